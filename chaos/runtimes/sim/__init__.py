@@ -1,1 +1,1 @@
-"""Many nodes in one process under virtual time, every draw from a seed."""
+"""Simulates many nodes in one process under virtual time, and draws every random choice from a seed."""

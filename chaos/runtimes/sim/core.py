@@ -15,19 +15,20 @@ import msgspec
 from squall.chaos.runtimes.sim.kernel import Kernel
 
 MONO_S = 1000.0
-"""The machines' monotonic clocks when the world begins."""
+"""Is the machines' monotonic clock, in s, when the simulation begins."""
 WALL_MS = 1_767_225_600_000
-"""The wall clock then: 2026-01-01 in UTC."""
+"""Is the wall clock, in ms, when the simulation begins: 2026-01-01 in UTC."""
 
 
 def true_wall_ms(mono_s: float) -> float:
-    """The true wall clock at a moment of the true monotonic one."""
+    """Return the true wall clock, in ms, at a moment of the true monotonic clock."""
     return WALL_MS + (mono_s - MONO_S) * 1000
 
 
 _DELIVERY = Struct(">dII")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-"""What is the same again after it was written as JSON and read: most lines of a trace have nothing else."""
+"""Lists the types whose values stay the same when they are written as JSON and read: most trace lines have no others.
+"""
 _encode_plain = msgspec.json.Encoder().encode
 
 
@@ -41,15 +42,16 @@ class TracedFrame:
     target: int | str
     api: int
     kind: str
-    """ "request" or "response"."""
+    """Is "request" or "response"."""
     correlation_id: int
     size: int
     note: str = ""
-    """What became of it, where it did not simply arrive."""
+    """Describes what a fault did to the frame; empty if the frame simply arrived."""
 
 
 class SimCore:
-    """Time, randomness and record of one world, from one seed. Network and nodes are built on it; it knows neither.
+    """Holds time, randomness and the record of one simulation, from one seed. Network and nodes are built on it, and it
+    does not know them.
 
     Each purpose draws from a stream of its own: a plan without one of its faults draws the rest as before.
     """
@@ -58,30 +60,33 @@ class SimCore:
         self.seed = seed
         self.kernel = Kernel()
         self.trace: list[dict[str, Any]] = []
-        """Every node's trace lines, in order, as they stand in trace.jsonl."""
+        """Lists every node's trace lines, in order, as in trace.jsonl."""
         self.messages: list[TracedFrame] | None = None
-        """Collected where this is a list."""
+        """Collects frames if it is a list; None if frames are not collected."""
         self.frames_matter = True
-        """Frames are found in what connections carry: for `messages`, and for protocol faults from a connection's
-        first byte on."""
+        """Is True if frames are followed in the connections' bytes: for `messages`, and for protocol faults, from a
+        connection's first byte on.
+        """
         self.counts: Counter[str] = Counter()
-        """Rare paths that no trace tells of."""
+        """Counts rare paths that leave no trace."""
         self._hash = hashlib.blake2b(digest_size=16)
         self._encode = json.JSONEncoder(check_circular=False, separators=(",", ":"), default=_jsonable).encode
         self.trace_text: dict[str, list[bytes]] = {}
-        """Node name -> its lines of trace.jsonl."""
+        """Maps a node's name to its lines of trace.jsonl."""
 
     def rng(self, *purpose: object) -> random.Random:
-        """A random stream of its own for a purpose. The same in every process, whatever its hash seed."""
+        """Return a random stream of its own for a purpose. The stream is the same in every process, whatever the hash
+        seed.
+        """
         return random.Random(repr((self.seed, *purpose)))
 
     @property
     def mono(self) -> float:
-        """True monotonic seconds, by which traces and histories align."""
+        """Returns true monotonic seconds, by which traces and histories align."""
         return MONO_S + self.kernel.now
 
     def now_ns(self) -> int:
-        """`mono` in ns."""
+        """Return `mono` in ns."""
         return int(self.mono * 1e9)
 
     def traced(self, line: dict[str, Any]) -> None:
@@ -96,16 +101,16 @@ class SimCore:
         self.trace_text.setdefault(line["n"], []).append(text)
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to a node's trace that the node did not trace itself. It is no part of the digest."""
+        """Add a line to a node's trace that the node did not trace itself. This line is no part of the digest."""
         self.trace.append(line)
         self.trace_text.setdefault(line["n"], []).append(self._encode(line).encode())
 
     def delivered(self, size: int, checksum: int) -> None:
-        """Bytes arrived somewhere. They are part of the digest."""
+        """Add arrived bytes to the digest."""
         self._hash.update(_DELIVERY.pack(self.kernel.now, size, checksum))
 
     def digest(self) -> str:
-        """The digest of everything traced and delivered so far. The same seed gives the same digest."""
+        """Return the digest of everything traced and delivered so far. The same seed gives the same digest."""
         return self._hash.hexdigest()
 
 

@@ -17,7 +17,8 @@ from squall.chaos.runtimes.sim.group_coverage_probes import OF_GROUPS
 
 @contextmanager
 def counted(counts: Counter[str]) -> Iterator[None]:
-    """Inside, count into `counts`. It wraps the present functions, so the calls of a planted bug are counted as well.
+    """Count rare paths into `counts` inside this block. It wraps the present functions, so the calls of a planted bug
+    are counted as well.
     """
     listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         *OF_GROUPS,

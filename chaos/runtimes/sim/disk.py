@@ -4,24 +4,25 @@ Writes go to a page cache; `fsync` makes a file's bytes durable, `fsync_dir` a d
 process and loses nothing. `power_loss` takes the cache away: each unsynced write and each unsynced change of a name
 survives or not for itself.
 
-The model is stricter than ext4, on purpose: what holds here holds there, and on file systems that promise less.
+The model is stricter than ext4, on purpose: whatever survives here survives on ext4, and on file systems that promise
+less.
 
 - ext4 makes a new file's name durable with the file's fsync. Here only `fsync_dir` does, as POSIX has it; a synced file
-  whose name was not is gone, and so is everything in a directory whose own name was not.
-- ext4 commits changes of names in order. Here a later one may survive an earlier one: a renaming without the creation
-  before it (the file is found under its new name), a removal without the renaming before it.
+  whose name was not synced is gone, and so is everything in a directory whose own name was not.
+- ext4 commits changes of names in order. Here a later change may survive an earlier one: a renaming without the
+  creation before it (the file is found under its new name), a removal without the renaming before it.
 - ext4 writes a file's data before a rename over another file is committed (auto_da_alloc). Here the new name may be
   found with none of the bytes.
 - ext4's ordered mode writes data before the size that covers it. Here a write may vanish below a later one, and the
   size may outlast the bytes: both read as zeros.
 - Any write may tear at any byte, not at sectors only. Bytes that were durable and not written again are never harmed.
 
-- A failed fsync gives up what it should have written for good: a later one succeeds without it, for files (as Linux
-  does since pages count as clean) and for names (where ext4 would stop the file system).
+- A failed fsync gives up for good the changes that it should have written: a later fsync succeeds without them, for
+  files (as Linux does since pages count as clean) and for names (where ext4 would stop the file system).
 
-It is kinder in some things. After a failed fsync the cache still shows what was written until the power is lost, while
-a kernel may drop the pages earlier. What an fsync covers is settled at one instant. A removed file gives its space back
-at once, and names take none.
+It is kinder in some ways. After a failed fsync the cache still shows the written data until the power is lost, while
+a kernel may drop the pages earlier. The set of changes that an fsync covers is settled at one instant. A removed file
+gives its space back at once, and names take none.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, Folder
 
 
 class SimDisk:
-    """Files of one node. All randomness comes from `rng`; only the order of calls decides the order of draws."""
+    """Holds the files of one node. All randomness comes from `rng`; only the order of calls decides the order of draws.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self.names = DirectoryTree()
@@ -52,24 +54,24 @@ class SimDisk:
     # --------------------------------------------------------------------------------------------------------- life
 
     def mount(self, gate: Gate) -> Fs:
-        """The file system for one incarnation; that of an earlier one is revoked.
+        """Return the file system for one incarnation, and revoke the file system of an earlier incarnation.
 
-        `gate(op, path)` is called before each effect and may raise: then nothing has happened. op is "open",
-        "append", "pwrite", "truncate", "fsync", "pread", "rename", "remove", "mkdirs" (for each directory made),
-        "fsync_dir" or "list". The path is as in `files`; of a handle, the one that it was opened by.
+        `gate(op, path)` is called before each effect and may raise: then nothing has happened. op is "open", "append",
+        "pwrite", "truncate", "fsync", "pread", "rename", "remove", "mkdirs" (for each directory made), "fsync_dir" or
+        "list". The path is as in `files`; for a handle, it is the path by which the file was opened.
         """
         self.kill()
         self._mount = SimFs(self.faults, self.names, gate)
         return self._mount
 
     def kill(self) -> None:
-        """The process is gone: every call on its file system and handles raises NodeDead. Nothing is lost."""
+        """End the process: every call on its file system and handles raises NodeDead. Nothing is lost."""
         if self._mount is not None:
             self._mount.revoke()
             self._mount = None
 
     def power_loss(self) -> Evidence:
-        """The machine is gone, and the page cache with it. What is left is durable.
+        """Take the page cache away, as when the machine loses power. Everything that is left is durable.
 
         Evidence: bytes_pending (written, not synced), bytes_lost (of these), torn (writes that survived in part),
         names_pending (creations, renamings and removals not synced), names_lost (of these), logs (the records that are
@@ -109,15 +111,17 @@ class SimDisk:
     # -------------------------------------------------------------------------------------------------------- faults
 
     def add_fault(self, name: str, fault: DiskFault) -> None:
-        """Begin a fault under a name unused on this disk, else HarnessError. It outlives kills and power losses."""
+        """Begin a fault under a name unused on this disk, else raise HarnessError. The fault outlives kills and power
+        losses.
+        """
         self.faults.add(name, fault, used(self.names))
 
     def remove_fault(self, name: str) -> int:
-        """End a fault, if it is there. Returns how many calls it failed or slowed."""
+        """End the fault of this name, if there is one. Returns how many calls it failed or slowed."""
         return self.faults.remove(name)
 
     def clear_faults(self) -> None:
-        """Take every fault off."""
+        """Remove every fault."""
         self.faults.active.clear()
 
     def hits(self, name: str) -> int:
@@ -125,22 +129,24 @@ class SimDisk:
         return self.faults.hits(name)
 
     def delay_s(self, op: str) -> float:
-        """Seconds that a "write" or an "fsync" takes longer at present. The disk does not wait; the Env does."""
+        """Return how many seconds longer a "write" or an "fsync" takes at present. The disk does not wait; the Env
+        does.
+        """
         return self.faults.delay_s(op)
 
     def rot(self, path_glob: str, rng: random.Random, bits: int = 1, where: Where = "checked") -> Evidence:
-        """Flip `bits` different bits of one file, in the cache too: it is read as it stands on the disk. Which bits may
-        flip: `squall.chaos.runtimes.damage`.
+        """Flip `bits` different bits of one file, on the disk and in the cache. `squall.chaos.runtimes.rotting` says
+        which bits may flip.
 
-        Drawn from the durable files with nothing unsynced; of files named by an offset (segments, indexes) the last in
-        its directory is still written to, and spared. Evidence: path (None: there is none), offset (of the first bit's
-        byte), offsets, bits, before, after (SHA-256 of the file).
+        The file is drawn from the durable files without unsynced changes; among files named by an offset (segments,
+        indexes), the last in its directory is still written to, and spared. Evidence: path (None: no such file), offset
+        (of the first bit's byte), offsets, bits, before, after (SHA-256 of the file).
         """
         return rot(self.names, path_glob, rng, bits, where)
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
-        """A file loses its end, or a directory loses a file, durably and without an error.
-        `squall.chaos.runtimes.damage` draws it.
+        """Cut the end of a file, or remove a file of a directory, durably and without an error.
+        `squall.chaos.runtimes.damage` draws the file.
         """
         chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
         if chosen is None:
@@ -160,19 +166,20 @@ class SimDisk:
     # ----------------------------------------------------------------------------------------------------- god's eye
 
     def read(self, path: str) -> bytes:
-        """One file as a process would read it now. FileNotFoundError where there is none."""
+        """Return one file's bytes as a process would read them now. Raises FileNotFoundError if there is no such file.
+        """
         node = self.names.find(path)
         if not isinstance(node, FileNode):
             raise failure(errno.ENOENT, path)
         return bytes(node.content.cached)
 
     def durable(self, path: str) -> bytes | None:
-        """The bytes of one file that a power loss now would surely leave. None: the name itself may be lost."""
+        """Return the bytes of one file that a power loss now would surely leave. None: the name itself may be lost."""
         node = self.names.find(path, durable=True)
         return node.content.durable() if isinstance(node, FileNode) else None
 
     def files(self) -> dict[str, bytes]:
-        """Every file as a process would read it now, by path without a leading "/", sorted."""
+        """Return every file as a process would read it now, by path without a leading "/", sorted."""
         return {path: bytes(node.content.cached) for path, node in self.names.files()}
 
     def durable_files(self) -> dict[str, bytes]:

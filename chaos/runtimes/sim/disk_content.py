@@ -1,8 +1,9 @@
-"""Holds one file's bytes on a simulated disk: what the page cache shows, and what of it a power loss could take back.
+"""Holds one file's bytes on a simulated disk: the bytes in the page cache, and the changes that a power loss could
+undo.
 
-Only the cached bytes are kept whole. Every write and truncation since the last fsync is remembered as what it replaced,
-so that an append costs a tuple and no copy; the durable content is found by undoing these from the last to the first,
-which is done at a power loss only.
+Only the cached bytes are kept whole. Every write and truncation since the last fsync is remembered by the bytes that it
+replaced, so that an append costs a tuple and no copy; the durable content is found by undoing these changes from the
+last to the first, which is done at a power loss only.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import random
 from dataclasses import dataclass
 
 SECTOR = 512
-"""Bytes that a disk writes or does not write as one."""
+"""Counts the bytes that a disk writes all together or not at all."""
 
 SURVIVES = 0.4
 TEARS = 0.25
-"""Odds of a write that nothing made durable; the rest of them vanishes."""
+"""Is the probability that an unsynced write survives in part; the rest of such writes vanish."""
 
 Op = tuple[int, int, bytes, int]
-"""An unsynced change: offset, length written (CUT for a truncation to that offset), bytes it replaced or cut off, size
-of the file before it."""
+"""Describes an unsynced change: offset, length written (CUT for a truncation to that offset), bytes that the change
+replaced or cut off, size of the file before the change.
+"""
 CUT = -1
 
 
@@ -32,28 +34,30 @@ class LostChanges:
     torn: int = 0
 
     def add(self, other: LostChanges) -> None:
-        """Count the other's too."""
+        """Add the counts of another file's losses."""
         self.bytes_pending += other.bytes_pending
         self.bytes_lost += other.bytes_lost
         self.torn += other.torn
 
 
 class FileContent:
-    """A file's bytes, independent of its names. `cached` may be read directly; changes go through methods."""
+    """Holds a file's bytes, independent of its names. `cached` may be read directly; changes must use methods."""
 
     __slots__ = ("_after_failure", "cached", "pending")
 
     def __init__(self, content: bytes = b"") -> None:
         self.cached = bytearray(content)
         self.pending: list[Op] = []
-        """Changes since the last fsync that covered them, in order."""
+        """Lists the changes since the last fsync that covered them, in order."""
         self._after_failure: list[bool] = []
-        """For the first of `pending`, once an fsync failed: is it sure (a later fsync took it), or never to be?"""
+        """Has, after a failed fsync, an entry for each of the first `pending` changes: True if a later fsync made the
+        change durable, False if no fsync ever will.
+        """
 
     # ----------------------------------------------------------------------------------------------------- changes
 
     def append(self, data: bytes | bytearray | memoryview) -> int:
-        """Add at the end. Returns the offset where the data begins."""
+        """Append data at the end. Returns the offset where the data begins."""
         cached = self.cached
         start = len(cached)
         cached += data
@@ -71,7 +75,7 @@ class FileContent:
         self.cached[offset:end] = data
 
     def truncate(self, size: int) -> None:
-        """Cut or zero-extend to `size` bytes."""
+        """Cut or zero-extend the file to `size` bytes."""
         if size == len(self.cached) and not self.pending:
             return  # Else it may outlive the writes that gave the file this size.
         self.pending.append((size, CUT, bytes(self.cached[size:]), len(self.cached)))
@@ -81,8 +85,8 @@ class FileContent:
             self.cached.extend(bytes(size - len(self.cached)))
 
     def synced(self) -> None:
-        """An fsync succeeded. Changes that an earlier fsync failed on stay doubtful: their pages count as clean since
-        then.
+        """Make changes durable, as a successful fsync does. Changes that an earlier fsync failed on stay doubtful:
+        their pages count as clean since then.
         """
         if self._after_failure:
             self._after_failure.extend([True] * (len(self.pending) - len(self._after_failure)))
@@ -90,13 +94,13 @@ class FileContent:
             self.pending.clear()
 
     def sync_failed(self) -> None:
-        """An fsync failed: the pages count as clean, and no later fsync will write them."""
+        """Mark the pages as clean, as a failed fsync does: no later fsync will write them."""
         self._after_failure.extend([False] * (len(self.pending) - len(self._after_failure)))
 
     # -------------------------------------------------------------------------------------------------- power loss
 
     def durable(self) -> bytes:
-        """The bytes that survive for sure: the content without any doubtful change."""
+        """Return the bytes that survive for sure: the content without any doubtful change."""
         content, written = self._undone()
         for sure, (op, data) in zip(self._sure(), written, strict=True):
             if sure:
@@ -104,9 +108,10 @@ class FileContent:
         return bytes(content)
 
     def lose_power(self, rng: random.Random) -> LostChanges:
-        """Keep what the disk has: each unsynced change survives, tears or vanishes for itself. What is left is durable.
+        """Keep the bytes that the disk has: each unsynced change survives, tears or vanishes for itself. The rest is
+        durable.
 
-        Half of the time the kernel had just written back everything up to some change. Draws nothing where nothing is
+        Half of the time the kernel had just written back everything up to some change. Draws nothing if no change is
         pending.
         """
         loss = LostChanges()
@@ -137,7 +142,7 @@ class FileContent:
         return loss
 
     def lost(self) -> LostChanges:
-        """The loss if the file itself is lost."""
+        """Return the loss if the file itself is lost."""
         sure = self._sure()
         pending = sum(op[1] for at, op in enumerate(self.pending) if op[1] != CUT and not sure[at])
         return LostChanges(bytes_pending=pending, bytes_lost=pending)
@@ -146,7 +151,8 @@ class FileContent:
         return self._after_failure + [False] * (len(self.pending) - len(self._after_failure))
 
     def _undone(self) -> tuple[bytearray, list[tuple[Op, bytes]]]:
-        """The content before the first pending change, and the changes in order, each with the bytes it wrote."""
+        """Return the content before the first pending change, and the changes in order, each with the bytes it wrote.
+        """
         content = bytearray(self.cached)
         written: list[tuple[Op, bytes]] = []
         for op in reversed(self.pending):
@@ -171,8 +177,8 @@ def _redo(content: bytearray, op: Op, data: bytes) -> None:
 def _tear(offset: int, length: int, rng: random.Random) -> tuple[int, bool]:
     """Draw how much of a write's beginning is kept: up to a sector's boundary, or any byte.
 
-    Also draws whether the file has grown all the same as if all had been written: a quarter of the time. The rest is
-    zeros.
+    Also draws, with probability 1/4, whether the file has grown as if the whole write had survived; the missing bytes
+    are zeros.
     """
     kept = rng.randrange(length)
     if rng.random() < 0.5:

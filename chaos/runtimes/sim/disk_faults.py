@@ -1,4 +1,4 @@
-"""Faults of a simulated disk: calls that fail or take long, a lack of space, and rotten bits."""
+"""Implements faults of a simulated disk: calls that fail or take long, a lack of space, and flipped bits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from squall.chaos.runtimes.rotting import rotten_bits
 from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, failure
 
 TRUNCATION = -1
-"""As `growth`: no write, but a truncation."""
+"""Stands for a truncation instead of a write, as the argument `growth`."""
 
 
 @dataclass(slots=True)
@@ -25,13 +25,14 @@ class _ActiveFault:
     calls: int = 0
     hits: int = 0
     limit: int = 0
-    """Of a quota: bytes that all files may have together."""
+    """Limits, for a quota, the bytes that all files may have together."""
 
 
 class DiskFaults:
-    """The faults on one disk, by name. `active` is empty where nothing is wrong: ask nothing then.
+    """Holds the faults on one disk, by name. Callers may skip all other methods while `active` is empty.
 
-    Where several match a call, the first one added that wants it to fail decides; all of them count it.
+    If several faults match a call, the fault that was added first among those that fail it decides; all of them count
+    the call.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -39,19 +40,19 @@ class DiskFaults:
         self._rng = rng
 
     def add(self, name: str, fault: DiskFault, used: int) -> None:
-        """Begin one; the disk holds `used` bytes now. HarnessError where the name is taken."""
+        """Begin a fault; the disk holds `used` bytes now. Raises HarnessError if the name is in use."""
         if name in self.active:
             raise HarnessError(f"there is a fault {name!r} on this disk already")
         limit = used + fault.free_bytes if isinstance(fault, Quota) else 0
         self.active[name] = _ActiveFault(fault, limit=limit)
 
     def remove(self, name: str) -> int:
-        """End one. Returns its hits; 0 where there is none of that name."""
+        """End a fault. Returns its hits; 0 if no fault has that name."""
         active = self.active.pop(name, None)
         return 0 if active is None else active.hits
 
     def hits(self, name: str) -> int:
-        """Calls that a fault failed or slowed so far; 0 where there is none of that name."""
+        """Return how many calls a fault failed or slowed so far; 0 if no fault has that name."""
         return self.active[name].hits if name in self.active else 0
 
     def delay_s(self, op: str) -> float:
@@ -60,7 +61,7 @@ class DiskFaults:
         return sum(fault.delay_ms for fault in slow if isinstance(fault, SlowDisk) and fault.op == op) / 1000
 
     def synced(self, path: str) -> None:
-        """An fsync, of a file or a directory, begins. Returns where it succeeds, else raises OSError."""
+        """Raise OSError if a fault fails this fsync of a file or a directory."""
         code = 0
         for active in self.active.values():
             code = code or _strike(active, "fsync", path)
@@ -68,10 +69,10 @@ class DiskFaults:
             raise failure(code, path)
 
     def written(self, path: str, growth: int, used: Callable[[], int]) -> tuple[int, int] | None:
-        """A write begins that makes its file `growth` bytes longer. None where it succeeds.
+        """Return None if a write that makes its file `growth` bytes longer succeeds.
 
-        Otherwise an errno, and how many bytes of the growth there would have been space for. `growth` is TRUNCATION
-        for a truncation, which needs no space.
+        Otherwise return an errno, and how many bytes of the growth there would have been space for. `growth` is
+        TRUNCATION for a truncation, which needs no space.
         """
         failed: tuple[int, int] | None = None
         for active in self.active.values():
@@ -91,7 +92,7 @@ class DiskFaults:
 
 
 def _strike(active: _ActiveFault, op: str, path: str) -> int:
-    """The errno of a fault that fails this call, else 0. Counts the call."""
+    """Return the errno of a fault that fails this call, else 0. Counts the call."""
     fault = active.fault
     if isinstance(fault, Quota) or fault.op != op:
         return 0
@@ -108,12 +109,12 @@ def _strike(active: _ActiveFault, op: str, path: str) -> int:
 
 
 def used(names: DirectoryTree) -> int:
-    """Bytes in all files that have names. Removed files that are still open do not count."""
+    """Return the bytes in all files that have names. Removed files that are still open do not count."""
     return sum(len(node.content.cached) for _, node in names.files())
 
 
 def rot(names: DirectoryTree, path_glob: str, rng: random.Random, bits: int, where: Where) -> Evidence:
-    """Do what `Disk.rot` does, and return its evidence."""
+    """Flip bits as `SimDisk.rot` does, and return its evidence."""
     closed = [(path, node) for path, node in _closed(names) if fnmatchcase(path, path_glob)]
     if not closed:
         return {"path": None, "offset": None, "offsets": [], "bits": 0, "before": None, "after": None}
@@ -134,8 +135,8 @@ def rot(names: DirectoryTree, path_glob: str, rng: random.Random, bits: int, whe
 
 
 def _closed(names: DirectoryTree) -> list[tuple[str, FileNode]]:
-    """Durable files that are no longer written to. Of files named by an offset, the last one in a directory is still
-    open.
+    """Return the durable files that are no longer written to. Of the files named by an offset, the last in a directory
+    is still open.
     """
     durable = {node: path for path, node in names.durable_files()}
     files = list(names.files())

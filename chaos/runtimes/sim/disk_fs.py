@@ -1,4 +1,4 @@
-"""The `Fs` and `File` that one incarnation of a simulated node is given: paths and handles over a `Disk`.
+"""Implements the `Fs` and `File` of one incarnation of a simulated node: paths and handles over a `SimDisk`.
 
 Every call asks the incarnation's gate before it does anything, so that a crash at any call leaves the disk as it was
 before that call.
@@ -22,11 +22,11 @@ def _gone(op: str, path: str) -> None:
 
 
 SPACE = DiskSpace(1 << 40, 1 << 39)
-"""Of any simulated disk."""
+"""Is the space that every simulated disk reports."""
 
 
 class OpenFile:
-    """An open file, as `File`."""
+    """Represents an open file on a simulated disk."""
 
     __slots__ = ("_mount", "_node", "_path")
 
@@ -71,10 +71,10 @@ class OpenFile:
         content.truncate(size)
 
     def seal(self) -> None:
-        """Do nothing: here no space is ever set aside."""
+        """Do nothing: a simulated disk never sets space aside."""
 
     def fsync(self) -> None:
-        """Make durable what was written before this call, at once. Makes no name durable."""
+        """Make the file's bytes durable at once. Makes no name durable."""
         self._mount.gate("fsync", self._path)
         content = (self._node or self._closed()).content
         if self._mount.faults.active:
@@ -102,16 +102,16 @@ class OpenFile:
 
 
 class SimFs(Fs):
-    """Files by path, as `Fs`."""
+    """Gives one incarnation of a node its files by path."""
 
     def __init__(self, faults: DiskFaults, names: DirectoryTree, gate: Gate) -> None:
         self.gate = gate
-        """Asked before every effect; always raises NodeDead once revoked."""
+        """Is called before every effect; always raises NodeDead once the incarnation is revoked."""
         self.revoked = False
         self.faults, self._names = faults, names
 
     def revoke(self) -> None:
-        """From now on every call raises NodeDead."""
+        """Let every later call raise NodeDead."""
         self.revoked = True
         self.gate = _gone
 
@@ -150,7 +150,7 @@ class SimFs(Fs):
 
     @override
     def mkdirs(self, path: str) -> None:
-        """Make directories. Each one is an effect of its own."""
+        """Make directories. Each directory is an effect of its own."""
         if self.revoked:
             raise NodeDead
         folder, way = self._names.root, ""
@@ -202,7 +202,7 @@ class SimFs(Fs):
 
     @override
     def space(self, path: str) -> DiskSpace:
-        """Return always the same: a simulated disk is as large as it has to be."""
+        """Return always the same space: a simulated disk is as large as it has to be."""
         if self.revoked:
             raise NodeDead
         return SPACE

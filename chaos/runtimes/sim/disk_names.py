@@ -1,8 +1,9 @@
-"""The names on a simulated disk: a tree of folders as processes see it, and another as a power loss would leave it.
+"""Holds the names on a simulated disk: a tree of folders as processes see it, and another as a power loss would leave
+it.
 
-Each creation, renaming and removal of a name is one `DirectoryChange`, pending until its folder is synced. Which files
-and folders there are is kept apart from where they are durably: a node (file or folder) has one durable place at most,
-so however few of its changes survive, it is never found twice, and a renaming is done in full or not at all.
+Each creation, renaming and removal of a name is one `DirectoryChange`, pending until its folder is synced. The tree of
+current names is kept apart from the tree of durable names: a node (file or folder) has one durable place at most, so
+however few of its changes survive, it is never found twice, and a renaming is done in full or not at all.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class TreeNode:
     def __init__(self) -> None:
         self.durable_at: Place | None = None
         self.settled = 0
-        """Number of the last change that decided on the durable place: older ones have no say any more."""
+        """Is the number of the last change that decided on the durable place: older changes have no effect any more."""
 
 
 class FileNode(TreeNode):
-    """A file: its content lives on while a handle is open, whatever becomes of its name."""
+    """Represents a file. Its content lives on while a handle is open, even if its name is removed."""
 
     __slots__ = ("content",)
 
@@ -41,7 +42,7 @@ class FileNode(TreeNode):
 
 
 class FolderNode(TreeNode):
-    """A directory."""
+    """Represents a directory."""
 
     __slots__ = ("decided", "durable", "entries", "pending")
 
@@ -51,15 +52,17 @@ class FolderNode(TreeNode):
         self.durable: dict[str, TreeNode] = {}
         self.pending: list[DirectoryChange] = []
         self.decided: dict[str, int] = {}
-        """Number of the last change that decided on a durable name, as long as there are older ones to keep out.
+        """Maps a name to the number of the last change that decided on the durable name, as long as older changes are
+        pending.
 
-        Changes are settled out of order where one is between two directories: it is durable once either is synced.
+        Changes are settled out of order if a change is between two directories: it is durable once either directory is
+        synced.
         """
 
 
 @dataclass(slots=True, eq=False)
 class DirectoryChange:
-    """A node's name changed from `source` (None: it was created) to `target` (None: it was removed)."""
+    """Records that a node's name changed from `source` (None: it was created) to `target` (None: it was removed)."""
 
     number: int
     node: TreeNode
@@ -83,7 +86,7 @@ class DirectoryChange:
             node.durable_at = self.target
 
     def _clear(self, place: Place) -> bool:
-        """Remove what the name durably stands for. False if a later change has already settled this name."""
+        """Remove the node that durably has this name. Returns False if a later change has already settled the name."""
         folder, name = place
         if folder.decided.get(name, 0) > self.number:
             return False
@@ -102,19 +105,21 @@ def _unplace(node: TreeNode) -> None:
 
 
 class DirectoryTree:
-    """The tree. Paths are str with "/" separators; a leading one and "." change nothing. Errors are those of Linux."""
+    """Holds the tree of names. Paths are str with "/" separators; a leading "/" and "." change nothing. Errors are
+    Linux's.
+    """
 
     def __init__(self) -> None:
         self.root = FolderNode()
         self._changes = 0
         self._unsynced: dict[FolderNode, None] = {}
-        """Folders with pending changes, in the order in which they came to have them."""
+        """Holds the folders with pending changes, in the order in which their first pending change came."""
 
     # ------------------------------------------------------------------------------------------------------- looking
 
     def find(self, path: str, *, durable: bool = False) -> TreeNode | None:
-        """Return the node at a path, or the one that a power loss would leave there if every pending change of a name
-        vanished; None if there is none.
+        """Return the node at a path, or, if `durable`, the node that a power loss would leave there if every pending
+        change of a name vanished; None if there is none.
         """
         node: TreeNode | None = self.root
         for name in parts(path):
@@ -124,7 +129,7 @@ class DirectoryTree:
         return node
 
     def folder(self, path: str) -> FolderNode:
-        """The directory there."""
+        """Return the directory at a path."""
         node = self.find(path)
         if node is None:
             raise failure(errno.ENOENT, path)
@@ -133,7 +138,7 @@ class DirectoryTree:
         return node
 
     def place(self, path: str) -> Place:
-        """The folder that the path's last name is in, which must be there, and that name."""
+        """Return the folder of the path's last name, which must exist, and that name."""
         *folders, name = parts(path) or ("",)
         if not name:
             raise failure(errno.EBUSY, path)
@@ -144,7 +149,7 @@ class DirectoryTree:
         return _walk(self.root, "", durable=False)
 
     def durable_files(self) -> Iterator[tuple[str, FileNode]]:
-        """Those that a power loss would leave if every pending change of a name vanished."""
+        """Yield the files that a power loss would leave if every pending change of a name vanished."""
         return _walk(self.root, "", durable=True)
 
     # ------------------------------------------------------------------------------------------------------ changing
@@ -154,7 +159,7 @@ class DirectoryTree:
         self._change(node, None, place)
 
     def move(self, source: Place, target: Place) -> None:
-        """Rename, over whatever the target's name stands for."""
+        """Rename a node, and replace the node that has the target's name."""
         self._change(source[0].entries[source[1]], source, target)
 
     def remove(self, place: Place) -> None:
@@ -174,12 +179,12 @@ class DirectoryTree:
             self._unsynced.pop(folder, None)
 
     def sync_failed(self, folder: FolderNode) -> None:
-        """No later sync will make these changes durable."""
+        """Give up the folder's pending changes: no later sync will make these changes durable."""
         for change in folder.pending:
             change.given_up = True
 
     def _forget(self, node: TreeNode) -> None:
-        """Forget what is pending in a directory that is durably gone."""
+        """Forget the pending changes in a directory that is durably gone."""
         if isinstance(node, FolderNode) and node in self._unsynced:
             del self._unsynced[node]
             for change in node.pending:
@@ -206,7 +211,7 @@ class DirectoryTree:
     def lose_power(self, rng: random.Random) -> tuple[int, int]:
         """Keep the names that the disk has. Returns how many changes were pending and how many of them were lost.
 
-        Each survives or not for itself; half of the time all up to some change had been written back.
+        Each change survives or not for itself; half of the time all changes up to some change had been written back.
         """
         pending = {c.number: c for folder in self._unsynced for c in folder.pending if not c.done}
         lost = 0
@@ -224,17 +229,17 @@ class DirectoryTree:
 
 @lru_cache(maxsize=4096)
 def parts(path: str) -> tuple[str, ...]:
-    """The parts of a path."""
+    """Return the parts of a path."""
     return tuple(name for name in path.split("/") if name and name != ".")
 
 
 def clean(path: str) -> str:
-    """The path as `DirectoryTree.files` has it."""
+    """Return the path in the form of `DirectoryTree.files`."""
     return "/".join(parts(path))
 
 
 def failure(code: int, path: str) -> OSError:
-    """The error as the operating system words it, of the fitting subclass of OSError."""
+    """Return the error with the operating system's message, of the matching subclass of OSError."""
     return OSError(code, os.strerror(code), path)
 
 

@@ -1,8 +1,8 @@
-"""`squall.broker.env.Env` in a simulated world: one for each incarnation of a node, and for each client.
+"""Implements `squall.broker.env.Env` in a simulated world: one for each incarnation of a node, and for each client.
 
 Every call asks first whether the incarnation still lives (else NodeDead, which nothing in a node may catch). Every
-wait is woken through `wake`, which holds what it has to wake while the node is paused: seen from outside that is what
-SIGSTOP does, between two system calls.
+waiting task is woken through `wake`, which holds the task while the node is paused: seen from outside, the node is
+stopped between two system calls, as by SIGSTOP.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_SCOPES = 32
-"""Of time-outs that an Env keeps without a look at which of them are over."""
+"""Limits how many time-outs an Env keeps before it removes those that are over."""
 FSYNC_S = 0.0004
 FSYNC_MEAN_S = 0.0006
-"""An fsync takes this long, and an exponentially distributed time with this mean more."""
+"""Is the mean, in s, of the exponentially distributed time that an fsync takes in addition to FSYNC_S."""
 
 
 class SimClock:
-    """A node's own clock: an offset to true wall time, and a rate for everything."""
+    """Represents a node's own clock: an offset of the wall clock to the true time, and a rate for all its times."""
 
     __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_never_bent", "_world", "offset_ms", "rate")
 
@@ -48,16 +48,18 @@ class SimClock:
         self.rate = 1.0
         self._anchor_true = self._anchor_node = world.mono
         self._never_bent = True
-        """It shows the true time, as most clocks always do: they are asked hundreds of times a second."""
+        """Is True while the clock has always shown the true time, as most clocks do: they are read hundreds of times a
+        second.
+        """
 
     def mono(self) -> float:
-        """Monotonic seconds at the node's rate."""
+        """Return monotonic seconds at the node's rate."""
         if self._never_bent:
             return MONO_S + self._kernel.now
         return self._anchor_node + (MONO_S + self._kernel.now - self._anchor_true) * self.rate
 
     def wall_ms(self) -> int:
-        """Wall-clock ms: true time, the offset, and what the rate has added so far."""
+        """Return wall-clock ms: true time, the offset, and the drift that the rate has added so far."""
         if self._never_bent:
             return WALL_MS + int(self._kernel.now * 1000)
         drifted_s = (self._world.mono - self._anchor_true) * (self.rate - 1.0)
@@ -69,8 +71,8 @@ class SimClock:
         return bool(self.offset_ms) or self.rate != 1.0
 
     def set(self, offset_ms: float, rate: float) -> None:
-        """Bend the clock. Monotonic time stays continuous, and waits that have begun keep their end. Old drift of wall
-        time is gone.
+        """Set the clock's offset and rate. Monotonic time stays continuous, and waits that have begun keep their end.
+        Old drift of wall time is gone.
         """
         self._anchor_node, self._anchor_true = self.mono(), self._world.mono
         self._never_bent = False
@@ -78,14 +80,14 @@ class SimClock:
 
 
 class CallDelays(Protocol):
-    """Represents a disk for an Env."""
+    """Represents a disk for an Env: the delays that faults add to its calls."""
 
     def delay_s(self, op: str) -> float:
-        """Seconds that a fault adds to each call."""
+        """Return the seconds that faults add to each call."""
 
 
 def _free(op: str, what: str) -> None:
-    """The gate of a client, which never ends at an effect."""
+    """Do nothing: this is the gate of a client, which never ends at an effect."""
 
 
 def _gone(op: str, what: str) -> None:
@@ -123,15 +125,15 @@ class SimEnv(Env):
         self.listeners: list[SimListener] = []
         self._disk = disk
         self.gate = gate or _free
-        """Asked before an effect: NodeDead where this incarnation is over, or ends right here."""
+        """Is called before an effect: raises NodeDead if this incarnation is over, or ends at this effect."""
         self._is_node = gate is not None
         self._cpu_rng = world.rng("cpu", name, incarnation)
         self._held: deque[trio.lowlevel.Task] = deque()
         self._naps: list[_PendingSleep] = []
         self._scopes: list[trio.CancelScope] = []
-        """Time-outs that run, in the order in which they were made, and some that are over."""
+        """Lists time-outs that run, in the order in which they were made, and some that are over."""
         self._most_scopes = MOST_SCOPES
-        """Before those that are over are left out."""
+        """Limits the length of `_scopes`: at this length, time-outs that are over are removed."""
         self._stopped_scopes: list[tuple[trio.CancelScope, float]] = []
         self.wall_ms: Callable[[], int] = self.clock.wall_ms
         self.mono: Callable[[], float] = self.clock.mono
@@ -140,7 +142,7 @@ class SimEnv(Env):
 
     @types.coroutine
     def rest(self, message: WaitTaskRescheduled) -> Generator[WaitTaskRescheduled, Any, None]:
-        """Park the task, which somebody gives to `wake`; what is to be done where it is cancelled is in the message."""
+        """Park the task until it is passed to `wake`. `message` holds the function to call if the task is cancelled."""
         told = yield message
         if told is not GO_ON:
             told.unwrap()
@@ -153,7 +155,7 @@ class SimEnv(Env):
             self._held.remove(task)
 
     async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
-        """Park the task until somebody passes it to `wake`. If it is cancelled first, `forget` is called."""
+        """Park the task until it is passed to `wake`. If it is cancelled first, `forget` is called."""
         if not self.alive:
             raise NodeDead
         task = current_task()
@@ -167,7 +169,7 @@ class SimEnv(Env):
         await self.rest(WaitTaskRescheduled(abort))
 
     def wake(self, task: trio.lowlevel.Task) -> None:
-        """Let a parked task go on: now, or at the end of a pause."""
+        """Let a parked task continue: now, or at the end of a pause."""
         if self.paused:
             self._held.append(task)
             return
@@ -182,7 +184,7 @@ class SimEnv(Env):
         kernel.woken = True
 
     async def _wait_s(self, seconds: float) -> None:
-        """True virtual seconds."""
+        """Wait for `seconds` of true virtual time."""
         if not self.alive:
             raise NodeDead
         nap = self._naps.pop() if self._naps else _PendingSleep(self)
@@ -223,7 +225,7 @@ class SimEnv(Env):
     def resume(self) -> None:
         """End the pause: each wait becomes an event of its own, in the order in which the waits would have ended.
 
-        Deadlines that passed during the pause strike at once.
+        Deadlines that passed during the pause take effect at once.
         """
         self.paused = False
         for _ in self._held:
@@ -269,7 +271,7 @@ class SimEnv(Env):
         )
 
     def revoke(self) -> None:
-        """End this incarnation: from now on nothing that its code does reaches the world."""
+        """End this incarnation: from now on no call of its code has an effect outside."""
         self.alive = False
         self.gate = _gone
         self._kernel.touched = True
@@ -279,7 +281,7 @@ class SimEnv(Env):
 
 
 class _PendingSleep:
-    """A task's wait for a time. The object is reused once the wait is over."""
+    """Represents a task's wait for a time. The object is reused once the wait is over."""
 
     __slots__ = ("_env", "message", "task", "timer")
 
@@ -296,8 +298,8 @@ class _PendingSleep:
 
 
 class SimSignal:
-    """Wakes one waiter by an event in the world's queue, instead of a cancel scope; otherwise as
-    `squall.broker.env.WakeupSignal`.
+    """Wakes one waiter by an event in the simulator's queue, instead of a cancel scope; otherwise behaves as
+    `squall.broker.env.Signal`.
     """
 
     __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")
@@ -316,7 +318,7 @@ class SimSignal:
             self._wake()
 
     async def wait(self, seconds: float = inf) -> bool:
-        """Wait until the signal is set, at most `seconds`. Returns whether it was."""
+        """Wait until the signal is set, at most `seconds`. Returns whether it was set."""
         env = self._env
         if not env.alive:
             raise NodeDead

@@ -1,4 +1,4 @@
-"""The same for rare paths of group coordinators: wrappers of their functions, for
+"""Counts rare paths of group coordinators, by wrapping their functions, for
 `squall.chaos.runtimes.sim.coverage_probes`.
 """
 
@@ -74,19 +74,19 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
 
 
 def _begins(effects: Iterable[Effect]) -> bool:
-    """A consumer group that was none before."""
+    """Return whether the effects write a consumer group that did not exist as a consumer group before."""
     written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
     return any(isinstance(record, GroupEpochRecord) and record.epoch is not None for record in written)
 
 
 def _goes_up(effects: Iterable[Effect]) -> bool:
-    """A classic group becomes a consumer group with the members that it has: the request is looked at after that."""
+    """Return whether a classic group becomes a consumer group with its members: the request is then handled again."""
     written = [effect for effect in effects if isinstance(effect, AppendRecords)]
     return any(effect.settles.then is not None and _begins([effect]) for effect in written)
 
 
 def _goes_down(effects: Iterable[Effect]) -> bool:
-    """A consumer group becomes a classic group that has members."""
+    """Return whether a consumer group becomes a classic group that has members."""
     written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
     return any(isinstance(record, GroupMetadataRecord) and record.group is not None for record in written)
 
@@ -122,4 +122,4 @@ OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
     (GroupCoordinatorShard, "tick", _ticked),
     (GroupCoordinatorShard, "dissolve", _dissolved),
 )
-"""Whose function, its name, and what makes the wrapper of it."""
+"""Lists the functions to wrap: their class, their name, and the function that makes the wrapper."""

@@ -1,6 +1,6 @@
-"""One question to one broker over a connection of its own, in a simulated world.
+"""Sends one request to one broker over a connection of its own, in a simulated world.
 
-As `squall.chaos.runtimes.real.inquiry`, over an Env.
+This works as `squall.chaos.runtimes.real.inquiry`, over an Env.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from squall.chaos.runtimes.wire.frames import BrokerTraffic
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
 Asked = tuple[bytes, int, int]
-"""A request's frame, its API key and its version."""
+"""Holds a request's frame, its API key and its version."""
 _SIZE = Struct(">i")
 
 
 async def ask(env: Env, host: str, port: int, request: Any, version: int) -> Any:
-    """The response to one request, without a time limit. Raises OSError if the connection ends first."""
+    """Return the response to one request, without a time limit. Raises OSError if the connection ends first."""
     link = await env.connect(host, port)
     try:
         frame = encode_request(request.API_KEY, version, 1, CLIENT_ID, request.encode(version))
@@ -128,7 +128,7 @@ async def _until_end(link: Transport) -> None:
 
 
 async def visible_brokers(env: Env, host: str, port: int) -> frozenset[int]:
-    """Ids of the brokers that one broker's Metadata names. Raises what `ask` raises."""
+    """Return the ids of the brokers that one broker's Metadata lists. Raises the errors of `ask`."""
     response = await ask(env, host, port, MetadataRequest(topics=[]), METADATA_VERSION)
     return frozenset(broker.node_id for broker in response.brokers)
 

@@ -12,9 +12,10 @@ OF_A_SIMULATION = (Exception, NodeDead, trio.Cancelled, GeneratorExit)
 
 
 def interruption_of(error: BaseException | None) -> BaseException | None:
-    """The interruption in an error: a member of a group, or what another error came of. None if there is none.
+    """Return the interruption in an error: a member of its group, or an error that caused it. None if there is none.
 
-    A signal interrupts whatever runs just then. What is raised meanwhile, as the cluster is stopped, comes of that.
+    A signal interrupts the code that runs at that moment. Errors raised while the cluster is then stopped are its
+    consequences.
     """
     return next((each for each in _all_in(error) if not isinstance(each, (*OF_A_SIMULATION, BaseExceptionGroup))), None)
 

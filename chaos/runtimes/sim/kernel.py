@@ -1,10 +1,10 @@
-"""Virtual time for trio, and the one queue of everything that is going to happen.
+"""Provides virtual time for trio, and the one queue of all future events.
 
-trio asks its clock how long to sleep only when no task can run. That is the moment when the world has come to rest:
-whoever watches looks at it, and then the next event happens, or the next deadline is reached, and nothing was slept.
+trio asks its clock how long to sleep only when no task can run. At that moment the simulated cluster is at rest: the
+watchers look at it, and then the next event happens, or the next deadline is reached, without any real sleep.
 
-Garbage is not collected while a simulation runs: a finaliser must not run at a moment that memory decides. What else is
-done for determinism is in `passes.py`.
+Garbage is not collected while a simulation runs: a finaliser must not run at a moment that memory decides. The other
+measures for determinism are in `run_loop.py`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.run_loop import lean_trio
 
 FINAL_EVENTS = 100_000
-"""Events that may happen at one instant before this counts as a loop without an end."""
+"""Limits the events at one instant; more events count as a loop without an end."""
 
 
 ABORTED = trio.lowlevel.Abort.SUCCEEDED
-"""What waits for an event of the queue can be cancelled at any time."""
+"""Is the answer to trio that a wait for an event of the queue can be cancelled at any time."""
 GO_ON = Value(None)
-"""What every task of a simulation is woken with."""
+"""Is the value with which every task of a simulation is woken."""
 
 
 class Deadlock(Exception):
-    """The simulation cannot go on: no event is due, and no task waits for a time."""
+    """Reports that the simulation cannot continue: no event is due, and no task waits for a time."""
 
 
 class TimerHandle(list[Any]):
-    """An event in the queue: its time, its rank among events of that time, the function and its arguments."""
+    """Represents an event in the queue: its time, its rank among events of that time, the function and its arguments.
+    """
 
     __slots__ = ()
 
@@ -50,21 +51,24 @@ class TimerHandle(list[Any]):
 
 
 class Kernel(trio.abc.Clock):
-    """The clock and the queue of a simulated world. `now` is in virtual seconds, from 0."""
+    """Is the clock and the event queue of a simulation. `now` is in virtual seconds, from 0."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.after_event: list[Callable[[], None]] = []
-        """Called after each event that may have changed something in a node, once the tasks that it woke have come to
-        rest."""
+        """Lists functions that are called after each event that may have changed a node, once the woken tasks are at
+        rest.
+        """
         self.woken = False
-        """An event has given a task something to do: trio goes on before the next event."""
+        """Is True if an event has woken a task: trio runs that task before the next event."""
         self.touched = True
-        """Something may have changed in any node since this was last set to False."""
+        """Is True if any node may have changed since this was last set to False."""
         self.stirred: set[str] = set()
-        """Names of nodes that were given something to do since this was last cleared: nothing else has changed."""
+        """Holds the names of the nodes that may have changed since this set was last cleared; no other node has
+        changed.
+        """
         self.runnable: deque[trio.lowlevel.Task] = deque()
-        """trio's queue of tasks that can go on, while a simulation runs."""
+        """Is trio's queue of tasks that can run, while a simulation runs."""
         self._heap: list[TimerHandle] = []
         self._serials = count(1)
         self._scope: trio.CancelScope | None = None
@@ -81,7 +85,9 @@ class Kernel(trio.abc.Clock):
         return handle
 
     def simulate(self, seed: int, main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Run `main(*args)` under trio in virtual time and return its result. Raises what it raises, and Deadlock."""
+        """Run `main(*args)` under trio in virtual time and return its result. Raises the errors of `main`, and
+        Deadlock.
+        """
         collect_what_was_left()
         with garbage_waits(), lean_trio(repr((seed, "schedule"))):
             try:
@@ -156,7 +162,7 @@ class Kernel(trio.abc.Clock):
             raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
 
     def _reach(self, deadline: float) -> None:
-        """No event is due before the next deadline: move the time there."""
+        """Advance the time to the next deadline: no event is due before."""
         if deadline != math.inf:
             self.now = max(self.now, deadline)
             self.touched = True

@@ -1,6 +1,6 @@
-"""Connections: two ends, a stream of bytes each way, and what the wire between them does to the bytes.
+"""Represents connections: two ends, a stream of bytes each way, and the wire's faults that act on the bytes.
 
-A stream is TCP's: in order, and nothing lost but with the whole connection. A lost packet is therefore a delay, a
+A stream is TCP's: in order, and nothing is lost except with the whole connection. A lost packet is therefore a delay, a
 short partition holds bytes and delivers them late, and an end that dies is a FIN or an RST, or nothing at all.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.wires import SimLink
 
 WINDOW = 512 * 1024
-"""Bytes that one direction holds, unread at the other end included: what fits into sockets' buffers."""
+"""Limits the bytes that one direction holds, unread bytes at the other end included, as sockets' buffers do."""
 SHORT_READ = 0.02
-"""Probability that a receive brings less than there is: framing must not depend on how bytes come."""
+"""Is the probability that a receive returns fewer bytes than there are: framing must not depend on how bytes arrive."""
 
 
 class TransportOwner(Protocol):
-    """The owner of one end of a link, as the link sees it: `SimEnv`."""
+    """Represents the owner of one end of a connection (`SimEnv`), for the tasks that wait on it."""
 
     alive: bool
     paused: bool
@@ -52,7 +52,7 @@ class TransportOwner(Protocol):
 
 
 class SimTransport:
-    """One end of a connection, as `squall.broker.env.Transport`."""
+    """Represents one end of a simulated connection."""
 
     __slots__ = ("_eof", "_in", "_parked", "_reader", "_reading", "_reset", "_writer", "closed", "env", "incoming",
                  "out", "peer", "serial")  # fmt: skip
@@ -66,7 +66,7 @@ class SimTransport:
         self._eof = self._reset = False
         self._reader: trio.lowlevel.Task | None = None
         self._parked: trio.lowlevel.Task | None = None
-        """Who waits, or was the last to wait, until it can read."""
+        """Is the task that waits, or was the last to wait, until it can read."""
         self._reading = WaitTaskRescheduled(self._unread)
         self._writer: trio.lowlevel.Task | None = None
         env.links[serial] = self
@@ -151,14 +151,14 @@ class SimTransport:
     # ------------------------------------------------------------------ the world's side
 
     def finish(self, *, reset: bool = False, silent: bool = False) -> None:
-        """This end is gone. silent: the peer is not told, as when a machine loses power."""
+        """Close this end. silent: the peer gets no message, as when a machine loses power."""
         self.closed = True
         self.env.links.pop(self.serial, None)
         if not silent:
             self.out.end(reset=reset)
 
     def broken(self) -> None:
-        """A reset arrived: every later call fails."""
+        """Accept a reset from the peer: every later call fails."""
         if not self.closed:
             self._reset = True
             self._in = b""
@@ -167,7 +167,7 @@ class SimTransport:
             self._wake()
 
     def arrived(self, data: bytes | None) -> None:
-        """Bytes arrived, or the end (None)."""
+        """Accept bytes from the peer, or the end of the stream (None)."""
         if data is None:
             self._eof = True
         else:
@@ -177,14 +177,14 @@ class SimTransport:
             self.env.wake(task)
 
     def room(self) -> None:
-        """The receiver has room again: a waiting sender goes on."""
+        """Wake a sender that waits for space at the receiver."""
         if self._writer is not None:
             task, self._writer = self._writer, None
             self.env.wake(task)
 
     @property
     def was_reset(self) -> bool:
-        """A reset arrived."""
+        """Is True if a reset arrived."""
         return self._reset
 
     def _wake(self) -> None:
@@ -238,21 +238,23 @@ class OneWayStream:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
         self.rng = wire.rng
         self.held = 0
-        """Bytes on their way, and unread at the other end."""
+        """Counts the bytes on their way, and unread at the other end."""
         self.swallowed = False
-        """A cut of manner DROP took bytes of it."""
+        """Is True if a cut of mode DROP has swallowed bytes of this stream."""
         self._queue: deque[tuple[float, bytes | None]] = deque()
         self._scheduled = False
         self._last = self._due = 0.0
         self._passed = 0
         source.out, sink.incoming = self, self
         self.push: Callable[[bytes], object] = self.put
-        """The source sent bytes."""
+        """Is called with the bytes that the source sends."""
         if connection.followed:
             self.push = connection.asked if stream is StreamDirection.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
-        """Send bytes past the frame-aware faults. Returns when they will arrive, as far as that is known."""
+        """Send bytes past the protocol faults. Returns when the bytes will arrive, in virtual s, as far as that is
+        known.
+        """
         wire = self.wire
         now = wire.kernel.now
         if not wire.faulty:
@@ -286,7 +288,7 @@ class OneWayStream:
         return at
 
     def end(self, *, reset: bool) -> None:
-        """The source closed its end."""
+        """End the stream, because the source closed its end."""
         if reset and not self.wire.silent:
             self.clear()
             self.wire.kernel.at(self.wire.base_s(), self.sink.broken)
@@ -303,14 +305,14 @@ class OneWayStream:
         self.held = 0
 
     def taken(self, count: int) -> None:
-        """The sink read bytes."""
+        """Make room for the bytes that the sink has read."""
         held = self.held
         self.held = left = held - count if held > count else 0
         if left < WINDOW <= held:
             self.source.room()
 
     def pump(self) -> None:
-        """Deliver what is due."""
+        """Deliver the bytes that are due."""
         self._scheduled = False
         queue, wire = self._queue, self.wire
         if not queue:
@@ -337,7 +339,7 @@ class OneWayStream:
 
 
 class SimConnection(FramedConnection):
-    """Both directions of one connection over a wire, and the frames in them."""
+    """Represents both directions of one connection over a wire, and the frames in them."""
 
     def __init__(self, wire: SimLink, serial: int, a: SimTransport, b: SimTransport) -> None:
         super().__init__()
@@ -377,13 +379,13 @@ class SimConnection(FramedConnection):
             self.wire.note(stream, api, correlation_id, size, what)
 
     def reset(self) -> None:
-        """Both ends hear of a reset at once."""
+        """Reset both ends at once."""
         for end in (self.a, self.b):
             end.broken()
         self.over()
 
     def healed(self, manner: CutMode) -> None:
-        """Pass on bytes that a cut held. If it swallowed bytes, reset the connection."""
+        """Pass on the bytes that a cut held. If the cut swallowed bytes, reset the connection."""
         for flow in (self.there, self.back):
             if manner is CutMode.DROP and flow.swallowed:
                 self.reset()

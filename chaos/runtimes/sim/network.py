@@ -1,4 +1,4 @@
-"""Hosts, listeners and wires of a simulated network."""
+"""Represents the hosts, listeners and wires of a simulated network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FIRST_FREE_PORT = 40_000
 BACKLOG = 1024
 SYN_AGAIN_S = 0.25
-"""A connection that gets no answer is tried again after this time, and after twice that, and so on."""
+"""Is the time, in s, after which an unanswered connection attempt is repeated; each further wait is twice as long."""
 SYN_AGAIN_MAX_S = 2.0
 
 
@@ -44,7 +44,7 @@ class SimListener(Listener):
         self.closed = False
 
     def offer(self, link: SimTransport) -> None:
-        """A connection was made."""
+        """Queue a new connection for `accept`."""
         self._queue.append(link)
         self._wake()
 
@@ -86,7 +86,7 @@ class SimListener(Listener):
 
 
 class SimNetwork:
-    """Wires are made when they are first asked for."""
+    """Connects hosts by wires, and makes each wire at its first use."""
 
     def __init__(self, world: SimCore) -> None:
         self._world = world
@@ -97,14 +97,14 @@ class SimNetwork:
         self._free_port = FIRST_FREE_PORT
 
     def wire(self, source: int | str, target: int | str) -> SimLink:
-        """The wire from one host to another."""
+        """Return the wire from one host to another."""
         key = (source, target)
         if key not in self._wires:
             self._wires[key] = SimLink(self._world, source, target)
         return self._wires[key]
 
     def wires(self) -> list[SimLink]:
-        """All that were ever used, in a fixed order."""
+        """Return all wires that were ever used, in a fixed order."""
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
     def belongs(self, host: str, port: int, source: int | str, target: int | str) -> None:
@@ -123,13 +123,13 @@ class SimNetwork:
         return listener
 
     def unlisten(self, listener: SimListener) -> None:
-        """The port is free again."""
+        """Free the listener's port."""
         if self._listeners.get((listener.env.host, listener.port)) is listener:
             del self._listeners[listener.env.host, listener.port]
 
     async def connect(self, env: NetworkPeer, host: str, port: int) -> SimTransport:
-        """A connection, after one round trip. Raises ConnectionRefusedError if nobody listens; if packets are lost, it
-        waits.
+        """Open a connection, after one round trip. Raises ConnectionRefusedError if no listener accepts it; if packets
+        are lost, waits.
         """
         zone, target = self._sides.get((host, port), ("nowhere", host))
         wire = self.wire(env.source if env.source is not None else zone, target)

@@ -1,8 +1,8 @@
-"""A simulated node: one disk and one clock, and one incarnation of the broker after the other.
+"""Represents a simulated node: one disk and one clock, and one incarnation of the broker after the other.
 
 A node dies in this order: the incarnation is revoked, so that nothing its code still does reaches the world; the disk
-loses what it loses; the links end; only then are the tasks cancelled. The other way round a `finally` could act for a
-node that is dead.
+loses its unsynced changes; the links end; only then are the tasks cancelled. The other way round a `finally` could act
+for a node that is dead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DATA = "/data"
 
 
 class _CrashPoint:
-    """The call at which a node will crash."""
+    """Describes the call at which a node will crash."""
 
     def __init__(self, op: CrashOp, nth: int) -> None:
         self.op, self.left = op, nth
@@ -50,7 +50,9 @@ class _CrashPoint:
 
 
 class SimNode:
-    """See the module. properties: the settings of all incarnations. Raises ConfigError if one is wrong."""
+    """Simulates one node over all its incarnations. properties: the settings of all incarnations. Raises ConfigError if
+    one is wrong.
+    """
 
     def __init__(self, world: SimCore, network: SimNetwork, node_id: int, properties: Mapping[str, str]) -> None:
         self._world, self._network = world, network
@@ -59,7 +61,7 @@ class SimNode:
         self.incarnation = 0
         self.state = NodeState.DOWN
         self.node: Node | None = None
-        """The live parts, while it runs."""
+        """Is the running broker; None while the node is down."""
         self.disk = SimDisk(world.rng("disk", self.name))
         self.clock = SimClock(world)
         self.env: SimEnv | None = None
@@ -69,7 +71,7 @@ class SimNode:
         self._config = BrokerConfig.from_properties(properties)
         self._crash: _CrashPoint | None = None
         self.calls = dict.fromkeys(CRASH_OPS.values(), 0)
-        """What it has asked of the world, over all its incarnations."""
+        """Counts the node's fsyncs, writes and sends, over all its incarnations."""
         self._clock_timer: TimerHandle | None = None
         self._orphans: list[SimTransport] = []
         self._scope = trio.CancelScope()
@@ -79,13 +81,13 @@ class SimNode:
 
     @property
     def pid(self) -> int:
-        """Stands for a process id: a new number at each start."""
+        """Returns a substitute for a process id: a new number at each start."""
         return self.id * 1000 + self.incarnation
 
     # ------------------------------------------------------------------ life
 
     def launch(self) -> Evidence:
-        """Start a new incarnation on what the disk has."""
+        """Start a new incarnation on the files that the disk has."""
         if self.state is not NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is {self.state.value} already")
         self.incarnation += 1
@@ -159,7 +161,7 @@ class SimNode:
         raise HarnessError(f"broker {self.id} was not ready within {limit_s:g} s")
 
     def die(self, *, power: bool = False) -> Evidence:
-        """End at once. power: unsynced data may be lost, and no peer is told of the end."""
+        """End the node at once. power: unsynced data may be lost, and peers get no message of the end."""
         env, self.env = self.env, None
         if env is None or self.state is NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is down")
@@ -178,7 +180,7 @@ class SimNode:
         return lost
 
     async def stop(self, grace_s: float) -> bool:
-        """Controlled shutdown; killed after `grace_s`. Returns whether it left by itself."""
+        """Shut the node down, and kill it after `grace_s`. Returns whether the node left by itself."""
         self._stop.set()
         self._world.kernel.touched = True
         with trio.move_on_after(grace_s):
@@ -207,14 +209,16 @@ class SimNode:
             self.env.resume()
 
     def hold(self, *, on: bool) -> None:
-        """Hold the node's effects, or let them go on. No effect on a node that is down; a paused one stays paused."""
+        """Hold the node's effects, or release them. No effect on a node that is down; a paused node stays paused."""
         if self.state is NodeState.RUNNING and self.env is not None:
             self.env.pause() if on else self.env.resume()
 
     # ------------------------------------------------------------------ the clock
 
     def bend_clock(self, offset_ms: float, rate: float) -> None:
-        """Bend the node's clock. Its trace says so at once, and every half second as long as the clock is bent."""
+        """Set the node's clock. Its trace reports the clock at once, and every half second while it differs from the
+        true time.
+        """
         self.clock.set(offset_ms, rate)
         self._say_clock()
 
@@ -230,7 +234,7 @@ class SimNode:
     # ------------------------------------------------------------------ crash points
 
     def crash_at(self, op: CrashOp, nth: int) -> _CrashPoint:
-        """Crash just before the nth call of `op`, counted from now."""
+        """Arm a crash just before the nth call of `op`, counted from now."""
         if self._crash is not None:
             raise HarnessError(f"node {self.id} is going to crash at a {self._crash.op} already")
         self._crash = _CrashPoint(op, nth)
@@ -258,13 +262,13 @@ class SimNode:
 
 
 class _ReadyStatus:
-    """The `task_status` of a Node: it takes what the Node reports when it has started."""
+    """Serves as the `task_status` of a Node, and records that the Node has started."""
 
     def __init__(self, done: Callable[[], None]) -> None:
         self._done = done
 
     def started(self, value: object = None) -> None:
-        """The broker serves clients."""
+        """Report that the broker serves clients."""
         self._done()
 
 

@@ -1,10 +1,10 @@
-"""Appends and moves of high watermarks, watched from outside: brokers do not trace them, they are too many.
+"""Traces appends and moves of high watermarks from outside: brokers do not trace them, because they are too many.
 
 They become extra lines of the nodes' traces, for stories, and only on request. They are no part of the digest: a run
 has the same digest with and without them.
 
     {"e": "appended", "topic", "partition", "from", "leo", "epoch", "role"}    offsets [from, leo) are new; role: leader
-                                                                               or follower, epoch: whose it is in
+                                                                               or follower, epoch: the replica's
     {"e": "hw_moved", "topic", "partition", "hw", "leo"}
 """
 
@@ -22,11 +22,11 @@ class TracedWorld(Protocol):
 
     @property
     def mono(self) -> float:
-        """The traces' seconds."""
+        """Returns the time of the traces, in s."""
 
     @property
     def nodes(self) -> Mapping[int, Any]:
-        """Node id to something with `node`, the parts of the broker that runs (None: it is down), and `env`."""
+        """Maps a node id to an object with `node`, the running broker (None: it is down), and `env`."""
 
     def beside(self, line: dict[str, Any]) -> None:
         """Add a line to a node's trace that is no part of the digest."""

@@ -1,4 +1,4 @@
-"""Modules that a broker or a client imports only at first use are loaded before a simulation begins.
+"""Loads modules that a broker or a client imports only at first use, before a simulation begins.
 
 A simulation reads no file, and loading modules is not part of the work that is measured.
 """
@@ -15,12 +15,12 @@ LATE = (
     *("squall.workloads.background_reader", "squall.workloads.final_reads", "squall.workloads.sender"),
     "squall.workloads.topics",
 )
-"""Besides the controller's commands. `tests/sim/world/test_nothing_real.py` sees what is missing here."""
+"""Lists these modules, besides the controller's commands. `tests/sim/world/test_nothing_real.py` finds missing ones."""
 
 
 @cache
 def load_what_comes_late() -> None:
-    """Load them. Does its work once per process."""
+    """Load these modules. Does its work once per process."""
     for name in LATE:
         import_module(name)
     for key in COMMANDS:

@@ -1,4 +1,4 @@
-"""A leaner form of the loop in which trio runs tasks, for simulations.
+"""Runs trio's tasks in a leaner loop, for simulations.
 
 No task of a simulation waits for a file descriptor, there are no instruments, most passes run one task, and the clock
 knows when the next event is due. So this loop leaves out the system call, six lookups in a `UserDict`, the shuffling of
@@ -6,8 +6,9 @@ single tasks, the counting of checkpoints, and guest mode. Each cancel scope nee
 same order as in trio's own loop.
 
 Determinism: trio's scheduler shuffles each batch of tasks with a generator of its own; with
-`_ALLOW_DETERMINISTIC_SCHEDULING` (what trio's Hypothesis plugin sets) the batch is sorted by creation first, and the
-generator is seeded here. All this is private to trio, which is why trio is pinned, and why tests hold it to trio's own.
+`_ALLOW_DETERMINISTIC_SCHEDULING` (which trio's Hypothesis plugin sets, too) the batch is sorted by creation first, and
+the generator is seeded here. All this is private to trio, which is why trio is pinned, and why tests compare this loop
+with trio's own.
 """
 
 # Rejected: a kernel of our own instead of trio's. The broker is built of nurseries and cancel scopes.
@@ -32,20 +33,21 @@ from squall.broker.overriding import override
 from squall.chaos.errors import PreconditionError
 
 TRIO = "0.35.0"
-"""The version whose loop this is. Its seeds' order of tasks is, too."""
+"""Is the version of trio whose loop this module copies, and whose order of tasks it keeps for each seed."""
 ANY_TRIO = "SQUALL_ANY_TRIO"
-"""A variable of the environment: try another version."""
+"""Names an environment variable that permits another version of trio."""
 LISTEN_EVERY = 256
-"""Passes between two looks at file descriptors: by one of them trio learns of a signal that it could not act on."""
+"""Counts the passes between two looks at file descriptors, by which trio learns of a signal that it could not act on.
+"""
 
 NO_DEADLINE = (inf, 0, trio.CancelScope())
-"""As a heap of deadlines would have it: that of a scope without one."""
+"""Stands for the first entry of an empty heap of deadlines: a scope without a deadline."""
 
 _created = attrgetter("_counter")
 
 
 def check_trio(version: str = trio.__version__) -> None:
-    """Refused unless trio has the version whose loop this is, or `ANY_TRIO` is set in the environment."""
+    """Raise unless trio has the version whose loop this is, or `ANY_TRIO` is set in the environment."""
     if version != TRIO and not os.environ.get(ANY_TRIO):
         raise PreconditionError(
             f"the simulator is made for trio {TRIO}, and {version} is installed: its loop replaces trio's. "
@@ -55,7 +57,8 @@ def check_trio(version: str = trio.__version__) -> None:
 
 @contextmanager
 def lean_trio(seed: str) -> Iterator[None]:
-    """Inside, `trio.run` uses the lean loop. The seed decides the order of tasks. Raises as `check_trio`."""
+    """Let `trio.run` use the lean loop inside this block. The seed decides the order of tasks. Raises as `check_trio`.
+    """
     check_trio()
     assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way"
     before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run
@@ -72,7 +75,9 @@ def lean_trio(seed: str) -> Iterator[None]:
 
 
 class TaskOrderRandom(random.Random):
-    """trio's generator for the order of tasks. It draws as `random.Random` does, and nothing for a single task."""
+    """Is trio's random generator for the order of tasks. It draws as `random.Random` does, and nothing for a single
+    task.
+    """
 
     @override
     def shuffle(self, x: Any) -> None:

@@ -1,4 +1,4 @@
-"""The simulated cluster as `squall.chaos.runtimes.contract.Runtime`, in virtual time."""
+"""Implements the simulated cluster as `squall.chaos.runtimes.contract.Runtime`, in virtual time."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ PROBER = "prober"
 
 
 class SimRuntime(Runtime, CallCountingRuntime):
-    """See the module. nodes: their number (ids begin at 1) or their ids. controllers: the voters; None means the first
-    three.
+    """Simulates a cluster. nodes: their number (ids begin at 1) or their ids. controllers: the voters; None means the
+    first three.
     """
 
     name = "sim"
@@ -87,7 +87,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
                 world.network.belongs(_host(node), ZONE_PORT + at, zone, node)
 
     def _layout(self, node: int) -> dict[str, str]:
-        """Addresses, roles and peers of one node."""
+        """Return the settings for the addresses, roles and peers of one node."""
         ports = {INTERNAL: INTERNAL_PORT} | {zone: ZONE_PORT + at for at, zone in enumerate(self.zones)}
         listeners = ",".join(f"{name}://{_host(node)}:{port}" for name, port in ports.items())
         return {
@@ -146,7 +146,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def env(self, name: str) -> Env:
-        """Return the Env of this name: the same one each time. Its files are its own."""
+        """Return the Env of this name: the same Env each time. It has files of its own."""
         if name not in self._envs:
             disk = SimDisk(self.world.rng("disk", name))
             fs = disk.mount(lambda op, path: None)
@@ -383,7 +383,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
-        """Open a connection over a link, through its faults. OSError if it is refused."""
+        """Open a connection over a link, through its faults. Raises OSError if the connection is refused."""
         return await self._prober(link.source).connect(_host(link.target), self._port(link))
 
     async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:

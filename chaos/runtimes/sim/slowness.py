@@ -1,4 +1,4 @@
-"""A simulated node with a share of a CPU: it stands still for most of each tenth of a second."""
+"""Limits a simulated node to a share of a CPU: holds its effects for most of each tenth of a second."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ class SlowedNode(Protocol):
     """Represents a node that can be slowed."""
 
     def hold(self, *, on: bool) -> None:
-        """Hold its effects, or let them go on."""
+        """Hold the node's effects, or release them."""
 
 
 class CpuShareLimits:
-    """The limits on a node's CPU share, by the fault's name. The smallest counts. They survive restarts of the node."""
+    """Holds the limits on a node's CPU share, by the fault's name. The smallest counts. They survive restarts of the
+    node.
+    """
 
     def __init__(self, kernel: Kernel, node: SlowedNode) -> None:
         self.shares: dict[str, float] = {}
         self.holds = False
-        """It is held just now."""
+        """Is True while the node's effects are held."""
         self._kernel, self._node = kernel, node
         self._timer: TimerHandle | None = None
         self._began = self._held_at = 0.0

@@ -1,4 +1,4 @@
-"""A wire: the directed pair of hosts between which connections are opened, and the faults on it."""
+"""Represents a wire: the directed pair of hosts between which connections are opened, and the faults on it."""
 
 # The frames of a connection are followed only if the plan has protocol faults or messages are recorded: following
 # them costs a twentieth of each run. Rejected: from the first such fault on, which may begin in the middle of a
@@ -34,23 +34,24 @@ if TYPE_CHECKING:
 
 BASE_S = 0.00015
 MEAN_S = 0.00025
-"""One way takes this long, and an exponentially distributed time with this mean more: a local network."""
+"""Is the mean, in s, of the exponentially distributed time that one way takes in addition to BASE_S: a local network.
+"""
 
 
 class WireConnection(Protocol):
-    """A connection as its wire sees it."""
+    """Represents a connection for its wire."""
 
     serial: int
 
     def reset(self) -> None:
-        """Both ends are reset at the same moment."""
+        """Reset both ends at the same moment."""
 
     def healed(self, manner: CutMode) -> None:
-        """A cut is over: bytes that it held go on. If it swallowed bytes, the connection is reset."""
+        """End a cut: pass on the bytes that it held. If it swallowed bytes, reset the connection."""
 
 
 class _WireFault:
-    """A fault on a wire, and how often it struck."""
+    """Holds a fault on a wire, and counts how often it struck."""
 
     __slots__ = ("fault", "hits", "seen", "struck")
 
@@ -73,9 +74,9 @@ class SimLink:
         self.connections: dict[int, WireConnection] = {}
         self.frame_faults: list[LinkFaultState] = []
         self.faulty = False
-        """There is any fault on it at all."""
+        """Is True if the link has any fault."""
         self.refuses = self.silent = False
-        """New connections are refused; nobody answers a new connection's first packet, one way or the other."""
+        """Say whether new connections are refused, and whether a new connection's first packet gets no answer."""
         self._on: dict[str, _WireFault] = {}
         self._cuts: dict[StreamDirection, frozenset[CutMode]] = {}
         self._sort()
@@ -83,7 +84,7 @@ class SimLink:
     # ------------------------------------------------------------------ faults
 
     def add(self, name: str, fault: LinkFault) -> None:
-        """Put a fault on it."""
+        """Put a fault on the link."""
         if name in self._on:
             raise HarnessError(f"link {self.source}->{self.target} already has a fault named {name}")
         if isinstance(fault, Frames) and not self.world.frames_matter:
@@ -96,12 +97,14 @@ class SimLink:
             self.kernel.at(fault.after_ms / 1000, self._reset_if, name)
 
     def fault(self, name: str) -> LinkFault | None:
-        """The fault of this name on the wire, or None."""
+        """Return the fault of this name on the link, or None."""
         on = self._on.get(name)
         return None if on is None else on.fault
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Take a fault off the wire. Returns how often it struck, and what is told of frames; 0 if there is none."""
+        """Remove a fault from the link. Returns how often it struck, and reports of EndTxn frames; 0 if there is no
+        such fault.
+        """
         on = self._on.pop(name, None)
         if on is None:
             return {"hits": 0}
@@ -112,7 +115,7 @@ class SimLink:
         return {"hits": on.hits, **({"struck": list(map(asdict, on.struck))} if on.struck else {})}
 
     def clear(self) -> None:
-        """Take every fault off it."""
+        """Remove every fault from the link."""
         for name in list(self._on):
             self.remove(name)
 
@@ -124,7 +127,7 @@ class SimLink:
         return len(found)
 
     def opened(self, connection: WireConnection) -> None:
-        """A new connection runs over it."""
+        """Add a new connection to the link."""
         self.connections[connection.serial] = connection
         for on in self._on.values():
             if isinstance(on.fault, ResetPeer):
@@ -157,24 +160,26 @@ class SimLink:
     # ------------------------------------------------------------------ what they do
 
     def drops(self, stream: StreamDirection) -> bool:
-        """Bytes of the stream are swallowed."""
+        """Return whether a cut swallows the stream's bytes."""
         return CutMode.DROP in self._cuts[stream]
 
     def holds(self, stream: StreamDirection) -> bool:
-        """Bytes of the stream wait until the cut is healed."""
+        """Return whether the stream's bytes wait until a cut is healed."""
         return CutMode.HOLD in self._cuts[stream]
 
     def base_s(self) -> float:
-        """Seconds that a packet takes one way, without faults."""
+        """Return the seconds that a packet takes one way, without faults."""
         return BASE_S - log(1.0 - self.rng.random()) * MEAN_S
 
     def takes_connecting_s(self) -> float:
-        """Seconds for the answer to a connection's first packet, latency faults of the wire included."""
+        """Return the seconds until the answer to a connection's first packet, latency faults of the link included."""
         there, _ = self.takes(StreamDirection.THERE, 0, 0.0)
         return there + self.takes(StreamDirection.BACK, 0, 0.0)[0]
 
     def takes(self, stream: StreamDirection, size: int, busy_until: float) -> tuple[float, float]:
-        """(seconds until bytes sent now arrive, when the connection's share of the line is free again)."""
+        """Return the seconds until bytes sent now arrive, and the time at which the connection's share of the line is
+        free again.
+        """
         took_s = self.base_s()
         if not self._on:
             return took_s, busy_until
@@ -198,7 +203,7 @@ class SimLink:
         return took_s, busy_until
 
     def pieces(self, stream: StreamDirection, data: bytes | None) -> Iterator[tuple[bytes | None, float]]:
-        """The bytes in pieces as they arrive: (piece, seconds after the piece before it)."""
+        """Yield the bytes in pieces as they arrive: (piece, seconds after the piece before it)."""
         slicers = self._of(Slicer, stream)
         if data is None or not slicers:
             yield data, 0.0
@@ -210,7 +215,7 @@ class SimLink:
         yield from found
 
     def _sliced(self, slicer: Slicer, pieces: Iterator[tuple[bytes, float]]) -> Iterator[tuple[bytes, float]]:
-        """Cut pieces once more, as toxics in a chain do: each piece waits until those before it are passed on."""
+        """Cut pieces once more, as toxics in a chain do: each piece waits until the pieces before it are passed on."""
         delay_s = slicer.delay_us / 1e6
         behind_s, first = 0.0, True
         for data, gap_s in pieces:
@@ -223,7 +228,7 @@ class SimLink:
                 at, first = at + size, False
 
     def limit(self, stream: StreamDirection) -> int | None:
-        """Bytes that a connection carries before it ends."""
+        """Return the number of bytes after which a connection ends; None if there is no limit."""
         return min((o.fault.limit_bytes for o in self._of(LimitData, stream)), default=None)  # type: ignore[union-attr]
 
     def slow_close_s(self, stream: StreamDirection) -> float:
@@ -231,7 +236,7 @@ class SimLink:
         return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
 
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """The fault that strikes this frame."""
+        """Return the fault that acts on this frame; None if no fault does."""
         return strike(self.frame_faults, stream, api)
 
     def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, note: str) -> None:

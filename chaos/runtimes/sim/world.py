@@ -1,4 +1,4 @@
-"""Represents one simulated world: its ground, its network, its nodes, and which invariants they broke."""
+"""Represents one simulated world: its clock, its network, its nodes, and the invariants that they broke."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimWorld(SimCore):
-    """Represents one world, made from one seed."""
+    """Represents one simulated world, made from one seed."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

@@ -1,4 +1,4 @@
-"""Both directions of one connection, the frames in them, and what protocol faults do to these frames. Pure.
+"""Applies protocol faults to the frames of one connection, in both directions. Pure.
 
 A runtime hands in the bytes that arrive and sends the bytes that `FramedConnection` puts out. `FramedConnection` knows
 no socket and no clock. A protocol fault acts on whole frames. While its link has a protocol fault, a connection is cut
@@ -18,45 +18,47 @@ from squall.chaos.runtimes.wire import frames
 from squall.chaos.runtimes.wire.frames import Framer
 
 BEHIND_S = 5.0
-"""How long an answer waits at most for that of a request which its own overtook."""
+"""Limits how long, in s, a response waits for the response to a request that its own request overtook."""
 DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in FrameAct}, FrameAct.DROP: "dropped"}
-"""What was done to a request, in a word."""
+"""Maps an action on a request to the word that describes it in diagrams."""
 
 
 STRUCK_TOLD = 8
-"""Of each fault, so many frames are told of."""
+"""Limits how many frames are reported for each fault."""
 LINGER_S = 1.0
-"""A broker has so long to answer a frame that was held, although its asker has gone."""
+"""Gives a broker so many seconds to answer a frame that was held, although the client has gone."""
 
 
 @dataclass(slots=True)
 class StruckEndTxn:
-    """An EndTxn that a fault struck. Times are ns of the run's monotonic clock."""
+    """Describes an EndTxn that a fault struck. Times are ns of the run's monotonic clock."""
 
     said: str
-    """Whose transaction it ends, how, and for which producer."""
+    """Describes the request: its transaction, commit or abort, and its producer."""
     came_ns: int
     held_ms: int
-    """How much later it was passed on."""
+    """Gives the delay with which the request was passed on, in ms."""
     answer: str = ""
-    """The error that the broker answered, NONE for success; empty if no answer was seen."""
+    """Is the error that the broker answered, NONE for success; empty if no answer was seen."""
     answered_ns: int = -1
 
 
 class LinkFaultState(Protocol):
-    """A fault on a link, and a count of what it has done."""
+    """Holds a fault on a link, and counts of its effects."""
 
     fault: Frames
     seen: int
-    """Frames of its API, since it began."""
+    """Counts the frames of the fault's API, since the fault began."""
     hits: int
-    """Frames that it struck."""
+    """Counts the frames that the fault struck."""
     struck: list[StruckEndTxn]
-    """The first of them, of APIs that are told of."""
+    """Lists the first struck frames, for APIs that are reported (EndTxn)."""
 
 
 def strike(faults: Iterable[LinkFaultState], stream: StreamDirection, api: int) -> LinkFaultState | None:
-    """The fault that acts on the next frame of an API. That fault and those before it in the list count the frame."""
+    """Return the fault that acts on the next frame of an API, or None. That fault and the faults before it in the list
+    count the frame.
+    """
     for on in faults:
         fault = on.fault
         if (fault.api == api or api in fault.also) and fault.stream is stream:
@@ -77,26 +79,28 @@ class OvertakenFrame:
 
 
 class FramedConnection(ABC):
-    """Represents one connection. THERE carries requests, BACK carries responses."""
+    """Applies protocol faults to one connection. THERE carries requests, BACK carries responses."""
 
     def __init__(self) -> None:
         self._requests = Framer(frames.REQUEST_HEAD, self._saw_request)
         self._responses = Framer(frames.RESPONSE_HEAD, self._saw_response)
         self._waiting: deque[tuple[int, int]] = deque()
-        """(correlation id, API) of requests without an answer yet."""
+        """Lists (correlation id, API) of requests without a response yet."""
         self._twice: dict[int, bool] = {}
-        """Correlation ids asked twice -> whether the first answer has passed."""
+        """Maps the correlation id of a duplicated request to whether the first response has passed."""
         self._own: dict[int, bytes] = {}
-        """Answers of the link's own, by correlation id, that wait for the answers before them."""
+        """Maps a correlation id to a response that the link made, and that waits for the responses before it."""
         self._held: dict[StreamDirection, OvertakenFrame] = {}
         self._over = False
-        """The connection was reset by a fault."""
+        """Is True if the connection was reset by a fault."""
         self._overtook: dict[int, int] = {}
-        """Correlation id of a request that overtook another one -> that one's, whose answer its asker awaits first."""
+        """Maps the correlation id of a request to that of the request that it overtook, whose response the client
+        awaits first.
+        """
         self._struck: dict[int, tuple[int, StruckEndTxn]] = {}
-        """Correlation id -> version of the request, and what is told of it, until its answer is seen."""
+        """Maps a correlation id to the request's version and its report, until the response is seen."""
         self._early: dict[int, bytes] = {}
-        """Correlation id of an overtaken request -> the answer that came before its own."""
+        """Maps the correlation id of an overtaken request to the response that came before its own."""
 
     # ------------------------------------------------------------------ what a world does
 
@@ -106,7 +110,7 @@ class FramedConnection(ABC):
 
     @abstractmethod
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """The fault that acts on this frame, as in `strike`. The fault counts the frame."""
+        """Return the fault that acts on this frame, as `strike` does. The fault counts the frame."""
 
     @abstractmethod
     def put(self, stream: StreamDirection, data: bytes, later_s: float) -> None:
@@ -114,23 +118,23 @@ class FramedConnection(ABC):
 
     @abstractmethod
     def reset(self) -> None:
-        """End the connection: both ends hear of a reset."""
+        """Reset the connection, at both ends."""
 
     @abstractmethod
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Call `act` after `delay_s` seconds. It does no harm if the connection has ended by then."""
+        """Call `act` after `delay_s` seconds. The call does no harm if the connection has ended by then."""
 
     @abstractmethod
     def now_ns(self) -> int:
-        """The run's monotonic clock."""
+        """Return the run's monotonic clock, in ns."""
 
     def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
-        """A frame passes, or a fault acted on it."""
+        """Record that a frame passes, or that a fault acted on it."""
 
     # ------------------------------------------------------------------ what comes
 
     def asked(self, data: bytes) -> None:
-        """Bytes arrive from the side that opened the connection."""
+        """Handle bytes from the client: the side that opened the connection."""
         if not (self._held or self._requests.holds or self.framed()):
             self._requests.follow(data)
             self.put(StreamDirection.THERE, data, 0.0)
@@ -143,7 +147,7 @@ class FramedConnection(ABC):
                 self._ask(frame)
 
     def answered(self, data: bytes) -> None:
-        """Bytes arrive from the other side."""
+        """Handle bytes from the broker: the side that accepted the connection."""
         waits = self._twice or self._own or self._held or self._overtook or self._early or self._struck
         if not (waits or self._responses.holds or self.framed()):
             self._responses.follow(data)
@@ -169,7 +173,7 @@ class FramedConnection(ABC):
         return max(0.0, released + LINGER_S - self.now_ns() / 1e9)
 
     def ended(self, stream: StreamDirection) -> None:
-        """A stream's source sends no more. Whatever waits for more bytes passes now, even an incomplete frame."""
+        """Handle the end of a stream. Bytes that wait for more bytes pass now, even an incomplete frame."""
         self._release(stream, self._held.get(stream))
         if stream is StreamDirection.BACK:
             for correlation_id in list(self._early):
@@ -225,7 +229,7 @@ class FramedConnection(ABC):
             self._release(StreamDirection.THERE, held)
 
     def _tell(self, on: LinkFaultState, frame: bytes, api: int, correlation_id: int) -> None:
-        """Keep what a struck EndTxn said, for the evidence."""
+        """Record a struck EndTxn, for the evidence."""
         if api != frames.END_TXN or len(on.struck) >= STRUCK_TOLD:
             return
         struck = StruckEndTxn(frames.said_in(frame), self.now_ns(), int(_later_s(on) * 1000))
@@ -263,8 +267,8 @@ class FramedConnection(ABC):
         self._answer_own()
 
     def _give(self, correlation_id: int, frame: bytes, on: LinkFaultState | None = None) -> None:
-        """Send a response to the client: after the response to the request that it overtook, before the one it
-        overtakes.
+        """Send a response to the client: after the response to the request that its request overtook, and before a held
+        response.
         """
         first = self._overtook.pop(correlation_id, None)
         if first is not None and any(asked == first for asked, _ in self._waiting):
@@ -286,7 +290,7 @@ class FramedConnection(ABC):
         self.later(held.on.fault.delay_ms / 1000, lambda: self._release(stream, held))
 
     def _release(self, stream: StreamDirection, held: OvertakenFrame | None) -> None:
-        """The held frame passes now, unless it already has."""
+        """Pass the held frame on, unless it has passed already."""
         if held is None or self._held.get(stream) is not held:
             return
         del self._held[stream]
@@ -295,7 +299,7 @@ class FramedConnection(ABC):
         self.put(stream, held.frame, 0.0)
 
     def _answer_own(self) -> None:
-        """The responses that the link makes up itself leave in the order of their requests."""
+        """Send the responses that the link makes itself, in the order of their requests."""
         while self._waiting and (answer := self._own.pop(self._waiting[0][0], None)) is not None:
             correlation_id, _ = self._waiting.popleft()
             self._give(correlation_id, answer)
@@ -310,7 +314,9 @@ class FramedConnection(ABC):
         self.note(StreamDirection.BACK, _known(self._answers_to(correlation_id)), correlation_id, size, "")
 
     def _answers_to(self, correlation_id: int) -> int:
-        """The API of the request that this response answers. Requests before it get no response any more (acks=0)."""
+        """Return the API of the request that this response answers. Requests before it get no response any more
+        (acks=0).
+        """
         while self._waiting:
             asked, api = self._waiting.popleft()
             if asked == correlation_id:
@@ -320,7 +326,7 @@ class FramedConnection(ABC):
 
 
 def _known(api: int) -> int:
-    """The API's own key."""
+    """Return the API key that Kafka knows: FETCH for METADATA_FETCH."""
     return frames.FETCH if api == frames.METADATA_FETCH else api
 
 

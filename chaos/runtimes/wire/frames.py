@@ -1,4 +1,5 @@
-"""Kafka's frames inside a stream of bytes: followed for diagrams, or cut out whole for a fault that acts on one frame.
+"""Finds Kafka's frames inside a stream of bytes: follows them for diagrams, or cuts them out for faults on single
+frames.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from squall.broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
 
 SIZE = 4
 REQUEST_HEAD = 12
-"""Size, API key, version, correlation id."""
+"""Counts the bytes of a request's head: size, API key, version, correlation id."""
 RESPONSE_HEAD = 8
-"""Size, correlation id."""
+"""Counts the bytes of a response's head: size, correlation id."""
 LARGEST = 256 << 20
-"""Bytes. What says that it is larger is no frame of Kafka's."""
+"""Limits a frame's size, in bytes; larger sizes are not frames of Kafka's."""
 
 _size = Struct(">i").unpack_from
 _request = Struct(">ihhi").unpack_from
@@ -28,14 +29,14 @@ _response = Struct(">ii").unpack_from
 _length = Struct(">i").pack
 
 METADATA_FETCH = 10_001
-"""In place of Fetch's API key where the metadata log is fetched: the same API, and another kind of traffic."""
+"""Replaces Fetch's API key if the metadata log is fetched: the same API, and another kind of traffic."""
 PRODUCE, FETCH, END_TXN = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.END_TXN)
 PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
-"""API key and version that `decode_produce` reads."""
+"""Lists the API keys and versions that `decode_produce` reads."""
 
 
 class BrokerTraffic(StrEnum):
-    """Names the requests that brokers send each other: of followers, or to and among controllers."""
+    """Names the kinds of requests between brokers: followers' requests, or requests to and among controllers."""
 
     REPLICATION = "replication"
     CONTROLLER = "controller"
@@ -45,9 +46,9 @@ TRAFFIC: Mapping[BrokerTraffic, tuple[int, ...]] = {
     BrokerTraffic.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
     BrokerTraffic.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),
 }
-"""What brokers ask each other. To controllers: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, AlterPartition,
-UpdateFeatures, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, UnregisterBroker, AllocateProducerIds and
-ControllerRegistration. ApiVersions is neither.
+"""Maps a kind of traffic to its API keys. To controllers: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum,
+AlterPartition, UpdateFeatures, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, UnregisterBroker,
+AllocateProducerIds and ControllerRegistration. ApiVersions is neither.
 """
 ERROR_FIELDS = ("error_code", "partition_error_code")
 METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", bytes(15) + b"\1"
@@ -58,19 +59,19 @@ ALIASES = {
     "results_by_topic_v3_and_below": "v3_and_below_topics",
     "topic_results": "topics",
 }
-"""Fields of responses that answer to a request's field of another name."""
+"""Maps a field of a response to the request's field of another name that it repeats."""
 RESULTS = "results_by_"
-"""So begin fields of responses that answer to the request's field of the same name in the plural."""
+"""Is the prefix of response fields that repeat the request's field of the same name in the plural."""
 
 
 def request_head(head: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
-    """(size, API key, version, correlation id) of a request's first 12 bytes."""
+    """Return (size, API key, version, correlation id) from a request's first 12 bytes."""
     size, api, version, correlation_id = _request(head)
     return size, api, version, correlation_id
 
 
 def response_head(head: bytes | bytearray | memoryview) -> tuple[int, int]:
-    """(size, correlation id) of a response's first 8 bytes."""
+    """Return (size, correlation id) from a response's first 8 bytes."""
     size, correlation_id = _response(head)
     return size, correlation_id
 
@@ -78,7 +79,7 @@ def response_head(head: bytes | bytearray | memoryview) -> tuple[int, int]:
 class Framer:
     """Follows frames through a stream. Calls `seen` with each frame's head as soon as the head is complete.
 
-    After an impossible size nobody knows where frames begin, so all later bytes pass unchanged.
+    After an impossible size the positions of later frames are unknown, so all later bytes pass unchanged.
     """
 
     __slots__ = ("_head", "_head_size", "_held", "_left", "_lost", "_seen")
@@ -97,7 +98,7 @@ class Framer:
         return bool(self._held)
 
     def follow(self, data: bytes) -> None:
-        """These bytes pass unchanged."""
+        """Follow bytes that pass unchanged."""
         if self._lost:
             return
         at, end = 0, len(data)
@@ -123,8 +124,7 @@ class Framer:
                 self._seen(head)
 
     def cut(self, data: bytes) -> tuple[bytes, list[bytes]]:
-        """Returns (bytes that pass unchanged: the rest of a frame that has partly passed; the whole frames behind
-        them).
+        """Return (bytes that pass unchanged: the rest of a frame that has partly passed; the whole frames behind them).
 
         An incomplete frame stays here until `rest` is called.
         """
@@ -152,7 +152,7 @@ class Framer:
         return passing, frames
 
     def rest(self) -> bytes:
-        """Take out what is still held here."""
+        """Return the held bytes, and hold them no longer."""
         held = bytes(self._held)
         self._held.clear()
         return held
@@ -175,7 +175,7 @@ class Framer:
 
 
 def fetches_metadata(request: bytes) -> bool:
-    """Return whether a Fetch request asks for the metadata log. False for one that cannot be read."""
+    """Return whether a Fetch request asks for the metadata log. False for a request that cannot be read."""
     view = memoryview(request)[SIZE:]
     try:
         header = decode_request_header(view)
@@ -187,7 +187,7 @@ def fetches_metadata(request: bytes) -> bool:
 
 
 def produce_in(request: bytes) -> tuple[str | None, ProduceIn] | None:
-    """Read the client id and the content of a Produce request; None if it is another one, or cannot be read."""
+    """Return the client id and the content of a Produce request; None if it is another request, or cannot be read."""
     if len(request) < REQUEST_HEAD or request_head(request)[1:3] not in PRODUCE_VERSIONS:
         return None
     view = memoryview(request)[SIZE:]
@@ -199,7 +199,7 @@ def produce_in(request: bytes) -> tuple[str | None, ProduceIn] | None:
 
 
 def said_in(request: bytes) -> str:
-    """Return an EndTxn in words: its transaction, how that ends, and its producer. Empty if it cannot be read."""
+    """Describe an EndTxn in words: its transaction, how that ends, and its producer. Empty if it cannot be read."""
     view = memoryview(request)[SIZE:]
     try:
         header = decode_request_header(view)
@@ -211,7 +211,7 @@ def said_in(request: bytes) -> str:
 
 
 def answered_in(version: int, response: bytes) -> str:
-    """The error that answers an EndTxn of this version; NONE for success, empty if it cannot be read."""
+    """Return the error that answers an EndTxn of this version; NONE for success, empty if it cannot be read."""
     view = memoryview(response)[SIZE:]
     try:
         _, body = decode_response_header(view, END_TXN, version)
@@ -222,8 +222,8 @@ def answered_in(version: int, response: bytes) -> str:
 
 
 def error_answer(request: bytes, error: int) -> bytes | None:
-    """The response frame that answers a request frame with `error` in every error field. None if the response has no
-    error field, or if the request cannot be read.
+    """Return the response frame that answers a request frame with `error` in every error field. None if the response
+    has no error field, or if the request cannot be read.
     """
     view = memoryview(request)[SIZE:]
     try:
@@ -240,7 +240,9 @@ def error_answer(request: bytes, error: int) -> bytes | None:
 
 
 def _mirror(asked: Any, answer: Any, error: int) -> bool:
-    """Fill a response's names and ids from the request, and every error code. False if it has no error code field."""
+    """Fill a response's names and ids from the request, and every error code. Returns False if it has no error code
+    field.
+    """
     found = False
     for name in answer.__slots__:
         if name in ERROR_FIELDS:
@@ -262,14 +264,14 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
 
 
 def _asked(asked: Any, name: str) -> Any:
-    """The request's field that a response's field repeats. None if there is none."""
+    """Return the request's field that a response's field repeats. None if there is none."""
     other = f"{name.removeprefix(RESULTS)}s" if name.startswith(RESULTS) else name
     given = getattr(asked, ALIASES.get(name, other), None)
     return given if given is not None or name != "partitions" else getattr(asked, "partition_indexes", None)
 
 
 def _index(item: Any, index: Any, error: int) -> bool:
-    """The part of a response for a bare partition number."""
+    """Return the part of a response for a bare partition number."""
     if hasattr(item, "partition_index"):
         item.partition_index = index
     if hasattr(item, "committed_offset"):
@@ -281,7 +283,8 @@ def _index(item: Any, index: Any, error: int) -> bool:
 
 
 class _ListFieldTypes(dict[tuple[str, str, str], Any]):
-    """(module, structure, field) -> the structure that the field is a list of. None if the field is no such list."""
+    """Maps (module, structure, field) to the structure that the field is a list of; None if the field is no such list.
+    """
 
     def __missing__(self, key: tuple[str, str, str]) -> Any:
         import importlib
