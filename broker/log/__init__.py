@@ -1,12 +1,13 @@
-"""Partition logs on disk, in Kafka's own file layouts: segments, indexes, epochs, producers, recovery, retention.
+"""Stores partition logs on disk in Kafka's file layouts: segments, indexes, epochs, producer state, recovery,
+retention.
 
-Everything here is synchronous and sees the world only through `squall.broker.env.Fs`. Appends go to the page cache;
-what makes them durable is a `FlushJob`, whose `run` may be given to `env.cpu`.
+All code here is synchronous and accesses files only through `squall.broker.env.Fs`. Appends go to the page cache. A
+`FlushJob`, whose `run` may be given to `env.cpu`, makes them durable.
 
-- `log.Log`: one partition. `recovery` loads it, `manager.LogManager` keeps all of a broker's.
-- `segment`, `indexes`, `scan`: one file of batches, its sparse indexes, and walking from batch to batch.
-- `epochs`, `producers`, `checkpoints`: what is derived from the batches and kept beside them.
+- `log.Log` is the log of one partition. `recovery` loads it; `manager.LogManager` keeps all logs of a broker.
+- `segment`, `indexes` and `scan` implement one file of batches, its sparse indexes, and iteration over batches.
+- `epochs`, `producers` and `checkpoints` keep the state that is derived from the batches.
 
-Order of effects is chosen so that a crash between any two of them leaves something that recovery understands; each
-place says what it relies on.
+Effects are ordered so that recovery understands the files after a crash between any two effects. Comments at each place
+say what it relies on.
 """

@@ -1,4 +1,4 @@
-"""Checks what a leader sent, before a follower appends it: all of it is good, or none is taken."""
+"""Checks the batches that a leader sent, before a follower appends all of them or, on an error, none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from squall.broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER
 
 
 def batch_around(records: memoryview, offset: int) -> int | None:
-    """The base offset of the first batch, if `offset` lies inside of it."""
+    """Return the base offset of the first batch if `offset` lies inside of that batch and behind its base offset, else
+    None.
+    """
     if len(records) >= HEADER_SIZE:
         base, *_, delta = HEADER.unpack_from(records)[:7]
         if 0 <= base < offset <= base + delta:
@@ -20,10 +22,11 @@ def batch_around(records: memoryview, offset: int) -> int | None:
 
 
 def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[PlacedBatch]:
-    """The whole batches of `records`, the first at offset `expected`; a partial last one is left out.
+    """Return the complete batches of `records`, of which the first must begin at offset `expected`.
 
-    So is everything from a batch of a later epoch on than `leader_epoch`, the leader's when it was asked: it led no
-    longer when it sent that (KAFKA-18723), or its disk rots, for no checksum covers the epoch. `gaps`: offsets may be
+    Leaves out a partial last batch, and everything from the first batch on whose epoch is above `leader_epoch`, the
+    epoch in which the leader was asked. Such a batch shows that the leader had lost its leadership when it sent the
+    records (KAFKA-18723), or that its disk is damaged, because no checksum covers the epoch. `gaps`: offsets may be
     missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
     """
     found: list[PlacedBatch] = []

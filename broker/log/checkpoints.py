@@ -1,6 +1,6 @@
-"""The small text files beside the logs, in Kafka's formats: replaced whole, durable when the call returns.
+"""Reads and writes the small text files beside the logs, in Kafka's formats. A write replaces the whole file, durably.
 
-A reader takes a file that does not parse as absent: each caller has something safer than a guess to fall back to.
+A reader treats a file that does not parse as missing, because each caller has a safe default for a missing file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Offsets = dict[TopicPartition, int]
 
 
 def replace_file(fs: Fs, path: str, data: bytes) -> None:
-    """Atomically give `path` the content `data`: also after a power loss it has the old or the new one."""
+    """Replace the content of `path` by `data` atomically: a power loss leaves the file's old or its new content."""
     assert not path.endswith(TEMPORARY), f"{path} would be removed by the next start"
     temporary = path + TEMPORARY
     # Its bytes first: a name that is durable before them may lead to an empty file after a power loss.
@@ -36,7 +36,7 @@ def replace_file(fs: Fs, path: str, data: bytes) -> None:
 
 
 def _write_file(fs: Fs, path: str, data: bytes) -> None:
-    """The bytes are durable on return, the name is not."""
+    """Write a file and fsync its bytes. The file's name is not yet durable on return."""
     file = fs.open(path, create=True, truncate=True)
     try:
         file.append(data)
@@ -46,12 +46,12 @@ def _write_file(fs: Fs, path: str, data: bytes) -> None:
 
 
 def parent(path: str) -> str:
-    """The directory that a path is in."""
+    """Return the directory that contains `path`."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
 def read_text(fs: Fs, path: str) -> str | None:
-    """The whole file, or None where there is none or it is no text."""
+    """Return the content of the file, or None if the file is missing or is not UTF-8."""
     try:
         file = fs.open(path)
     except FileNotFoundError:
@@ -65,7 +65,9 @@ def read_text(fs: Fs, path: str) -> str | None:
 
 
 def _rows(text: str | None, columns: int) -> list[list[str]] | None:
-    """The rows of a version 0 checkpoint: "0", the count, then one row a line. None unless all of it is there."""
+    """Return the rows of a version 0 checkpoint ("0", the number of rows, then a row per line), or None if it is
+    incomplete.
+    """
     lines = (text or "").splitlines()
     if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdigit():
         return None
@@ -80,7 +82,9 @@ def _checkpoint(rows: list[str]) -> bytes:
 
 
 def read_offsets(fs: Fs, path: str) -> Offsets:
-    """An offset checkpoint: (topic, partition) -> offset. Empty where the file is missing or damaged."""
+    """Return the offsets of an offset checkpoint by (topic, partition). The result is empty if the file is missing or
+    damaged.
+    """
     try:
         rows = _rows(read_text(fs, path), 3) or []
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
@@ -89,12 +93,12 @@ def read_offsets(fs: Fs, path: str) -> Offsets:
 
 
 def write_offsets(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Replace an offset checkpoint, durably."""
+    """Replace an offset checkpoint durably."""
     replace_file(fs, path, _offsets(offsets))
 
 
 def write_offsets_to(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write the content of an offset checkpoint, for whoever gives the file its name."""
+    """Write the content of an offset checkpoint to `path`. The caller renames the file to its final name later."""
     _write_file(fs, path, _offsets(offsets))
 
 
@@ -103,14 +107,16 @@ def _offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch, and the offset of its first batch."""
+    """Holds a leader epoch and the offset of the first batch of that epoch."""
 
     epoch: int
     start_offset: int
 
 
 def read_epochs(fs: Fs, path: str) -> list[EpochEntry] | None:
-    """A leader epoch checkpoint: its entries, both fields strictly ascending. None where missing or damaged."""
+    """Return the entries of a leader epoch checkpoint, both fields strictly ascending; None if the file is missing or
+    damaged.
+    """
     try:
         rows = _rows(read_text(fs, path), 2)
         if rows is None:
@@ -127,18 +133,18 @@ def _are_rising(entries: Sequence[EpochEntry]) -> bool:
 
 
 def write_epochs(fs: Fs, path: str, entries: Sequence[EpochEntry]) -> None:
-    """Replace a leader epoch checkpoint, durably."""
+    """Replace a leader epoch checkpoint durably."""
     assert _are_rising(entries), f"the next start would take {path} for damaged"
     replace_file(fs, path, _checkpoint([f"{epoch} {start}" for epoch, start in entries]))
 
 
 def uuid_text(value: bytes) -> str:
-    """Kafka's text of a 16-byte id: URL-safe base64 without padding."""
+    """Return Kafka's text form of a 16-byte id: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def uuid_bytes(text: str) -> bytes | None:
-    """The 16 bytes of an id's text, or None where it is none."""
+    """Return the 16 bytes of an id's text form, or None if the text is not an id."""
     try:
         value = base64.urlsafe_b64decode(text + "==")
     except ValueError:
@@ -147,7 +153,7 @@ def uuid_bytes(text: str) -> bytes | None:
 
 
 def read_topic_id(fs: Fs, directory: str) -> bytes | None:
-    """The topic id that a partition directory belongs to (partition.metadata), or None."""
+    """Return the topic id that partition.metadata names for a partition directory, or None if there is no valid one."""
     for line in (read_text(fs, f"{directory}/{PARTITION_METADATA}") or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "topic_id":
@@ -156,25 +162,27 @@ def read_topic_id(fs: Fs, directory: str) -> bytes | None:
 
 
 def write_topic_id(fs: Fs, directory: str, topic_id: bytes) -> None:
-    """Say which topic id a partition directory belongs to, durably."""
+    """Write a partition directory's topic id to its partition.metadata, durably."""
     assert len(topic_id) == 16
     replace_file(fs, f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode())
 
 
 def read_properties(fs: Fs, path: str) -> dict[str, str]:
-    """A Java properties file of plain names and values. Empty where there is none."""
+    """Return the names and values of a Java properties file without escapes; empty if the file is missing."""
     lines = (read_text(fs, path) or "").splitlines()
     pairs = [line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def write_properties(fs: Fs, path: str, values: Mapping[str, str]) -> None:
-    """Replace a properties file, durably. Kafka also writes the date, as a comment; we have no use for it."""
+    """Replace a properties file durably. Kafka also writes the date as a comment, which nothing reads."""
     replace_file(fs, path, "".join(f"{name}={value}\n" for name, value in values.items()).encode())
 
 
 def read_clean_shutdown(fs: Fs, path: str) -> int | None:
-    """The broker epoch that the last, clean shutdown left (KIP-966); -1 if it left none; None if it was not clean."""
+    """Return the broker epoch in the clean-shutdown file (KIP-966), -1 if the file has none, None if there is no such
+    file.
+    """
     if not fs.exists(path):
         return None
     try:
@@ -184,6 +192,6 @@ def read_clean_shutdown(fs: Fs, path: str) -> int | None:
 
 
 def write_clean_shutdown(fs: Fs, path: str, broker_epoch: int) -> None:
-    """Leave the mark of a clean shutdown, durably."""
+    """Write the clean-shutdown file durably."""
     assert broker_epoch >= -1
     replace_file(fs, path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode())

@@ -1,4 +1,4 @@
-"""The settings of one log: Kafka's topic-level names with underscores."""
+"""Defines the settings of one log. Their names are Kafka's topic settings with underscores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Sizes in bytes, times in ms; the defaults are Kafka's. See https://kafka.apache.org/documentation/#topicconfigs."""
+    """Holds a log's settings: sizes in bytes, times in ms, with Kafka's defaults. See
+    https://kafka.apache.org/documentation/#topicconfigs.
+    """
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     file_delete_delay_ms: int = 60_000
@@ -30,23 +32,25 @@ class LogConfig:
     squall_decompressed_batch_max_bytes: int = 64 << 20
     squall_record_validation_enable: bool = False
     transaction_partition_verification_enable: bool = False
-    """The one default that is not Kafka's: who appends for clients must know how to ask a coordinator."""
+    """Is False by default, unlike Kafka's: only a caller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
     def of(cls, source: object, **changes: Any) -> LogConfig:
-        """From anything with attributes of these names (a topic's settings in force); `changes` go over them."""
+        """Copy the settings that `source` (such as a topic's settings in force) has as attributes; `changes` override
+        them.
+        """
         values = {name: getattr(source, name) for name in _NAMES if hasattr(source, name)}
         values.update(changes)
         return cls(**values)
 
     @property
     def compacted(self) -> bool:
-        """True where only the last value of each key need be kept: offsets have gaps and every record has a key."""
+        """Is True if the log is compacted: offsets may have gaps, and every record must have a key."""
         return "compact" in self.cleanup_policy
 
     @property
     def checks_records(self) -> bool:
-        """True where a leader reads each record of a client's batch before it takes it."""
+        """Is True if the leader reads each record of a client's batch before it appends the batch."""
         return self.squall_record_validation_enable or self.compacted
 
 
@@ -54,7 +58,7 @@ _NAMES = tuple(field.name for field in fields(LogConfig))
 
 
 def of_broker(config: object) -> dict[str, Any]:
-    """The settings of a log that a broker has for all of its topics at once."""
+    """Return the log settings that a broker has for all of its topics."""
     names = (
         "producer_id_expiration_ms",
         "squall_decompressed_batch_max_bytes",

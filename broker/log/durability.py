@@ -11,20 +11,22 @@ from squall.broker.log.segment import Segment
 
 
 class FlushJob(NamedTuple):
-    """Makes durable what `Log.begin_flush` found not to be. One job of a log runs at a time."""
+    """Fsyncs the files that `Log.begin_flush` found not to be durable. A log has at most one running job."""
 
     fs: Fs
     files: Sequence[File]
     directory: str | None
-    """Its names are made durable too; None where they are."""
+    """Names the directory to fsync, or is None if the names of its files are durable already."""
     end_offset: int
-    """All before this offset is durable once `run` has returned."""
+    """Gives the offset before which everything is durable once `run` has returned."""
     generation: int
     names: int
     inactive: Sequence[Segment]
 
     def run(self) -> None:
-        """Blocking: give it to `env.cpu`. An OSError means that nothing of the directory is known to be durable."""
+        """Fsync the files and the directory. The call blocks, so it runs in `env.cpu`. After an OSError no file may be
+        assumed durable.
+        """
         for file in self.files:
             file.fsync()
         if self.directory is not None:
@@ -32,32 +34,32 @@ class FlushJob(NamedTuple):
 
 
 class DurabilityTracker:
-    """Tracks up to where one log's batches are durable, and whether the names of its files are.
+    """Tracks up to which offset one log is durable, and whether the names of its files are durable.
 
-    A file whose name is not durable can be gone after a power loss, however often it was synced itself.
+    After a power loss a file can be missing although its content was fsynced, if its directory was not fsynced.
     """
 
     __slots__ = ("_flush_messages", "_flush_ms", "_flushed_wall_ms", "_names", "_names_durable", "recovery_point")
 
     def __init__(self, config: LogConfig, wall_ms: int) -> None:
         self.recovery_point = 0
-        """All before this offset is durable."""
+        """Gives the offset before which all batches are durable."""
         self._names, self._names_durable = 1, 0
-        """How many files have appeared, and how many of those had when the directory was synced last."""
+        """Count the files created, and the files created before the directory was last fsynced."""
         self._flushed_wall_ms = wall_ms
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Settings in force from now on."""
+        """Apply changed settings."""
         self._flush_messages, self._flush_ms = config.flush_messages, config.flush_ms
 
     @property
     def has_flush_settings(self) -> bool:
-        """False where flushing is left to the system, as it is by default: nothing is ever due then."""
+        """Is True if flush.messages or flush.ms is set. By default only the operating system flushes."""
         return min(self._flush_messages, self._flush_ms) < LONG_MAX
 
     def is_due(self, log_end_offset: int, wall_ms: int) -> bool:
-        """True where flush.messages or flush.ms ask for a flush now."""
+        """Return whether flush.messages or flush.ms require a flush now."""
         unflushed = log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
@@ -67,31 +69,31 @@ class DurabilityTracker:
         return wall_ms - self._flushed_wall_ms >= self._flush_ms
 
     def is_flush_required(self, log_end_offset: int) -> bool:
-        """True where flush.messages asks for a flush before anybody hears of what is new. (flush.ms promises none.)"""
+        """Return whether flush.messages requires a flush before new batches are acknowledged. flush.ms never does."""
         return log_end_offset - self.recovery_point >= self._flush_messages
 
     def file_created(self) -> None:
-        """A file has appeared."""
+        """Note that a file of the log was created, so its name is not durable yet."""
         self._names += 1
 
     @property
     def has_unsynced_names(self) -> bool:
-        """True while some file's name may not survive a power loss."""
+        """Is True while the name of some file of the log may not survive a power loss."""
         return self._names > self._names_durable
 
     def directory_synced(self) -> None:
-        """All names there are now are durable."""
+        """Note that the directory was fsynced: the names of all files created so far are durable."""
         self._names_durable = self._names
 
     def lower(self, offset: int) -> None:
-        """Note that all from `offset` on is about to go: it is not durable any more, whatever comes in its place."""
+        """Lower the recovery point to `offset`, because the log is about to be truncated there."""
         assert offset >= 0
         self.recovery_point = min(self.recovery_point, offset)
 
     def job(
         self, fs: Fs, directory: str, segments: Sequence[Segment], end_offset: int, generation: int, *, indexes: bool
     ) -> FlushJob | None:
-        """Return the job of `Log.begin_flush`. The last segment is the active one."""
+        """Return the job of `Log.begin_flush`, or None if everything is durable. `segments` ends with the active one."""
         files: list[File] = []
         inactive: list[Segment] = []
         active = segments[-1]
@@ -114,7 +116,9 @@ class DurabilityTracker:
         )
 
     def done(self, job: FlushJob, generation: int, wall_ms: int) -> None:
-        """Note that a job has ended, for `Log.finish_flush`; `generation` is the log's now."""
+        """Raise the recovery point after a job has run, for `Log.finish_flush`. `generation` is the log's present
+        generation.
+        """
         assert job.generation <= generation
         assert job.names <= self._names
         self._names_durable = job.names

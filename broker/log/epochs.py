@@ -1,4 +1,4 @@
-"""Keeps the start offset of each leader epoch (mechanisms E1, E2; KIP-101, KIP-279)."""
+"""Keeps the start offset of each leader epoch in a log (mechanisms E1, E2; KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _start = attrgetter("start_offset")
 
 
 class EpochCache:
-    """Entries, their epochs and starts both strictly ascending, and the file `leader-epoch-checkpoint` that keeps them.
+    """Holds a log's leader epochs with their start offsets, both strictly ascending, as in `leader-epoch-checkpoint`.
 
-    Changes are made in memory and mark the cache `dirty`. The log flushes it before the next append: until then every
-    difference from the file concerns offsets at or beyond the log's end, which loading cuts off anyway. So a new leader
-    epoch costs no fsync before something is written in it.
+    Changes are made in memory and set `dirty`; the log writes the file before its next append. Until then memory and
+    file differ only for offsets at or beyond the log's end, which loading drops. So a new leader epoch costs no fsync
+    before the first append in that epoch.
     """
 
     __slots__ = ("_fs", "_path", "dirty", "entries", "latest")
@@ -29,22 +29,24 @@ class EpochCache:
         self._path = f"{directory}/{checkpoints.LEADER_EPOCHS}"
         self.entries: list[EpochEntry] = entries or []
         self.latest: int | None = None
-        """The epoch of the last entry."""
+        """Holds the epoch of the last entry, or None if there is no entry."""
         self.dirty = False
-        """True where the file does not yet say what the memory does."""
+        """Is True if memory has entries that differ from the file."""
         self._changed(dirty=False)
 
     @classmethod
     def load(cls, fs: Fs, directory: str) -> EpochCache | None:
-        """Load the file; None where it is missing or damaged, so that the caller rebuilds it from the batches."""
+        """Load the checkpoint file. Returns None if the file is missing or damaged: the caller then rebuilds it from
+        the batches.
+        """
         entries = checkpoints.read_epochs(fs, f"{directory}/{checkpoints.LEADER_EPOCHS}")
         return None if entries is None else cls(fs, directory, entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """The batches from `start_offset` on are of `epoch`. True if that is news.
+        """Record that the batches from `start_offset` on have `epoch`. Returns whether that changed the entries.
 
-        Entries that contradict it go: those from `start_offset` on, and those of a higher epoch. An entry of the same
-        epoch that begins earlier stays, also under a leadership of ours that wrote nothing.
+        Removes the entries that contradict this: those from `start_offset` on and those of a higher epoch. An entry of
+        the same epoch with an earlier start stays, even if this broker led in that epoch and wrote nothing.
         """
         entries = self.entries
         if epoch == self.latest and start_offset >= entries[-1].start_offset:
@@ -61,10 +63,11 @@ class EpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch here that is not above `epoch`, and where it ends: (epoch, end offset exclusive).
+        """Return the largest known epoch that is at most `epoch`, and the exclusive end offset of that epoch.
 
-        (-1, -1) where that is not known: no entries, or `epoch` above all. An epoch below all: itself, and the first
-        entry's start, since nothing of it can be here (KAFKA-6857 tells why not the log's end).
+        Returns (-1, -1) if there are no entries or `epoch` is above all of them. If `epoch` is below all entries,
+        returns `epoch` and the start of the first entry, since this log has no record of it (not the log's end:
+        KAFKA-6857).
         """
         entries = self.entries
         if self.latest is None or epoch < 0 or epoch > self.latest:
@@ -79,12 +82,12 @@ class EpochCache:
         return entries[following - 1].epoch, entries[following].start_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that the batch at `offset` has, or would have; None before the first entry."""
+        """Return the epoch that a batch at `offset` has or would have; None before the first entry."""
         at = bisect_right(self.entries, offset, key=_start)
         return self.entries[at - 1].epoch if at else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now: forget the epochs that begin there or later."""
+        """Remove the epochs that begin at or after `end_offset`, the log's new end."""
         entries = self.entries
         # An epoch that begins right at the end has no batch here any more.
         if entries and entries[-1].start_offset >= end_offset:
@@ -95,7 +98,7 @@ class EpochCache:
         assert self.latest == (entries[-1].epoch if entries else None)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins at `start_offset` now: the epoch in force there begins there."""
+        """Let the epochs begin at `start_offset`, the log's new start: the epoch of that offset then starts there."""
         following = bisect_right(self.entries, start_offset, key=_start)
         if following and self.entries[following - 1].start_offset != start_offset:
             self.entries[:following] = [EpochEntry(self.entries[following - 1].epoch, start_offset)]
@@ -106,16 +109,16 @@ class EpochCache:
         assert not self.entries or self.entries[0].start_offset >= start_offset
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all epochs."""
         self.entries.clear()
         self._changed()
 
     def must_be_written(self, epoch: int) -> bool:
-        """Return whether an append in `epoch` has to wait for the file."""
+        """Return whether the file must be written before an append in `epoch`."""
         return self.dirty or epoch != self.latest
 
     def flush(self) -> None:
-        """Make the file say what the memory does, durably. OSError leaves the cache dirty."""
+        """Write the entries to the file durably. If that raises OSError, the cache stays dirty."""
         # Synced (KAFKA-16541), and before the append: in the background, an older list took the place of a newer one
         # (KAFKA-17142). After a crash the epochs would not be those of the batches.
         checkpoints.write_epochs(self._fs, self._path, self.entries)

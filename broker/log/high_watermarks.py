@@ -1,9 +1,8 @@
-"""The checkpoint of high watermarks (replication-offset-checkpoint): read at the start, replaced now and then.
+"""Keeps the checkpoint of high watermarks (replication-offset-checkpoint), read at the start and replaced periodically.
 
-Its lines name topics, not topic ids, and offsets, not records. So it must not outlive what it speaks of: a high
-watermark of a deleted topic would be taken for one of the next topic with that name, and one of records that were cut
-off for one of those that took their offsets. Either shows to consumers what nobody has committed. Whatever takes
-records away calls `cut` first.
+Its lines name topics and offsets, not topic ids and records. A stale line would let consumers read uncommitted records:
+the high watermark of a deleted topic would apply to a new topic of that name, and the high watermark of truncated
+records would apply to the records that took their offsets. So `cut` is called before records are removed.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ ASIDE = ".draft"
 
 
 class HighWatermarkCheckpoint:
-    """The checkpoint in one directory. One task uses it, but for `CheckpointDraft.write` and `CheckpointDraft.sync`."""
+    """Reads and replaces the checkpoint in one log directory. Only one task may use it, except for
+    `CheckpointDraft.write` and `sync`.
+    """
 
     def __init__(self, fs: Fs, log_dir: str) -> None:
         self._fs = fs
         self.path = f"{log_dir}/{HIGH_WATERMARKS}"
         self._offsets = checkpoints.read_offsets(fs, self.path)
         self._previous: Offsets = {}
-        """What it offsets before, as long as a power loss may bring that back."""
+        """Holds the offsets before the last replacement, as long as a power loss may bring the old file back."""
         self._draft: CheckpointDraft | None = None
 
     def read(self) -> Offsets:
@@ -33,20 +34,20 @@ class HighWatermarkCheckpoint:
         return dict(self._offsets)
 
     def write(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Replace it, durably."""
+        """Replace the checkpoint durably."""
         self._draft = None
         self._replace(high_watermarks)
 
     def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointDraft:
-        """Begin to replace it: see `CheckpointDraft`. One at a time."""
+        """Begin to replace the checkpoint (see `CheckpointDraft`). Only one draft may exist at a time."""
         assert self._draft is None
         self._previous = {}  # The draft before this one was made durable.
         self._draft = CheckpointDraft(self._fs, self, high_watermarks)
         return self._draft
 
     def cut(self, place: TopicPartition, end_offset: int) -> None:
-        """Nothing of this partition is known from `end_offset` on: its log begins anew, or loses what was there.
-        Durable on return, so call it before that happens.
+        """Lower a partition's high watermark to `end_offset`, because its log is about to lose the records from there
+        on. The change is durable on return, so the caller removes the records after this call.
         """
         assert end_offset >= 0
         if self._draft is not None and self._draft.offsets.get(place, 0) > end_offset:
@@ -56,7 +57,7 @@ class HighWatermarkCheckpoint:
         assert self._previous.get(place, 0) <= end_offset
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Lower several partitions at once, as `cut` does one: each log ends at the offset beside it."""
+        """Lower the high watermarks of several partitions as `cut` does; `ends` has the end offset of each log."""
         # A draft's new name may not be durable yet: a power loss would bring back what the file offsets before.
         offsets, previous = self._offsets, self._previous
         beyond = {
@@ -68,7 +69,9 @@ class HighWatermarkCheckpoint:
             self._replace({**offsets, **beyond})
 
     def replace_with(self, draft: CheckpointDraft) -> bool:
-        """A draft takes the checkpoint's place, unless it says too much by now. Whether it does."""
+        """Rename a written draft to the checkpoint's name. Returns False, and does nothing, if `cut` has made the draft
+        stale.
+        """
         if self._draft is not draft:
             return False
         self._draft = None
@@ -82,8 +85,8 @@ class HighWatermarkCheckpoint:
 
 
 class CheckpointDraft:
-    """Holds a checkpoint that is to replace the present one: `write` and `sync`, which wait for the disk, may run off
-    the event loop. `keep` comes between them, on it.
+    """Holds a checkpoint that replaces the present one in three steps: `write`, `keep`, `sync`. `write` and `sync` wait
+    for the disk and may run off the event loop; `keep` must run on the event loop.
     """
 
     def __init__(
@@ -94,13 +97,15 @@ class CheckpointDraft:
         self.offsets = dict(high_watermarks)
 
     def write(self) -> None:
-        """Write it beside the checkpoint, durably."""
+        """Write the draft to a file beside the checkpoint and fsync its bytes."""
         checkpoints.write_offsets_to(self._fs, self.path, self.offsets)
 
     def keep(self) -> bool:
-        """Put it in the checkpoint's place. False, and nothing is done, where something it speaks of was cut since."""
+        """Rename the draft to the checkpoint's name. Returns False, and does nothing, if a log in the draft was
+        truncated since.
+        """
         return self._checkpoint.replace_with(self)
 
     def sync(self) -> None:
-        """Make its new name durable."""
+        """Fsync the directory, so that the renaming is durable."""
         self._fs.fsync_dir(checkpoints.parent(self.path))

@@ -1,9 +1,10 @@
-"""Sparse indexes beside a segment, in Kafka's binary layouts: offset (8 bytes an entry), time (12), aborted (34) (L1).
+"""Implements the sparse indexes of a segment in Kafka's binary layouts: offset index (8 bytes an entry), time index
+(12) and transaction index (34) (L1).
 
-Entries ascend. The newest stay in memory until `write_out`: a lookup needs no system call for them, an append none
-for most of its entries. What a crash loses of the offset and time indexes, recovery makes again from the batches.
+Entries ascend. The newest entries stay in memory until `write_out`, so a lookup among them and most appends need no
+system call. After a crash, recovery rebuilds lost entries of the offset and time indexes from the batches.
 
-Unlike Kafka's, the files are neither preallocated nor mapped: their size is that of their entries.
+Unlike Kafka's, the files are neither preallocated nor memory-mapped: they are as long as their entries.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from squall.broker.env import File, Fs
 
 WRITE_OUT_AT = 8 << 10
 READ_ENTRIES = 120
-"""Entries of an index that are read at once where many are needed."""
+"""Counts the index entries that are read with one call if many are needed."""
 
 
 E = TypeVar("E")
 
 
 class IndexFile(Generic[E]):
-    """A file of entries of one fixed size, appended at the end. Opened when first needed."""
+    """Reads and appends the fixed-size entries of one index file. The file is opened when it is first needed."""
 
     ENTRY: Struct
 
     @staticmethod
     def made(iterable: Iterable[Any]) -> E:
-        """An entry from what `ENTRY` reads."""
+        """Return an entry with the fields that `ENTRY` unpacked."""
         raise NotImplementedError
 
     __slots__ = ("_count", "_file", "_fs", "_path", "_pending")
 
     def __init__(self, fs: Fs, path: str, *, fresh: bool) -> None:
-        """`fresh`: the file is to be made, or emptied. Otherwise it is read; one that is missing counts as empty."""
+        """Create or empty the file if `fresh`; otherwise use the existing file. A missing file counts as empty."""
         self._fs = fs
         self._path = path
         self._file: File | None = None
@@ -47,7 +48,7 @@ class IndexFile(Generic[E]):
 
     @property
     def file(self) -> File:
-        """The open file, for fsync; without what is pending. Made if missing."""
+        """Returns the open file, for fsync; creates it if it is missing. Pending entries are not in the file yet."""
         if self._file is None:
             self._file = self._fs.open(self._path, create=True)
             self._count = self._file.size() // self.ENTRY.size
@@ -76,7 +77,9 @@ class IndexFile(Generic[E]):
             self.write_out()
 
     def last_where(self, holds: Callable[[E], bool]) -> int:
-        """The last entry for which `holds`, which is true of the first ones and false of the rest; -1 for none."""
+        """Return the position of the last entry for which `holds` is true, or -1. `holds` must be true for a prefix of
+        the entries only.
+        """
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -87,7 +90,7 @@ class IndexFile(Generic[E]):
         return low - 1
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` entries."""
+        """Keep the first `count` entries and drop the others."""
         assert count >= 0
         if count < len(self):
             self.write_out()  # Some of the entries that stay may still be in memory.
@@ -96,7 +99,7 @@ class IndexFile(Generic[E]):
         assert len(self) <= count
 
     def write_out(self) -> None:
-        """Hand over to the page cache what is pending."""
+        """Write the pending entries to the page cache."""
         if self._pending:
             start = len(self) * self.ENTRY.size - len(self._pending)
             self.file.pwrite(self._pending, start)  # Not append: a torn entry may be at the end of the file.
@@ -104,7 +107,7 @@ class IndexFile(Generic[E]):
             self._pending = bytearray()
 
     def release(self) -> None:
-        """Write out and close the file; it is opened again when needed."""
+        """Write the pending entries and close the file. The file is opened again when it is needed."""
         self.write_out()
         if self._file is not None:
             self._file.close()
@@ -113,39 +116,43 @@ class IndexFile(Generic[E]):
 
 
 class OffsetIndexEntry(NamedTuple):
-    """A batch: its last offset less the segment's base, and the byte at which it begins."""
+    """Holds a batch's last offset, relative to the segment's base offset, and the position of its first byte."""
 
     relative_offset: int
     position: int
 
 
 class OffsetIndex(IndexFile[OffsetIndexEntry]):
-    """Some of the segment's batches."""
+    """Maps the last offsets of some batches of the segment to their positions in the log file."""
 
     ENTRY = Struct(">Ii")
     made = staticmethod(OffsetIndexEntry._make)
     __slots__ = ()
 
     def batch_before(self, relative_offset: int) -> int:
-        """A byte where a batch begins, such that no batch before it reaches `relative_offset`."""
+        """Return the position of an indexed batch such that no earlier batch reaches `relative_offset`; 0 if no entry
+        is below it.
+        """
         at = self.last_where(lambda entry: entry.relative_offset <= relative_offset)
         return 0 if at < 0 else self[at].position
 
     def boundary_before(self, relative_limit: int, position: int) -> int:
-        """A byte up to `position` where a batch begins, such that those before it lie below `relative_limit`."""
+        """Return a position, at most `position`, where a batch begins and before which all offsets are below
+        `relative_limit`.
+        """
         at = self.last_where(lambda entry: entry.relative_offset < relative_limit and entry.position <= position)
         return 0 if at < 0 else self[at].position
 
 
 class TimeIndexEntry(NamedTuple):
-    """The largest timestamp up to here, and the last offset of the batch that has it less the segment's base."""
+    """Holds the largest timestamp so far, and the last offset of its batch relative to the segment's base offset."""
 
     timestamp: int
     relative_offset: int
 
 
 class TimeIndex(IndexFile[TimeIndexEntry]):
-    """Maps offsets to the largest timestamp up to them."""
+    """Maps offsets to the largest timestamp up to these offsets."""
 
     ENTRY = Struct(">qI")
     made = staticmethod(TimeIndexEntry._make)
@@ -156,7 +163,7 @@ class TimeIndex(IndexFile[TimeIndexEntry]):
         self.last_timestamp: int | None = -1 if fresh else None
 
     def add_if_later(self, timestamp: int, relative_offset: int) -> None:
-        """Append an entry unless the last one has this timestamp already."""
+        """Append an entry if its timestamp is larger than that of the last entry."""
         if self.last_timestamp is None:
             self.last_timestamp = self[len(self) - 1].timestamp if len(self) else -1
         if timestamp > self.last_timestamp:
@@ -165,35 +172,35 @@ class TimeIndex(IndexFile[TimeIndexEntry]):
         assert timestamp <= self.last_timestamp
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` entries."""
+        """Keep the first `count` entries and drop the others."""
         super().cut(count)
         self.last_timestamp = None
 
     def offset_before(self, timestamp: int) -> int:
-        """A relative offset such that all batches before the one it is in are earlier than `timestamp`."""
+        """Return a relative offset such that all batches before the batch at this offset are older than `timestamp`."""
         at = self.last_where(lambda entry: entry.timestamp < timestamp)
         return 0 if at < 0 else self[at].relative_offset
 
 
 class AbortedTxn(NamedTuple):
-    """A transaction that ended with an abort marker. Offsets absolute; `last_offset` is the marker's."""
+    """Describes an aborted transaction. Its offsets are absolute; `last_offset` is the offset of the abort marker."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    """The last stable offset once the marker was appended, with all before it replicated."""
+    """Gives the last stable offset after the marker was appended, if everything up to the marker is replicated."""
 
 
 class AbortedIndex(IndexFile[AbortedTxn]):
-    """Entries (version 0, producer id, first offset, last offset, last stable offset). The file exists once needed."""
+    """Lists the aborted transactions of a segment (.txnindex). The file is created with its first entry."""
 
     ENTRY = Struct(">hqqqq")
     __slots__ = ()
 
     @staticmethod
     def made(iterable: Iterable[Any]) -> AbortedTxn:
-        """Make an entry of the file's fields, without the version."""
+        """Return an entry with the unpacked fields, without the version."""
         _, *fields = iterable
         return AbortedTxn(*fields)
 
@@ -205,7 +212,7 @@ class AbortedIndex(IndexFile[AbortedTxn]):
         return self.ending_from(0)
 
     def ending_from(self, offset: int) -> Iterator[AbortedTxn]:
-        """The entries whose marker is at `offset` or behind it, in the order of their markers."""
+        """Yield the transactions whose abort marker is at or after `offset`, in the order of their markers."""
         size, count = self.ENTRY.size, len(self)
         at = 1 + self.last_where(lambda entry: entry.last_offset < offset)
         in_file = count - len(self._pending) // size

@@ -1,4 +1,4 @@
-"""Holds the limits of a log's settings that each append is checked against, worked out once for all batches."""
+"""Holds the limits that every append is checked against, computed once from the log's settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from squall.broker.protocol.records import SMALLEST_RECORD
 
 
 class AppendLimits:
-    """Bytes and ms."""
+    """Holds the limits of appends to one log, in bytes and ms."""
 
     __slots__ = (
         "after_ms",
@@ -25,11 +25,11 @@ class AppendLimits:
         self.compacted = config.compacted
         self.checks_records = config.checks_records
         self.most_records = config.squall_decompressed_batch_max_bytes // SMALLEST_RECORD
-        """In one batch, however small it is packed."""
+        """Limits the records in one batch, whatever its compressed size."""
         self.segment_bytes = config.segment_bytes
         self.segment_ms = config.segment_ms
         self.batch_bytes = min(config.max_message_bytes, config.segment_bytes)
         self.append_time = config.message_timestamp_type == "LogAppendTime"
-        """True where the broker stamps the batches: then what a client wrote there is not looked at."""
+        """Is True if the broker sets the timestamps (LogAppendTime). The client's timestamps are then not checked."""
         self.before_ms = LONG_MAX if self.append_time else config.message_timestamp_before_max_ms
         self.after_ms = LONG_MAX if self.append_time else config.message_timestamp_after_max_ms

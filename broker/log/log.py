@@ -1,7 +1,7 @@
-"""A log holds one partition's batches: append, slice, truncate, flush (L1). Batches stay as clients packed them (L3).
+"""Implements one partition's log: append, slice, truncate, flush (L1). Batches stay as clients compressed them (L3).
 
-The hot path is `append_as_leader`, `append_as_follower` and `slice`: the first unpacks 61 bytes, checks one CRC and
-writes once; the last is two binary searches in memory. Nothing here looks at single records but where a topic asks.
+The hot path is `append_as_leader`, `append_as_follower` and `slice`. An append unpacks 61 bytes, checks one CRC and
+writes once; a slice is two binary searches in memory. Single records are read only if the topic's settings require it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from squall.broker.protocol.records import (
 )
 
 SMALL_BYTES = 1 << 20
-"""A segment that ends before it has so many is small: Kafka 4 lets topics ask for none of these (KIP-1030)."""
+"""Bytes below which a rolled segment counts as small: Kafka 4 lets no topic ask for smaller segments (KIP-1030)."""
 
 
 class Log:
-    """The batches of one partition. Made by `recovery.load`; one task uses it at a time; every call is synchronous.
+    """Holds the batches of one partition. `recovery.load` makes it; one task uses it at a time; calls are synchronous.
 
-    OSError comes from the disk: after one, appends may be tried again, but a failed fsync or truncation means that
-    the directory is not to be trusted any more.
+    After an OSError, which comes from the disk, appends may be retried. After a failed fsync or truncation the
+    directory cannot be trusted any more.
     """
 
     def __init__(
@@ -74,50 +74,50 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        """16 bytes; zero where unknown."""
+        """Holds the 16 bytes of the topic id; zeros if it is unknown."""
         self.segments = segments
         self._active = segments[-1]
         self.epochs = epochs
         self.producers = ProducerStates()
         self.log_start_offset = segments[0].base_offset
-        """Readers may ask for this and later."""
+        """Gives the first offset that readers may ask for."""
         self.log_end_offset = self._active.next_offset
-        """Offset of the next batch."""
+        """Gives the offset of the next batch."""
         self.durability = DurabilityTracker(config, wall_ms)
         self.generation = 0
-        """Counts truncations: what was sliced before one must not be sent any further after it."""
+        """Counts truncations. Slices that were made before a truncation must not be sent after it."""
         self.recovery = RecoveryResult(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] = lambda log: None
-        """Called when recovery point or log start has been lowered, before files change: to make that durable."""
+        """Is called when recovery point or log start were lowered, before files change, to save the new values."""
         self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
-        """Called before records from an offset on go, other than by retention: what speaks of them must not stay."""
+        """Is called before records from an offset on are removed other than by retention, to correct checkpoints."""
         self.may_be_small: Callable[[], bool] = lambda: True
-        """Whether a segment may end before it has SMALL_BYTES, whatever its topic's settings say."""
+        """Returns whether a segment smaller than SMALL_BYTES may be rolled, whatever the topic's settings say."""
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Settings in force from the next call on (index.interval.bytes from the next segment on)."""
+        """Apply changed settings. index.interval.bytes takes effect with the next segment."""
         self.config = config
         self._limits = AppendLimits(config)
         self.durability.configure(config)
         self.flushes = self.durability.has_flush_settings
-        """False where flushing is left to the system, as it is by default: `flush_due` need not be asked."""
+        """Is False if neither flush.messages nor flush.ms is set; `flush_due` is then always False."""
 
     @property
     def recovery_point(self) -> int:
-        """All before this offset is durable."""
+        """Returns the offset before which all batches are durable."""
         return self.durability.recovery_point
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """Returns the bytes of all batches."""
         return sum(segment.size for segment in self.segments)
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} {self.log_start_offset}..{self.log_end_offset}>"
 
     def _check(self) -> None:
-        """Assert what holds before and after each call. Appends assert only what they change."""
+        """Assert the invariants that hold before and after each call. Appends assert only what they change."""
         assert self._active is self.segments[-1]
         assert self._active.next_offset == self.log_end_offset
         assert self.segments[0].base_offset <= self.log_start_offset
@@ -138,11 +138,11 @@ class Log:
         zstd: bool = True,
         checked: CheckedBatch | AppendResult | None = None,
     ) -> AppendResult:
-        """Append one batch at the end, with its base offset and leader epoch written into `records` itself. One that
-        may not be appended is answered with an error, a known one with its first offsets.
+        """Append one batch at the end, and write its base offset and leader epoch into `records`. Returns an error if
+        the batch must not be appended, and the earlier offsets if it is a duplicate.
 
-        `client`: False for what the broker itself writes, which may be control batches. `zstd`: False for requests too
-        old to carry it. `checked`: what `check_batch` has found, if it was asked before.
+        `client`: False for batches of the broker itself, which may be control batches. `zstd`: False for requests too
+        old to carry zstd. `checked`: the result of `check_batch`, if the caller has called it.
         """
         size, limits = len(records), self._limits
         if size < HEADER_SIZE:
@@ -209,7 +209,7 @@ class Log:
     def end_transaction(
         self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int, leader_epoch: int, wall_ms: int
     ) -> AppendResult:
-        """Append a coordinator's marker (P3). A marker that is here already is answered with the log's end."""
+        """Append a coordinator's transaction marker (P3). For a duplicate marker, returns the log's last offset."""
         verdict = self.producers.take_marker(producer_id, epoch, marker, transaction_version)
         if verdict is None:
             batch = encode_marker(producer_id, epoch, marker, wall_ms)
@@ -217,10 +217,10 @@ class Log:
         return marker_answer(verdict, self.log_end_offset)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
-        """Append what a leader that was asked in `leader_epoch` sent, as it is: whole batches that begin at the log's
-        end. A partial last one is left, and so is everything from a batch of a later epoch on.
+        """Append the unchanged batches that a leader sent when it was asked in `leader_epoch`. They must begin at the
+        log's end. Skips a partial last batch, and everything from a batch of a later epoch on.
 
-        All or, on CorruptRecords and UnexpectedOffset, none. One write for each segment it goes into.
+        Appends nothing on CorruptRecords and UnexpectedOffset. Writes once for each segment that gets batches.
         """
         first, start, limits = self.log_end_offset, self.log_start_offset, self._limits
         if not self._active.size and len(self.segments) == 1:
@@ -254,7 +254,7 @@ class Log:
         return FollowerAppendResult(first, self.log_end_offset, run[-1].stop if run else 0)
 
     def _append_run(self, segment: Segment, records: memoryview, run: list[PlacedBatch]) -> None:
-        """Append checked batches that go into one segment."""
+        """Append checked batches to one segment."""
         if not run:
             return
         epochs = self.epochs
@@ -281,8 +281,8 @@ class Log:
             self.durability.file_created()
 
     def roll(self, *, must: bool = False) -> Segment:
-        """Begin a new segment at the log's end, unless the active one is empty, or small where there are too many. The
-        active one. must: however many there are.
+        """Begin a new segment at the log's end and return the active segment. Does nothing if the active segment is
+        empty, or is small and there are too many segments, unless `must` is set.
         """
         old = self._active
         if not old.size or (old.size < SMALL_BYTES and not must and not self.may_be_small()):
@@ -302,10 +302,11 @@ class Log:
     # --------------------------------------------------------------------------------------------------- reading
 
     def slice(self, offset: int, limit_exclusive: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Whole batches of one segment, from the one `offset` is in, that lie below `limit_exclusive` entirely.
+        """Return complete batches of one segment, from the batch with `offset` to `limit_exclusive`; None if there are
+        none.
 
-        At most `max_bytes`, but one batch in any case if `at_least_one`. None where there is nothing to send. Whether
-        `offset` may be asked for is the caller's check.
+        The slice has at most `max_bytes`, but at least one batch if `at_least_one`. The caller has checked that
+        `offset` may be read.
         """
         active = self._active
         if offset >= active.base_offset:
@@ -318,27 +319,27 @@ class Log:
         return None
 
     def read_batches(self, offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Header and bytes of each batch from the one `offset` is in, below `limit` entirely."""
+        """Yield header and bytes of each batch from the one that contains `offset`, all entirely below `limit`."""
         return reads.read_batches(self.segments, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int | None, limit: int) -> TimestampLookup:
-        """The search for the first record below `limit` that is not earlier (ms), or (None) that is the latest one."""
+        """Return a lookup of the first record below `limit` that is not earlier (ms), or (None) of the latest record."""
         return TimestampLookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
-        """Return the transactions whose batches in `offset` .. `end_offset` - 1 a reader of committed data drops."""
+        """Return the aborted transactions with batches in `offset` .. `end_offset` - 1, for read_committed readers."""
         return reads.aborted_transactions(self.segments, offset, end_offset)
 
     def bound_of(self, found: FileSlice, offset: int) -> int:
-        """An offset behind all batches of a slice from `offset` on, and not far behind."""
+        """Return an offset after all batches of a slice that begins at `offset`, and not far after them."""
         for segment in self.segments[segment_at(self.segments, offset) :]:
             if segment.file is found.file:
                 return segment.bound_at(found.position + found.length)
         return self.log_end_offset
 
     def recall_undecided(self, high_watermark: int) -> None:
-        """Find out, after loading, which transactions have ended whose markers `high_watermark` has not passed (R5).
-        Snapshots do not say, so the batches are asked.
+        """Find, after loading, the ended transactions whose markers are not below `high_watermark` yet (R5). Reads the
+        batches, because producer snapshots do not contain them.
         """
         if high_watermark < self.log_end_offset and self.producers.has_ended_transactions():
             start, end = self.segments[0].base_offset, self.log_end_offset
@@ -349,8 +350,8 @@ class Log:
     # ------------------------------------------------------------------------------------------------ truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop the batches at and behind `offset`, with the one it is in. Durable on return. True if any were dropped.
-        An epoch that begins at the end goes in any case: it was assigned under a leadership that wrote nothing.
+        """Remove the batches at and after `offset`, with the batch that contains it, durably. Returns whether any was
+        removed. Also removes an epoch that begins at the end: it belongs to a leadership that wrote nothing.
         """
         assert offset >= 0
         self._check()
@@ -380,7 +381,7 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next batch is at `offset`. Durable on return."""
+        """Remove all batches durably. The next batch gets `offset`."""
         self.generation += 1
         self._lower(min(offset, self.segments[0].base_offset))
         self._remove_from(0, -1)
@@ -396,8 +397,8 @@ class Log:
         self._check()
 
     def _lower(self, offset: int) -> None:
-        """Lower what is known of the log, before what is beyond goes. Else, after new appends and a crash,
-        recovery would trust bytes that were never synced, or refuse the new ones.
+        """Lower recovery point and log start to `offset` before the records after it are removed. Otherwise, after new
+        appends and a crash, recovery would trust bytes that were never synced, or reject the new ones.
         """
         if offset < self.recovery_point or offset < self.log_start_offset:
             self.durability.lower(offset)
@@ -406,7 +407,7 @@ class Log:
         self.before_cut(self, offset)
 
     def _remove_from(self, at: int, snapshots_above: int) -> None:
-        """Remove the segments from that one on, newest first, and the snapshots beyond an offset."""
+        """Remove the segments from index `at` on, newest first, and the producer snapshots above an offset."""
         for segment in reversed(self.segments[at:]):
             segment.remove()
             self.segments.pop()
@@ -418,7 +419,7 @@ class Log:
     # ------------------------------------------------------------------------------------------------- retention
 
     def increment_log_start(self, offset: int) -> bool:
-        """Readers may no longer ask for what is before `offset`, at most the log's end. True if that is news."""
+        """Raise the log start to `offset`, at most the log's end. Returns whether it was raised."""
         if offset <= self.log_start_offset:
             return False
         assert offset <= self.log_end_offset
@@ -427,8 +428,8 @@ class Log:
         return True
 
     def delete_old_segments(self, wall_ms: int, high_watermark: int) -> list[int]:
-        """Remove the oldest segments that retention or the log's start make useless, below `high_watermark` only. Their
-        base offsets. The log start moves to the first one left.
+        """Delete the oldest segments that retention or the log start allow, below `high_watermark` only. Returns their
+        base offsets. The log start moves to the first remaining segment.
         """
         assert high_watermark <= self.log_end_offset
         doomed = deletable(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
@@ -455,36 +456,36 @@ class Log:
     # -------------------------------------------------------------------------------------------------- flushing
 
     def flush_due(self, wall_ms: int) -> bool:
-        """True where flush.messages or flush.ms ask for a flush now."""
+        """Return whether flush.messages or flush.ms require a flush now."""
         return self.durability.is_due(self.log_end_offset, wall_ms)
 
     @property
     def is_flush_required(self) -> bool:
-        """True where flush.messages asks for a flush before anybody hears of what is new. (flush.ms promises none.)"""
+        """Returns whether flush.messages requires a flush before new batches are acknowledged. flush.ms never does."""
         return self.durability.is_flush_required(self.log_end_offset)
 
     def begin_flush(self, *, indexes: bool = False) -> FlushJob | None:
-        """Return the job that makes all that is in the log now durable; None if it is. See `finish_flush`. The active
-        segment's indexes only on demand: recovery makes them again from the batches.
+        """Return the job that makes the log's present content durable, or None if it is durable; see `finish_flush`.
+        Includes the active segment's indexes only if `indexes`: recovery can rebuild them from the batches.
         """
         return self.durability.job(
             self._fs, self.directory, self.segments, self.log_end_offset, self.generation, indexes=indexes
         )
 
     def finish_flush(self, job: FlushJob, wall_ms: int) -> None:
-        """A job of `begin_flush` has run: the recovery point moves, unless the log was truncated meanwhile."""
+        """Raise the recovery point after a job of `begin_flush` has run, unless the log was truncated meanwhile."""
         self.durability.done(job, self.generation, wall_ms)
         self._check()
 
     def flush(self, wall_ms: int, *, indexes: bool = False) -> None:
-        """Make everything durable, here and now."""
+        """Make everything durable, synchronously."""
         job = self.begin_flush(indexes=indexes)
         if job is not None:
             job.run()
             self.finish_flush(job, wall_ms)
 
     def close(self, wall_ms: int) -> None:
-        """Flush all, with indexes and a producer snapshot, so that the next load need not recover; close the files."""
+        """Flush batches, indexes and a producer snapshot, so that the next load needs no recovery; close the files."""
         self._active.become_inactive()
         write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
         self.durability.file_created()
@@ -494,7 +495,7 @@ class Log:
         self.release()
 
     def release(self) -> None:
-        """Close the files as they are."""
+        """Close the files without flushing them."""
         for segment in self.segments:
             segment.release()
             segment.file.close()

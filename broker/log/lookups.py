@@ -1,9 +1,9 @@
-"""Records looked for by their timestamps (ListOffsets, R6, KIP-734).
+"""Searches a log for records by timestamp (ListOffsets, R6, KIP-734).
 
-Headers lead to the batch that may hold the record; then that batch is unpacked, as far as needed. A small batch can
-unpack to much, so a `TimestampLookup` goes in steps: the caller decides if a batch is searched on the event loop or off
-it. It also pauses among headers, of which a segment may have hundreds of thousands. Between two steps the log may grow,
-or lose its beginning; a cut of its end ends the leadership, and whoever asks gives up then.
+Batch headers lead to the batch that may hold the record, and only that batch is decompressed. A small batch can
+decompress to much, so a `TimestampLookup` runs in steps, and its caller searches each batch on or off the event loop. A
+lookup also pauses between headers, because a segment may have hundreds of thousands. Between two steps the log may grow
+or lose its beginning. If its end is truncated, this broker no longer leads, and the caller gives the lookup up.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from squall.broker.protocol.records import CODEC_MASK, BatchHeader
 from squall.broker.work import DONE
 
 QUICK_BYTES = 32 << 10
-"""A batch up to this size that is not compressed is searched in less time than handing it to a thread takes."""
+"""Limits the bytes of an uncompressed batch that is searched on the event loop: handing it to a thread would take
+longer.
+"""
 
 HEADERS_A_TURN = 2_000
 BYTES_A_TURN = 64 << 10
-"""Of batches that are searched on the event loop: they may hold 9,000 records, and take 20 ms."""
+"""Limits the bytes searched on the event loop in one turn: so many bytes may hold 9,000 records and take 20 ms."""
 
 
 class SearchBudget:
-    """Limits how much a search may look at before other tasks run."""
+    """Limits how many headers and bytes a search may read before other tasks run."""
 
     __slots__ = ("bytes", "headers")
 
@@ -40,18 +42,18 @@ class SearchBudget:
 
     @property
     def is_over(self) -> bool:
-        """True where nothing is left of it."""
+        """Is True if the budget is used up."""
         return self.headers <= 0 or self.bytes <= 0
 
 
 class SearchPause(Enum):
-    """A step that finds nothing."""
+    """Is the result of a search step that ended because its `SearchBudget` was used up."""
 
     TURN_IS_OVER = 1
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp (ms)."""
+    """Holds the timestamp (ms), offset and leader epoch of a record that a lookup found."""
 
     timestamp: int
     offset: int
@@ -59,7 +61,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 class CandidateBatch(NamedTuple):
-    """A batch that may hold the record."""
+    """Holds a batch that may contain the record a lookup is searching for."""
 
     header: BatchHeader
     data: bytes
@@ -70,12 +72,12 @@ class CandidateBatch(NamedTuple):
 
     @property
     def is_quick(self) -> bool:
-        """True where the search is short: no unpacking, few records."""
+        """Is True if the search is short: the batch is uncompressed and small."""
         return not self.header.attributes & CODEC_MASK and len(self.data) <= QUICK_BYTES
 
     def search(self, is_given_up: Callable[[], bool] = lambda: False) -> TimestampAndOffset | None:
-        """The first record that is not earlier than the timestamp; the batch itself where it cannot be read, or is not
-        read to its end because that is too far. Touches nothing of the log.
+        """Return the first record with at least the wanted timestamp, or None. If the records cannot be read, or
+        reading them exceeds `max_bytes`, returns the batch's own timestamp and offset. Does not access the log.
         """
         header, data = self.header, memoryview(self.data)
         try:
@@ -89,12 +91,16 @@ class CandidateBatch(NamedTuple):
 
 
 class TimestampLookup:
-    """Makes one search. Ask `next` for a batch, search it, and give the outcome to `take`, until `next` has no more."""
+    """Runs one lookup. The caller gets a batch from `next`, searches it and passes the result to `take`, until `next`
+    returns None.
+    """
 
     def __init__(
         self, segments: Sequence[Segment], start: int, limit: int, timestamp: int | None, config: LogConfig
     ) -> None:
-        """`segments`: the log's own list, which may change between steps. `timestamp`: None asks for the largest."""
+        """Prepare a search of `segments`, the log's own list, which may change between steps, for `timestamp`, or for
+        the largest timestamp if it is None.
+        """
         self._segments, self._start, self._limit = segments, start, limit
         self._max_bytes = config.squall_decompressed_batch_max_bytes
         self._turn = SearchBudget()
@@ -102,21 +108,21 @@ class TimestampLookup:
         self.found: TimestampAndOffset | None = None
 
     def next(self, turn: SearchBudget) -> CandidateBatch | SearchPause | None:
-        """The next batch to be searched; None where the search is over. A pause where the turn is."""
+        """Return the next batch to search, a pause if the budget `turn` is used up, or None when the lookup has ended."""
         if self.found is not None:
             return None
         self._turn = turn
         return next(self._steps, None)
 
     def take(self, candidate: CandidateBatch, found: TimestampAndOffset | None) -> None:
-        """Note what the search of a batch found."""
+        """Note the result of searching a batch."""
         assert self.found is None
         self.found = found
         # What was searched in vain must not be searched again, whatever the log does between two steps.
         self._start = max(self._start, candidate.header.next_offset)
 
     def run(self) -> TimestampAndOffset | None:
-        """Search here and now, whatever it costs."""
+        """Run the whole lookup without pauses, and return the record or None."""
         while (step := self.next(SearchBudget(sys.maxsize, sys.maxsize))) is not None:
             assert isinstance(step, CandidateBatch)
             self.take(step, step.search())
@@ -127,8 +133,8 @@ class TimestampLookup:
         return CandidateBatch(placed.header, data, timestamp, self._start, self._limit, self._max_bytes)
 
     def _walk(self, segment: Segment, offset: int) -> Iterator[PlacedBatch | SearchPause]:
-        """The segment's batches from the one that `offset` is in to the limit, with a pause before each that is too
-        much for the turn.
+        """Yield the segment's batches from the one that contains `offset` up to the limit. Before a batch that would
+        exceed the budget, yield a pause.
         """
         for placed in walk(segment.file, segment.position_before(offset), segment.size, LOOKUP_CHUNK):
             while self._turn.is_over:
@@ -141,7 +147,7 @@ class TimestampLookup:
                 yield placed
 
     def _not_before(self, timestamp: int) -> Iterator[CandidateBatch | SearchPause]:
-        """Each batch that says that it has a record so late."""
+        """Yield each batch whose largest timestamp is at least `timestamp`."""
         start = self._start
         for segment in self._segments[segment_at(self._segments, start) :]:
             if segment.max_timestamp < timestamp:
@@ -155,7 +161,7 @@ class TimestampLookup:
                     yield self._candidate(segment, step, timestamp)
 
     def _with_max_timestamp(self) -> Iterator[CandidateBatch | SearchPause]:
-        """The first batch with the largest timestamp of all."""
+        """Yield the first batch with the largest timestamp of all."""
         start, limit = self._start, self._limit
         best: tuple[Segment, PlacedBatch] | None = None
         largest = -1

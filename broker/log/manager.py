@@ -1,4 +1,4 @@
-"""All logs of a broker's data directory: loading, making, deleting, checkpoints, the mark of a clean shutdown."""
+"""Manages all logs in a broker's data directory: loading, creation, deletion, checkpoints, clean-shutdown file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _RESERVED_IDS = (ZERO_ID, bytes(15) + b"\x01", bytes(15) + b"\x02")
 
 
 class InconsistentMetaProperties(Exception):
-    """The data directory belongs to another cluster or node: the caller's fault. Starting would mix their data."""
+    """Is raised if meta.properties names another cluster or node. Starting would mix the data of both."""
 
 
 class LogManager:
-    """The logs in one directory. One task uses it; the calls are synchronous and may fsync.
+    """Manages the logs in one directory. One task uses it; the calls are synchronous and may fsync.
 
-    Order of calls: `load_all`, then `get_or_create`, `delete`, `tick`, `take_removable`, `checkpoint_recovery_points`,
-    and at a controlled end `close` and `mark_clean_shutdown`. Flush jobs of its logs must have ended before `close`.
+    A broker calls `load_all`, then `get_or_create`, `delete`, `tick`, `take_removable`, `checkpoint_recovery_points`,
+    and at a controlled shutdown `close` and `mark_clean_shutdown`. Flush jobs of the logs must have ended before
+    `close`.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class LogManager:
         node_id: int | None = None,
         segments: int = 1000,
     ) -> None:
-        """Make the directory and its meta.properties if absent. InconsistentMetaProperties if those name another node.
+        """Create the directory and its meta.properties if they are missing. Raises InconsistentMetaProperties if they
+        belong to another node or cluster.
 
-        segments: inactive ones of all logs, from which on none ends before it has `log.SMALL_BYTES`.
+        segments: the number of inactive segments in all logs from which on no segment is rolled below
+        `log.SMALL_BYTES`.
         """
         self._fs = fs
         self.log_dir = log_dir
@@ -52,22 +55,22 @@ class LogManager:
         self._segments = segments
         self.logs: dict[TopicPartition, Log] = {}
         self._removable: list[tuple[int, str]] = []
-        """Renamed directories, each with the wall-clock ms from which it may be removed."""
+        """Holds the renamed directories of deleted logs, each with the wall-clock ms from which it may be removed."""
         self._deleted_since_checkpoint: dict[TopicPartition, None] = {}
-        """Deleted since the checkpoints were written, which may still speak of them."""
+        """Holds the partitions deleted since the checkpoints were written, which may still contain them."""
         self._starts_written: checkpoints.Offsets = {}
-        """What the checkpoint of log starts says."""
+        """Holds the content of the log start checkpoint."""
         self.previous_broker_epoch = -1
-        """Of the run before, if that ended cleanly (KIP-966); else -1."""
+        """Gives the broker epoch of the previous run if it ended cleanly (KIP-966), else -1."""
         self.clean = False
-        """True where the run before ended cleanly."""
+        """Is True if the previous run ended cleanly."""
         fs.mkdirs(log_dir)
         self.high_watermarks = HighWatermarkCheckpoint(fs, log_dir)
         self.directory_id = self._check_meta(cluster_id, node_id)
-        """16 bytes that name this directory for good (KIP-858)."""
+        """Holds the 16 bytes of the directory id in meta.properties, which never changes (KIP-858)."""
 
     def space(self) -> tuple[int, int]:
-        """Of the volume that the directory is on: its bytes, and those that may still be written; -1: nobody knows."""
+        """Return the total and the free bytes of the volume of the data directory; (-1, -1) if they are unknown."""
         try:
             return self._fs.space(self.log_dir)
         except OSError:
@@ -95,7 +98,7 @@ class LogManager:
         return directory_id
 
     def _new_id(self) -> bytes:
-        """A random id; none of Kafka's reserved ones, and none whose text begins with a dash."""
+        """Return a random id that is not reserved by Kafka and whose text does not begin with a dash."""
         while True:
             value = self._rng.randbytes(16)
             if value not in _RESERVED_IDS and not checkpoints.uuid_text(value).startswith("-"):
@@ -104,10 +107,10 @@ class LogManager:
     # --------------------------------------------------------------------------------------------------- loading
 
     def load_all(self, wall_ms: int) -> list[Log]:
-        """Load every log of the directory, recovering those that need it.
+        """Load every log of the directory, with recovery if needed.
 
-        The mark of the clean shutdown is taken away first, durably: a crash while loading must not leave it behind
-        for the next start to believe (KAFKA-10471).
+        First removes the clean-shutdown file durably, so that a crash while loading does not leave it for the next
+        start (KAFKA-10471).
         """
         assert not self.logs, "the logs of a directory are loaded once"
         marker = f"{self.log_dir}/{CLEAN_SHUTDOWN}"
@@ -140,7 +143,7 @@ class LogManager:
         return list(self.logs.values())
 
     def _ended_cleanly(self, marker_epoch: int | None) -> bool:
-        """Return whether the logs may be used as their files are: only if the mark of a clean shutdown was there."""
+        """Return whether the clean-shutdown file was there, so that the logs need no recovery."""
         return marker_epoch is not None
 
     def _load(self, place: TopicPartition, clean: bool, recovery_point: int, start: int, wall_ms: int) -> Log:
@@ -181,7 +184,9 @@ class LogManager:
     # -------------------------------------------------------------------------------------- making and deleting
 
     def get_or_create(self, topic: str, partition: int, topic_id: bytes, wall_ms: int = 0) -> Log:
-        """The log of a partition. One that belongs to an older topic of that name is deleted first."""
+        """Return the log of a partition, created if needed. Deletes an existing log of an older topic with the same
+        name first.
+        """
         assert partition >= 0
         assert len(topic_id) == len(ZERO_ID)
         log = self.logs.get((topic, partition))
@@ -208,10 +213,11 @@ class LogManager:
         return log
 
     def delete(self, topic: str, partition: int, wall_ms: int) -> bool:
-        """Take a log out of use: its directory is renamed, and removed after file.delete.delay.ms. False without one.
+        """Rename a log's directory and schedule its removal after file.delete.delay.ms. Returns False if there is no
+        such log.
 
-        Its files stay open as long as slices of them are being sent. Nothing is fsynced, for a topic may have many
-        partitions: after a power loss the log may be back, as if the broker had not deleted it yet.
+        Files stay open while slices of them are being sent. Nothing is fsynced, because a topic may have many
+        partitions: a power loss may undo the deletion.
         """
         log = self.logs.pop((topic, partition), None)
         if log is None:
@@ -228,8 +234,8 @@ class LogManager:
     # ------------------------------------------------------------------------------------------------ housekeeping
 
     def tick(self, wall_ms: int, high_watermark_of: Callable[[Log], int]) -> Iterator[tuple[Log, list[int]]]:
-        """Retention, and expiry of producers: one log at each step, with the segments that it lost. Logs may come and
-        go between two steps.
+        """Apply retention and producer expiry to one log at each step, and yield the log with the base offsets of its
+        deleted segments. Logs may be created and deleted between two steps.
         """
         for place, log in list(self.logs.items()):
             if self.logs.get(place) is log:
@@ -237,7 +243,7 @@ class LogManager:
                 yield log, log.delete_old_segments(wall_ms, high_watermark_of(log))
 
     def take_removable(self, wall_ms: int) -> list[str]:
-        """The deleted directories that may be removed by now: `remove` each. They are told once."""
+        """Return the renamed directories that may be removed by now, each once. The caller calls `remove` for each."""
         due = [path for due_ms, path in self._removable if due_ms <= wall_ms]
         if due:
             # Else half of a log could come back by its old name.
@@ -246,12 +252,14 @@ class LogManager:
         return due
 
     def remove(self, doomed: str) -> None:
-        """Remove a deleted directory. Nobody knows its name any more, so this may run off the event loop."""
+        """Remove the directory of a deleted log. No other code uses this directory, so the call may run off the event
+        loop.
+        """
         assert doomed.endswith(DELETED)
         self._fs.remove_dir(doomed)
 
     def _may_be_small(self) -> bool:
-        """Each segment has open files. So a topic whose settings make tiny ones makes them for a while only."""
+        """Return whether small segments may be rolled: each segment has open files, so their number is limited."""
         return sum(len(log.segments) - 1 for log in self.logs.values()) < self._segments
 
     def _before_shrink(self, log: Log) -> None:
@@ -261,9 +269,10 @@ class LogManager:
         self.high_watermarks.cut((log.topic, log.partition), end_offset)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down up to where each log is durable, and where it starts. Durable on return.
+        """Write the recovery point and the start of each log to the checkpoints, durably.
 
-        Synchronous on purpose: a checkpoint written in the background could overwrite a newer, lower one.
+        The call is synchronous on purpose: a write in the background could overwrite a newer checkpoint with lower
+        offsets.
         """
         points = {place: log.recovery_point for place, log in self.logs.items()}
         checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
@@ -271,8 +280,8 @@ class LogManager:
         self._deleted_since_checkpoint.clear()
 
     def checkpoint_log_starts(self) -> None:
-        """Write down where each log starts, as far as its first segment does not say. Durable on return; nothing is
-        written where nothing has changed.
+        """Write the starts of logs that differ from the base offset of their first segment, durably. Writes nothing if
+        no start has changed.
         """
         starts = {
             place: log.log_start_offset
@@ -292,5 +301,5 @@ class LogManager:
         self.checkpoint_recovery_points()
 
     def mark_clean_shutdown(self, broker_epoch: int) -> None:
-        """The last effect of a controlled end, after `close`: the next start need not recover."""
+        """Write the clean-shutdown file, after `close`, so that the next start skips recovery."""
         checkpoints.write_clean_shutdown(self._fs, self._path(CLEAN_SHUTDOWN), broker_epoch)

@@ -1,6 +1,7 @@
-"""Control batches that end transactions, in Kafka's bytes (KIP-98).
+"""Encodes and decodes the control batches that end transactions, in Kafka's format (KIP-98).
 
-One record: its key is version (int16) and type (int16), its value version (int16) and coordinator epoch (int32).
+Such a batch has one record. Its key is version (int16) and type (int16), its value is version (int16) and coordinator
+epoch (int32).
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ _VALUE = Struct(">hi")
 
 
 class TxnMarker(NamedTuple):
-    """The content of a control batch that ends a transaction."""
+    """Holds the content of a control batch that ends a transaction."""
 
     commit: bool
     coordinator_epoch: int
 
 
 def read_marker(header: BatchHeader, batch: memoryview) -> TxnMarker | None:
-    """The marker in a control batch; None for other control records. MalformedFrame where it cannot be read."""
+    """Return the transaction marker in a control batch, or None for other control records. Raises MalformedFrame."""
     records = decode_batch(header, batch)
     try:
         if len(records) != 1 or header.producer_id < 0:
@@ -40,7 +41,7 @@ def read_marker(header: BatchHeader, batch: memoryview) -> TxnMarker | None:
 
 
 def encode_marker(producer_id: int, producer_epoch: int, marker: TxnMarker, timestamp: int) -> memoryview:
-    """The control batch of a marker, to be given its place by the log that it ends a transaction in."""
+    """Return the control batch of a marker. The log that appends it sets its offset."""
     key = _KEY.pack(0, COMMIT if marker.commit else ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     data = encode_batch(

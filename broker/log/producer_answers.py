@@ -1,4 +1,4 @@
-"""Builds a leader's answers to batches of producers that are not appended: refused, or in the log already."""
+"""Builds a leader's answers to batches of producers that it does not append, because they are refused or duplicates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def answer_to(
     *,
     verify: bool,
 ) -> AppendResult | None:
-    """None: append it. A known batch is answered with its offsets of then. `place`: topic and partition, for messages.
-    `verify`: a transaction begins here only if its coordinator has agreed.
+    """Return the answer to a producer's batch that must not be appended, or None if it must be. A duplicate gets its
+    earlier offsets. `place`: topic and partition, for messages. `verify`: a transaction needs its coordinator's consent
+    to begin here.
     """
     if header.attributes & CONTROL_BIT:
         try:
@@ -43,7 +44,7 @@ def answer_to(
 
 
 def marker_answer(verdict: ErrorCode, log_end_offset: int) -> AppendResult:
-    """To a marker that is not to be appended. One that is in the log lies somewhere before its end."""
+    """Return the answer to a marker that is not appended. For a duplicate marker it has the log's last offset."""
     if verdict == ErrorCode.NONE:
         assert log_end_offset > 0
         return AppendResult(0, -1, log_end_offset - 1, -1, True, None)

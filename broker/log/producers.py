@@ -1,7 +1,8 @@
-"""Keeps a log's state of its producers: idempotence (P2, KIP-98, KIP-360) and open transactions (P3, R5).
+"""Keeps the producer state of one log: idempotence (P2, KIP-98, KIP-360) and open transactions (P3, R5).
 
-The state is a function of the batches: the leader checks before it appends, everybody updates after, and a restart
-reads the newest snapshot file and replays the batches behind it. The rules themselves are in `producer_rules`.
+The state is a function of the batches. The leader checks a batch before it appends; leader and followers update the
+state after an append; a restart reads the newest snapshot file and replays the batches behind it. The rules themselves
+are in `producer_rules`.
 """
 
 from __future__ import annotations
@@ -27,33 +28,40 @@ from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, TRANSACTI
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")
-"""Version, CRC-32C of what follows it, number of entries."""
+"""Packs the version, the CRC-32C of the following bytes, and the number of entries."""
 _SNAPSHOT_CRC_FROM = 6
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
-"""Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's start."""
+"""Packs producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, and the first
+offset of the open transaction.
+"""
 
 
 class ProducerStates(ProducerRules):
-    """The producers of one log, by id."""
+    """Holds the state of all producers in one log, by producer id."""
 
     __slots__ = ("entries", "ongoing", "undecided", "verifications")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerStateEntry] = {}
         self.ongoing: dict[int, int] = {}
-        """First offset -> producer id of the open transactions, in the order of their offsets."""
+        """Maps the first offset of each open transaction to its producer id, in the order of the offsets."""
         self.undecided: deque[EndedTxn] = deque()
-        """Transactions whose marker the high watermark may not have passed yet, in the order of their markers."""
+        """Holds the ended transactions whose marker may not be below the high watermark yet, in the order of their
+        markers.
+        """
         self.verifications: dict[int, dict[int, VerificationStateEntry]] = {}
-        """By producer id and epoch: the coordinator was asked whether a transaction may begin in this log. Not on disk.
+        """Holds, by producer id and epoch, the questions to coordinators whether a transaction may begin here. Not on
+        disk.
 
-        Each epoch has its own question: who asks in another one, known or made up, must not take this one's answer.
+        Each epoch has its own entry: a client with another epoch, true or made up, must not use the answer for this
+        epoch.
         """
 
     # ----------------------------------------------------------------------------------------------- the leader's
 
     def check(self, header: BatchHeader, *, verify: bool = False) -> ErrorCode | BatchMetadata | None:
-        """May a client's batch be appended? None: yes. A `BatchMetadata`: it is there already. Else the reason why not.
+        """Check a client's batch: return None if it may be appended, the `BatchMetadata` of a duplicate, or an error
+        code.
 
         `verify`: no transaction begins here unless its coordinator has agreed
         (transaction.partition.verification.enable).
@@ -82,7 +90,7 @@ class ProducerStates(ProducerRules):
     def check_marker(
         self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int
     ) -> ErrorCode | None:
-        """May a coordinator's marker be appended? None: yes. NONE: it is there already. Else the reason why not."""
+        """Check a coordinator's marker. Return None if it may be appended, NONE if the log has it, or an error code."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return None
@@ -97,8 +105,8 @@ class ProducerStates(ProducerRules):
     def take_marker(
         self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int
     ) -> ErrorCode | None:
-        """Check a marker that is appended if it may be, and forget the verifications before it: a transaction that was
-        verified before a marker must be verified again, also if the marker is in the log already.
+        """Check a marker as `check_marker` does and, if it is accepted or a duplicate, remove the verifications that it
+        ends: a transaction that was verified before a marker must be verified again.
         """
         verdict = self.check_marker(producer_id, epoch, marker, transaction_version)
         if not verdict:
@@ -117,15 +125,17 @@ class ProducerStates(ProducerRules):
             self.verifications.pop(producer_id, None)
 
     def verification(self, producer_id: int, epoch: int) -> VerificationStateEntry | None:
-        """The question about a producer's epoch, answered or not; None if there was none, or a marker took it away."""
+        """Return the question about a producer's epoch, answered or not; None if it was not asked or a marker removed
+        it.
+        """
         return self.verifications.get(producer_id, {}).get(epoch)
 
     def begin_verification(
         self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool
     ) -> VerificationStateEntry | None:
-        """Before a transactional batch is appended: the question to its coordinator, of which the caller notes whether
-        it agreed. None where nothing need be asked: the transaction is open here, or the coordinator has agreed, or the
-        batch is here already.
+        """Return the question to ask the coordinator before a transactional batch is appended, or None if none is
+        needed: the transaction is open here, the coordinator has agreed, or the batch is a duplicate. The caller sets
+        `agreed`.
         """
         assert header.attributes & TRANSACTIONAL_BIT
         producer_id, epoch, first = header.producer_id, header.producer_epoch, header.base_sequence
@@ -145,7 +155,7 @@ class ProducerStates(ProducerRules):
     def appended(
         self, producer_id: int, epoch: int, sequence: int, base_offset: int, delta: int, timestamp: int, txn: bool
     ) -> None:
-        """A data batch of a producer is in the log at base_offset .. base_offset + delta."""
+        """Update the state after a producer's data batch was appended at base_offset .. base_offset + delta."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerStateEntry(epoch)
@@ -163,7 +173,9 @@ class ProducerStates(ProducerRules):
             self._forget_verification(producer_id, epoch)
 
     def ended(self, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
-        """A marker is in the log. What belongs in the index of aborted transactions, if it ended one so."""
+        """Update the state after a marker was appended. Returns the entry for the transaction index if it aborted a
+        transaction.
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerStateEntry(header.producer_epoch)
@@ -185,7 +197,7 @@ class ProducerStates(ProducerRules):
         return AbortedTxn(header.producer_id, first, header.base_offset, stable)
 
     def replay(self, header: BatchHeader, batch: memoryview | None) -> AbortedTxn | None:
-        """Take a batch of the log into account, as it stands. `batch`: its bytes, needed for control batches only."""
+        """Update the state from a batch in the log. `batch`: its bytes, needed for control batches only."""
         if header.producer_id < 0:
             return None
         if not header.attributes & CONTROL_BIT:
@@ -204,8 +216,8 @@ class ProducerStates(ProducerRules):
         return None if marker is None else self.ended(header, marker)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return the start of the oldest transaction that is open, or whose marker is not below `high_watermark`
-        (exclusive); None if there is none. Forgets the transactions that the high watermark has passed.
+        """Return the first offset of the oldest transaction that is open or whose marker is not below `high_watermark`
+        (exclusive); None if there is none. Removes the transactions that the high watermark has passed.
         """
         undecided = self.undecided
         while undecided and not self.is_undecided(undecided[0], high_watermark):
@@ -213,11 +225,11 @@ class ProducerStates(ProducerRules):
         return self.oldest_unstable(self.ongoing, undecided)
 
     def has_ended_transactions(self) -> bool:
-        """Return whether any transaction has ended here, of a producer that is still known."""
+        """Return whether a transaction of any known producer has ended in this log."""
         return any(entry.coordinator_epoch >= 0 for entry in self.entries.values())
 
     def expire(self, wall_ms: int, after_ms: int) -> list[int]:
-        """Forget producers that have been quiet for `after_ms`. Their ids."""
+        """Remove producers that were inactive for `after_ms`, and return their ids."""
         old = [pid for pid, entry in self.entries.items() if self.may_forget(entry, wall_ms, after_ms)]
         for producer_id in old:
             del self.entries[producer_id]
@@ -230,7 +242,7 @@ class ProducerStates(ProducerRules):
     # --------------------------------------------------------------------------------------------------- snapshots
 
     def encode(self) -> bytes:
-        """Kafka's producer snapshot, version 1: of each producer only the last batch."""
+        """Return Kafka's producer snapshot, version 1, which has only the last batch of each producer."""
         rows = bytearray()
         for producer_id, entry in self.entries.items():
             last = entry.window[-1] if entry.window else BatchMetadata(-1, -1, -1, -1, -1)
@@ -252,7 +264,7 @@ class ProducerStates(ProducerRules):
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerStates | None:
-        """Decode a snapshot; None where it is damaged or of another version."""
+        """Decode a snapshot. Returns None if it is damaged or has another version."""
         if len(data) < _SNAPSHOT_HEAD.size:
             return None
         version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
@@ -277,12 +289,12 @@ class ProducerStates(ProducerRules):
 
 
 def snapshot_name(offset: int) -> str:
-    """Kafka's name of the snapshot of everything before `offset`."""
+    """Return Kafka's file name of the producer snapshot of everything before `offset`."""
     return f"{offset:020d}.snapshot"
 
 
 def write_snapshot(fs: Fs, directory: str, offset: int, states: ProducerStates) -> None:
-    """Write the snapshot at `offset` to the page cache. A torn one is recognised by its CRC and ignored."""
+    """Write the snapshot at `offset` to the page cache. Its CRC shows if a crash left it incomplete."""
     assert offset >= 0
     file = fs.open(f"{directory}/{snapshot_name(offset)}", create=True, truncate=True)
     try:
@@ -292,16 +304,16 @@ def write_snapshot(fs: Fs, directory: str, offset: int, states: ProducerStates) 
 
 
 def snapshot_offsets(fs: Fs, directory: str) -> list[int]:
-    """The offsets of a directory's snapshots, ascending."""
+    """Return the offsets of a directory's snapshots, ascending."""
     names = [name for name in fs.list(directory) if name.endswith(".snapshot")]
     return [int(name[:-9]) for name in names if name[:-9].isdigit()]
 
 
 def remove_snapshots(fs: Fs, directory: str, *, above: int = 2**63, below: int = -1) -> bool:
-    """Remove the snapshots of offsets beyond `above` or before `below`. True if there were any.
+    """Remove the snapshots above `above` or below `below`. Returns whether any was removed.
 
-    Before new batches take the place of truncated ones this must be durable (`fsync_dir`): an old snapshot that comes
-    back would be taken for one of the new batches.
+    The removal must be durable (`fsync_dir`) before new batches replace truncated ones: otherwise an old snapshot could
+    return after a power loss and be applied to the new batches.
     """
     gone = [offset for offset in snapshot_offsets(fs, directory) if offset > above or offset < below]
     for offset in gone:
@@ -310,7 +322,7 @@ def remove_snapshots(fs: Fs, directory: str, *, above: int = 2**63, below: int =
 
 
 def load_snapshot(fs: Fs, directory: str, up_to: int) -> tuple[ProducerStates, int]:
-    """The newest undamaged snapshot at or before `up_to`, and its offset; an empty one at -1 if there is none."""
+    """Return the newest undamaged snapshot at or before `up_to` with its offset; (empty state, -1) if there is none."""
     for offset in reversed(snapshot_offsets(fs, directory)):
         if offset > up_to:
             continue

@@ -1,4 +1,4 @@
-"""Reading a log's segments: batches, aborted transactions, and producers' states as of an offset."""
+"""Reads batches, aborted transactions, and producer state as of an offset from a log's segments."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from squall.broker.log.segment import Segment
 from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader
 
 REFILL_BYTES = 1 << 20
-"""How far before a snapshot the batches are looked for that it does not hold: only each producer's last is in it."""
+"""Limits how far before a snapshot batches are read to complete it: a snapshot has only each producer's last batch."""
 
 _base = attrgetter("base_offset")
 
 
 def segment_at(segments: Sequence[Segment], offset: int) -> int:
-    """Return the index of the segment that `offset` is in, or would be: 0 also before the first."""
+    """Return the index of the segment that contains `offset` or would contain it; 0 if `offset` is before the first."""
     return max(0, bisect_right(segments, offset, key=_base) - 1)
 
 
 def headers(segments: Sequence[Segment], offset: int, limit: int) -> Iterator[tuple[Segment, BatchHeader, int, int]]:
-    """Segment, header and place of each batch from the one `offset` is in; all lie below `limit` entirely."""
+    """Yield segment, header and byte range of each batch from the one that contains `offset`, all entirely below
+    `limit`.
+    """
     for segment in segments[segment_at(segments, offset) :]:
         for header, position, stop in segment.walk_from(offset):
             if header.base_offset + header.last_offset_delta >= limit:
@@ -36,13 +38,13 @@ def headers(segments: Sequence[Segment], offset: int, limit: int) -> Iterator[tu
 
 
 def read_batches(segments: Sequence[Segment], offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Yield the batches from the one that `offset` is in, with their bytes; all lie below `limit` entirely."""
+    """Yield header and bytes of each batch from the one that contains `offset`, all entirely below `limit`."""
     for segment, header, position, stop in headers(segments, offset, limit):
         yield header, segment.file.pread(stop - position, position)
 
 
 def aborted_transactions(segments: Sequence[Segment], offset: int, end_offset: int) -> list[AbortedTxn]:
-    """The aborted transactions that have data in `offset` .. `end_offset` - 1, in the order of their markers."""
+    """Return the aborted transactions with data in `offset` .. `end_offset` - 1, in the order of their markers."""
     found: list[AbortedTxn] = []
     for segment in segments[segment_at(segments, offset) :]:
         for txn in segment.aborted.ending_from(offset):
@@ -56,9 +58,11 @@ def aborted_transactions(segments: Sequence[Segment], offset: int, end_offset: i
 def producers_at(
     fs: Fs, directory: str, segments: Sequence[Segment], start: int, end: int, *, since: int | None = None
 ) -> ProducerStates:
-    """The producers' states as the batches from `start`, before `end`, make them: newest snapshot, then replay.
+    """Return the producer state that the batches in [start, end) result in: load the newest snapshot, then replay
+    batches.
 
-    `since`: replay at least what begins there, for a snapshot does not say which transactions have ended before it.
+    `since`: replay at least from this offset on, because a snapshot does not list the transactions that ended before
+    it.
     """
     assert start <= end
     states, snapshot = load_snapshot(fs, directory, end if since is None else min(since, end))
@@ -72,9 +76,9 @@ def producers_at(
 
 
 def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) -> None:
-    """Complete the windows of a snapshot, which has one batch of each, from the batches just before it.
+    """Complete the windows of a snapshot, which has one batch per producer, from the batches just before the snapshot.
 
-    Kafka does without, and so forgets four of the five batches at each restart: a retry of those is then out of order.
+    Kafka does not do this, so it forgets four of the five batches at each restart, and a retry of them is out of order.
     """
     if not segments:
         return

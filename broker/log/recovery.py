@@ -1,10 +1,10 @@
-"""Loading a log from its directory; after an unclean stop, making it whole first (mechanism L6).
+"""Loads a log from its directory, and recovers it first after an unclean shutdown (mechanism L6).
 
-A clean log is taken as its files say, and only its end is read. Otherwise everything from the recovery point on is
-checked batch by batch and cut off at the first damage; indexes, epochs and producer states follow from the batches.
+A clean log is used as its files are; only its end is read. Otherwise everything from the recovery point on is checked
+batch by batch and truncated at the first damage; indexes, epochs and producer state are rebuilt from the batches.
 
-What is trusted below the recovery point: batches, and the indexes of segments that end before it. A segment that the
-recovery point lies in, or at the very end of, is scanned from its first byte: its indexes may never have been synced.
+Below the recovery point, recovery trusts batches and the indexes of segments that end before it. A segment that
+contains the recovery point, or ends at it, is scanned from its first byte: its indexes may never have been synced.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ def load(
     log_start_offset: int = 0,
     wall_ms: int = 0,
 ) -> Log:
-    """The log in `directory`, which is made if missing; `Log.recovery` says what was found.
+    """Load the log in `directory`, which is created if it is missing. `Log.recovery` describes what was found.
 
-    All names are durable on return. Without that of a first segment that is not at offset 0 a later start could give
-    out the same offsets again; removed ones that come back could be taken for what was written in their place.
+    All file names are durable on return. Without the name of a first segment that is not at offset 0, a later start
+    could assign the same offsets again; removed files that return could be taken for files written later in their
+    place.
 
-    `clean`: the mark of a clean shutdown was there. `recovery_point`, `log_start_offset`: from the checkpoints.
+    `clean`: the clean-shutdown file was there. `recovery_point`, `log_start_offset`: from the checkpoints.
     """
     fs.mkdirs(directory)
     bases = _tidy(fs, directory)
@@ -82,14 +83,14 @@ def load(
 
 
 def has_epoch(header: BatchHeader) -> bool:
-    """Return whether a batch names the leader epoch that wrote it. The first epoch is 0, and counts like any
+    """Return whether a batch has the leader epoch in which it was written. Epoch 0 is the first and valid
     (KAFKA-10432).
     """
     return header.leader_epoch >= 0
 
 
 def _tidy(fs: Fs, directory: str) -> list[int]:
-    """Remove what interrupted work has left. The base offsets of the segments, ascending."""
+    """Remove the files of interrupted operations, and return the base offsets of the segments, ascending."""
     names = fs.list(directory)
     stems = [name.removesuffix(LOG) for name in names if name.endswith(LOG)]
     bases = [int(stem) for stem in stems if stem.isdigit() and file_name(int(stem), "") == stem]
@@ -102,7 +103,7 @@ def _tidy(fs: Fs, directory: str) -> list[int]:
 
 
 class _LogLoader:
-    """Carries out one load, step by step."""
+    """Loads one log step by step."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class _LogLoader:
         return self._fs.exists(path + INDEX) and self._fs.exists(path + TIME_INDEX)
 
     def run(self) -> None:
-        """Find, check and repair."""
+        """Open the segments, scan those that need it, and truncate at damage."""
         first = self._first_to_scan()
         for segment, following in zip(self.segments[:first], self.segments[1:], strict=False):
             segment.open_inactive(following.base_offset)
@@ -161,7 +162,7 @@ class _LogLoader:
             self.producers = reads.producers_at(self._fs, self._directory, self.segments, start, self.end_offset)
 
     def _first_to_scan(self) -> int:
-        """Index of the first segment whose batches must be checked; their number where none need be."""
+        """Return the index of the first segment to scan, or the number of segments if no segment needs a scan."""
         count = len(self.segments)
         if not count:
             return 0
@@ -205,7 +206,7 @@ class _LogLoader:
                 self.segments[at - 2].drop_tail()
 
     def _scan_segment(self, segment: Segment) -> str | None:
-        """Check and take in the batches of one segment, and cut it at the first damage, which is returned."""
+        """Check and add the batches of one segment, and truncate it at the first damage. Returns the damage or None."""
         size = segment.size
         segment.forget()  # What the indexes say is not believed: they may be as damaged as the batches.
         scan = BatchScanner(segment.file, size)
@@ -224,7 +225,7 @@ class _LogLoader:
         return damage
 
     def _take(self, segment: Segment, header: BatchHeader, position: int, data: memoryview) -> str | None:
-        """Take one batch in, or say what is wrong with its place in the log."""
+        """Add one batch to the segment, or return why its offset or content is wrong."""
         base, expected = header.base_offset, segment.next_offset
         last = base + header.last_offset_delta
         if base < expected or last < base or last > segment.offset_limit:
@@ -246,7 +247,7 @@ class _LogLoader:
         return None
 
     def discard_from(self, at: int, reason: str) -> None:
-        """Remove the segments from that one on, newest first."""
+        """Remove the segments from index `at` on, newest first."""
         for segment in reversed(self.segments[at:]):
             self._truncated_bytes += segment.file.size()
             segment.remove()
@@ -256,7 +257,7 @@ class _LogLoader:
         self._fs.fsync_dir(self._directory)
 
     def _assign_epochs(self, end: int) -> None:
-        """Make the epochs again from all batches that begin before `end`."""
+        """Rebuild the epochs from all batches that begin before `end`."""
         for _, header, _, _ in reads.headers(self.segments, self.segments[0].base_offset, LONG_MAX):
             if header.base_offset >= end:
                 return
@@ -264,7 +265,9 @@ class _LogLoader:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def _complete_epochs(self) -> None:
-        """The log's start can have gone back, where the crash came before it was written down: so must the epochs."""
+        """Add the epochs before the first known one if the log start is lower than it, because a crash came before the
+        new start was checkpointed.
+        """
         known = self.epochs.entries
         first = max(self._log_start_offset, self.segments[0].base_offset)
         if known and first < known[0].start_offset:
@@ -275,7 +278,7 @@ class _LogLoader:
                 self.epochs.assign(epoch, start)
 
     def report(self, log_end_offset: int) -> RecoveryResult:
-        """Return what was found and done."""
+        """Return what loading found and did."""
         return RecoveryResult(
             self._clean and not self._scanned_segments,
             self._scanned_segments,

@@ -1,4 +1,4 @@
-"""Defines the results of the log's calls."""
+"""Defines the results of calls of a log."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from squall.broker.protocol.record_walk import RecordFault
 
 
 class AppendResult(NamedTuple):
-    """Holds the result of an append. `error` is an ErrorCode; 0 if the batch is in the log."""
+    """Holds the result of an append. `error` is an ErrorCode, or 0 if the batch is in the log."""
 
     error: int
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 unless the topic's timestamps are the broker's."""
+    """Gives the broker's timestamp if the topic uses LogAppendTime, else -1."""
     duplicate: bool
-    """True where the batch was in the log before: the offsets are those of then."""
+    """Is True if the log had the batch already: the offsets are those of the first append."""
     message: str | None
     faults: tuple[RecordFault, ...] = ()
-    """The records that are wrong, if the error is about some of them."""
+    """Lists the invalid records, if the error concerns single records."""
 
     @classmethod
     def refused(cls, error: int, message: str, faults: tuple[RecordFault, ...] = ()) -> AppendResult:
-        """Not appended, and why."""
+        """Return the result of a batch that is not appended, with the reason."""
         assert error != 0, "a refusal with this code would be taken for an append"
         return cls(int(error), -1, -1, -1, False, message, faults)
 
 
 class FollowerAppendResult(NamedTuple):
-    """Holds the result of a follower's append. `first_offset` is the log's end before, `log_end_offset` after."""
+    """Holds the log's end before a follower's append (`first_offset`) and after it (`log_end_offset`)."""
 
     first_offset: int
     log_end_offset: int
@@ -37,14 +37,14 @@ class FollowerAppendResult(NamedTuple):
 
 
 class RecoveryResult(NamedTuple):
-    """Holds what loading found and did."""
+    """Holds what loading a log found and did."""
 
     clean: bool
-    """True where nothing had to be checked."""
+    """Is True if no segment had to be scanned."""
     scanned_segments: int
     scanned_bytes: int
     truncated_bytes: int
-    """Bytes behind the first damage, with those of the segments that followed."""
+    """Counts the bytes removed after the first damage, later segments included."""
     reason: str | None
-    """What was damaged; None where nothing was."""
+    """Describes the damage; None if there was none."""
     log_end_offset: int

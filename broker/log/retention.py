@@ -1,4 +1,4 @@
-"""Finds segments that may be deleted (mechanism L4)."""
+"""Finds the segments that retention may delete (mechanism L4)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from squall.broker.log.segment import Segment
 def deletable(
     segments: Sequence[Segment], config: LogConfig, wall_ms: int, log_start_offset: int, high_watermark: int
 ) -> int:
-    """Return how many of the oldest segments may go: below the log start, or too old or too many by a policy of
-    "delete".
+    """Return how many of the oldest segments may be deleted: those below the log start, and those too old or too large
+    for a cleanup policy with "delete".
 
-    Never one that reaches beyond the high watermark, nor an empty one. A segment's age is that of its newest record.
+    Stops at a segment that is empty or reaches beyond the high watermark. A segment's age is that of its newest record.
     """
     by_policy = "delete" in config.cleanup_policy
     excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else -1

@@ -1,4 +1,4 @@
-"""Walking from batch to batch in a file, and the errors of batches that may not be appended."""
+"""Iterates over the batches in a file, and defines the errors of batches that may not be appended."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from squall.broker.env import File
 from squall.broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 
 _ENDS = Struct(">qi4xb6xi")
-"""Base offset, length, magic and last offset delta of a batch header."""
+"""Unpacks base offset, length, magic and last offset delta of a batch header."""
 PLACE = Struct(">qii")
-"""Base offset, length, leader epoch: the head of a batch, which its CRC does not cover."""
+"""Packs base offset, length and leader epoch: the part of a batch that its CRC does not cover."""
 SMALLEST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 LOOKUP_CHUNK = 8 << 10
 WALK_CHUNK = 64 << 10
@@ -22,40 +22,40 @@ SCAN_CHUNK = 1 << 20
 
 
 class LogError(Exception):
-    """Batches that this log will not take. Nothing of them has been appended."""
+    """Is raised for batches that a log rejects. None of them has been appended."""
 
 
 class CorruptRecords(LogError):
-    """Bytes that are no batch of magic 2, or whose CRC is wrong: the sender's fault."""
+    """Is raised if the sender's bytes are not a batch of magic 2 or have a wrong CRC."""
 
 
 class UnexpectedOffset(LogError):
-    """A batch that does not continue at the log's end: sender and receiver disagree on where that is."""
+    """Is raised for a batch that does not begin at the log's end: sender and receiver disagree on the end."""
 
 
 def is_batch(length: int, magic: int) -> bool:
-    """True where a header's length and magic can be those of a batch."""
+    """Return whether length and magic are valid in a batch header."""
     return length >= SMALLEST_LENGTH and magic == 2
 
 
 def is_intact(header: BatchHeader, data: memoryview) -> bool:
-    """Return whether a batch is as it was written: by its checksum. `data`: all of its bytes."""
+    """Return whether a batch has the checksum in its header. `data`: all bytes of the batch."""
     return bool(crc32c(data[CRC_FROM:]) == header.crc)
 
 
 class PlacedBatch(NamedTuple):
-    """A batch, and where its bytes are."""
+    """Holds a batch header with the range of the batch's bytes."""
 
     header: BatchHeader
     start: int
     stop: int
-    """Behind its last byte."""
+    """Gives the position after the batch's last byte."""
 
 
 def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[PlacedBatch]:
-    """Yield each whole batch between two positions of a file.
+    """Yield each complete batch between two positions of a file.
 
-    Ends at whatever is no batch. Reads headers only: batches larger than a chunk are jumped over.
+    Ends at bytes that are not a batch. Reads only headers, and skips the rest of batches larger than a chunk.
     """
     chunk, origin = b"", position
     while position + HEADER_SIZE <= end:
@@ -73,7 +73,7 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
 
 
 def walk_ends(file: File, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Yield only the last offset of each batch, with its bytes' places: a third of the work of `walk`."""
+    """Yield last offset and byte range of each complete batch between two positions. Costs a third of `walk`."""
     chunk, origin = b"", position
     while position + HEADER_SIZE <= end:
         at = position - origin
@@ -90,16 +90,16 @@ def walk_ends(file: File, position: int, end: int, chunk_bytes: int) -> Iterator
 
 
 class BatchScanner:
-    """All batches of a file from the start, each checked: header, first byte, and bytes that are good until the next.
+    """Iterates over the batches of a file from its start, and checks each header, offset and CRC.
 
-    After the iteration, `damage` says why it ended early.
+    Yields header, first byte position and bytes of each batch. If it ends early, `damage` has the reason.
     """
 
     def __init__(self, file: File, size: int) -> None:
         self._file = file
         self._size = size
         self.damage: str | None = None
-        """Why what follows the last batch is not one; None where the file ends with it."""
+        """Describes why the bytes after the last batch are not a batch; None if the file ends there."""
 
     def __iter__(self) -> Iterator[tuple[BatchHeader, int, memoryview]]:
         position, origin, chunk, left = 0, 0, memoryview(b""), 0

@@ -1,4 +1,4 @@
-"""A segment is a file of batches, its indexes, and where its newest batches begin and end (L1)."""
+"""Implements a segment: a file of batches, its indexes, and the positions of its newest batches in memory (L1)."""
 
 # A log file above 4 MB has its next 32 MB of blocks reserved at a time (`fallocate` that keeps the size), unless less
 # than 1 GB is free. Ten pairs beside other work gave 0.97 of the broker's CPU at 1 KB and 0.96 at 100 B; both
@@ -21,23 +21,25 @@ from squall.broker.log.slices import FileSlice
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
 TRUNCATING = ".truncating"
-"""Suffix of an empty file that is there while its segment is being cut."""
+"""Is the suffix of an empty marker file that exists while its segment is being truncated."""
 TAIL_BATCHES = 4096
-"""Newest batches of a segment whose place is kept in memory, 16 bytes each; at twice as many the older half goes."""
+"""Counts the newest batches of a segment whose positions are kept in memory, 16 bytes each; at twice as many the older
+half is dropped.
+"""
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 NEVER = 2**63 - 1
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Kafka's name of a file that begins at an offset."""
+    """Return Kafka's name of a file with this base offset."""
     return f"{offset:020d}{suffix}"
 
 
 class Segment:
-    """Batches from `base_offset` on. Offsets are absolute, positions are bytes in the file.
+    """Holds the batches from `base_offset` on. Offsets are absolute; positions are bytes in the file.
 
-    `ends` and `stops` describe the newest batches: batch i of them has the offsets ends[i] to ends[i+1] - 1 and lies
-    at the bytes stops[i] to stops[i+1] - 1. Their first elements say where the part kept in memory begins.
+    `ends` and `stops` describe the newest batches: batch i of them has the offsets ends[i] to ends[i+1] - 1 and the
+    bytes stops[i] to stops[i+1] - 1. Their first elements say where the part kept in memory begins.
     """
 
     __slots__ = (
@@ -65,7 +67,9 @@ class Segment:
     )
 
     def __init__(self, fs: Fs, directory: str, base_offset: int, config: LogConfig, *, fresh: bool) -> None:
-        """`fresh`: make the files, empty. Otherwise they are opened as they are, and the caller sets what it finds."""
+        """Create empty files if `fresh`. Otherwise open the existing files; the caller then sets the state that it
+        finds.
+        """
         self._fs = fs
         self._path = f"{directory}/{file_name(base_offset, '')}"
         self._index_interval = config.index_interval_bytes
@@ -75,16 +79,16 @@ class Segment:
         self.file: File = fs.open(self._path + LOG, create=fresh, truncate=fresh)
         self.size = self.file.size()
         self.next_offset = base_offset
-        """Where the batch behind the last one begins at the earliest."""
+        """Gives the smallest offset that the next batch may have."""
         self.offset_limit = base_offset + LARGEST_RELATIVE_OFFSET
-        """The last offset that the indexes can express."""
+        """Gives the last offset that the indexes can store."""
         self.full = False
-        """True once the index has its largest size: the segment is to be rolled."""
+        """Is True if the offset index has reached its size limit, so that the segment must be rolled."""
         self.roll_timestamp = NEVER
-        """The first batch's timestamp, from which the segment's age counts; NEVER while it is empty."""
+        """Gives the first batch's timestamp, from which the segment's age counts; NEVER while the segment is empty."""
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
-        """Last offset of the first batch that has the largest timestamp."""
+        """Gives the last offset of the first batch with the largest timestamp."""
         self.index = OffsetIndex(fs, self._path + INDEX, fresh=fresh)
         self.time_index = TimeIndex(fs, self._path + TIME_INDEX, fresh=fresh)
         if fresh and fs.exists(self._path + ABORTED_INDEX):
@@ -97,7 +101,9 @@ class Segment:
     # ------------------------------------------------------------------------------------------------- appending
 
     def append(self, data: Buffer) -> None:
-        """Write batches behind the last one. Each must then be given to `note`, in order. OSError changes nothing."""
+        """Write batches after the last one. The caller then passes each to `note`, in order. An OSError changes
+        nothing.
+        """
         if self.file.append(data) != self.size:
             # A write that failed half-way has left bytes at the end: they go, and these where they belong.
             self.file.truncate(self.size)
@@ -105,7 +111,7 @@ class Segment:
                 raise OSError(f"{self._path}{LOG} cannot be cut back to {self.size} bytes")
 
     def note(self, next_offset: int, length: int, max_timestamp: int) -> None:
-        """Take into account a batch that is in the file now."""
+        """Update the state and the indexes for a batch that was written."""
         assert next_offset > self.next_offset
         assert length > 0
         position = self.size
@@ -138,7 +144,7 @@ class Segment:
             self.time_index.add_if_later(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def become_inactive(self) -> None:
-        """Nothing more will be appended: complete the time index, and write out what is pending."""
+        """Complete the time index and write out pending entries, because nothing more will be appended."""
         assert len(self.ends) == len(self.stops)
         assert self.ends[-1] == self.next_offset
         # The largest timestamp may be behind the last indexed batch: look-ups of closed segments rest on the index.
@@ -147,22 +153,22 @@ class Segment:
         self.file.seal()
 
     def write_out(self) -> None:
-        """Hand the pending index entries to the page cache."""
+        """Write the pending index entries to the page cache."""
         for entries in self._entry_files():
             entries.write_out()
 
     def release(self) -> None:
-        """Close the handles of the indexes, which are opened again when needed."""
+        """Close the index files, which are opened again when they are needed."""
         for entries in self._entry_files():
             entries.release()
 
     def drop_tail(self) -> None:
-        """Forget where the newest batches lie: they are old now."""
+        """Forget the positions of the newest batches, because the segment is no longer read often."""
         self.ends = array("q", [self.next_offset])
         self.stops = array("q", [self.size])
 
     def unsynced(self, *, indexes: bool) -> list[File]:
-        """Return the files to fsync for the batches, and on demand the indexes, to be durable."""
+        """Return the files to fsync so that the batches, and on demand the indexes, are durable."""
         files = [self.file]
         if indexes:
             files += [entries.file for entries in (self.index, self.time_index)]
@@ -176,20 +182,20 @@ class Segment:
     # --------------------------------------------------------------------------------------------------- finding
 
     def walk_from(self, offset: int) -> Iterator[PlacedBatch]:
-        """Headers with their bytes' places, from the batch that `offset` is in, or the first behind it."""
+        """Yield headers with byte ranges, from the batch that contains `offset`, or the first batch after it."""
         for placed in walk(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK):
             if placed.header.base_offset + placed.header.last_offset_delta >= offset:
                 yield placed
 
     def position_before(self, offset: int) -> int:
-        """A byte where a batch begins, such that no batch before it reaches `offset`."""
+        """Return the position of a batch such that no earlier batch reaches `offset`."""
         at = bisect_right(self.ends, offset) - 1
         if at >= 0:
             return self.stops[at]
         return self.index.batch_before(max(0, offset - self.base_offset))
 
     def slice(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Return a slice of this segment, as `Log.slice` does of the log."""
+        """Return a slice of this segment, with the same rules as `Log.slice`, or None."""
         ends = self.ends
         first = bisect_right(ends, offset) - 1
         if first < 0:
@@ -211,7 +217,7 @@ class Segment:
         return FileSlice(self.file, start, length)
 
     def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """For batches whose places are not in memory: by the sparse index and the headers."""
+        """Return a slice of batches whose positions are not in memory, by the offset index and the batch headers."""
         ends = walk_ends(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK)
         found = next(((last, start, stop) for last, start, stop in ends if last >= offset), None)
         if found is None:
@@ -234,8 +240,8 @@ class Segment:
         return FileSlice(self.file, start, stop - start)
 
     def bound_at(self, stop: int) -> int:
-        """An offset behind all batches that end at byte `stop` or before: the next one that is known without reading
-        the batches.
+        """Return an offset after all batches that end at byte `stop` or before: the next offset that is known without
+        reading batches.
         """
         stops = self.stops
         if stop >= stops[0]:
@@ -247,7 +253,7 @@ class Segment:
     # ------------------------------------------------------------------------------------ loading and truncating
 
     def open_inactive(self, next_base: int) -> None:
-        """Take over a segment that another one, at `next_base`, follows, without reading its batches."""
+        """Open a segment that is followed by another with base offset `next_base`, without reading its batches."""
         assert next_base > self.base_offset
         self._load_time_index()
         self.next_offset = next_base
@@ -255,7 +261,9 @@ class Segment:
         self.release()  # A broker may have thousands of segments, and open files are few.
 
     def open_end(self) -> bool:
-        """Find the segment's end and timestamps by the indexes, without reading all. False where it is damaged."""
+        """Find the segment's end and timestamps from the indexes, without reading all batches. Returns False if it is
+        damaged.
+        """
         self._load_time_index()
         first = next(walk(self.file, 0, self.size, LOOKUP_CHUNK), None)
         if first is not None and first.header.max_timestamp >= 0:
@@ -271,7 +279,7 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative
 
     def _walk_behind_index(self) -> int:
-        """Find end and timestamps from the last indexed batch on. The byte behind the last whole batch."""
+        """Find end and timestamps from the last indexed batch on. Returns the end of the last complete batch."""
         entries = len(self.index)
         self._index_position = position = self.index[entries - 1].position if entries else 0
         self._index_room = self._index_limit - entries
@@ -284,13 +292,13 @@ class Segment:
         return position
 
     def complete_truncation(self) -> None:
-        """Make durable what a cut has left, if the process died before it could."""
+        """Fsync the file if the process died between a truncation and its fsync."""
         if self._fs.exists(self._path + TRUNCATING):
             self.file.fsync()
             self._fs.remove(self._path + TRUNCATING)
 
     def forget(self) -> None:
-        """Empty the indexes and the memory, as before the first batch: all batches will be given to `note` again."""
+        """Empty the indexes and the state in memory: all batches will be passed to `note` again."""
         for entries in self._entry_files():
             entries.cut(0)
         self.size = self._index_position = 0
@@ -303,11 +311,11 @@ class Segment:
         self.stops = array("q", [0])
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Keep the bytes before `position`, where a batch begins; `next_offset` is the end then.
+        """Keep the bytes before `position`, where a batch begins. `next_offset` becomes the segment's end.
 
-        Durable on return, and so, before it, are the names in the directory. Were the cut not, a power loss could bring
-        back old batches behind new ones that were written over them. For a process that is killed between the cut and
-        the fsync the mark tells the next start to do the latter.
+        The truncation is durable on return, and the names in the directory are durable before it. Otherwise a power
+        loss could bring old batches back behind new ones. If the process is killed between truncation and fsync, the
+        marker file makes the next start fsync the file.
         """
         assert 0 <= position
         assert position <= self.size
@@ -340,7 +348,7 @@ class Segment:
         assert self.ends[-1] == self.next_offset
 
     def remove(self) -> None:
-        """Remove the files. Slices that are still being sent keep the bytes until they are dropped."""
+        """Remove the files. Slices that are being sent keep the bytes until the slices are dropped."""
         for suffix in (*SUFFIXES, TRUNCATING):
             if self._fs.exists(self._path + suffix):
                 self._fs.remove(self._path + suffix)

@@ -1,4 +1,4 @@
-"""A run of whole batches in a file, to be sent without being read (L2)."""
+"""Defines a slice of complete batches in a file, which is sent without being read (L2)."""
 
 # Slices up to 256 KB are read, and leave in one call with the bytes around them; `sendfile` would take three calls.
 # This saves a third of the wake-ups with batches of 1 KB and a fifth of the broker's CPU with batches of 100 KB, and
@@ -16,12 +16,14 @@ from squall.broker.env import File
 
 
 class FileSlice(NamedTuple):
-    """`length` bytes of `file` from byte `position`. Keeps the file open when its segment is removed meanwhile."""
+    """Describes `length` bytes of `file` from byte `position`. It keeps the file open if its segment is removed."""
 
     file: File
     position: int
     length: int
 
     def read(self) -> bytes:
-        """The bytes, for those that cannot send a file. A file that was truncated meanwhile gives fewer."""
+        """Read the bytes, for callers that cannot send a file. If the file was truncated meanwhile, fewer bytes are
+        returned.
+        """
         return self.file.pread(self.length, self.position)

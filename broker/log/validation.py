@@ -1,8 +1,9 @@
-"""Checks which batches a leader takes, and what it answers (kafka-wire.md section 2, KIP-98, KIP-937).
+"""Checks whether a leader accepts a batch, and with which error it refuses it (kafka-wire.md section 2, KIP-98,
+KIP-937).
 
-The header is always checked: a batch must not claim more than its bytes can hold. Its records are read only where the
-topic asks for it (`squall.record.validation.enable`), or where each record needs a key, because that costs as much as
-all the rest of an append (docs/broker.md).
+The header is always checked: a batch must not claim more records than its bytes can hold. Its records are read only if
+the topic asks for it (`squall.record.validation.enable`) or each record needs a key, because that costs as much as the
+rest of an append (docs/broker.md).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from squall.broker.protocol.records import (
 
 ZSTD = 4
 ORDINARY = frozenset(codec | txn for codec in range(ZSTD + 1) for txn in (0, TRANSACTIONAL_BIT))
-"""The attributes of batches that need no closer look: any codec, transactional or not."""
+"""Holds the attributes of batches that need no further checks: any codec, transactional or not."""
 
 _CRC = Struct(">I")
 _CRC_AT = 17
@@ -41,7 +42,7 @@ _MAX_TIMESTAMP_AT = 35
 
 
 def refusal(records: memoryview, config: LogConfig, wall_ms: int, *, client: bool, zstd: bool) -> AppendResult | None:
-    """The first reason, in Kafka's order, not to append `records`; None where there is none."""
+    """Return the first reason, in Kafka's order, to refuse `records`, or None."""
     if len(records) < HEADER_SIZE:
         return _invalid(f"{len(records)} bytes are no record batch")
     header = BatchHeader._make(HEADER.unpack_from(records))
@@ -56,14 +57,14 @@ def refusal(records: memoryview, config: LogConfig, wall_ms: int, *, client: boo
 
 
 def holds_too_many(header: BatchHeader) -> bool:
-    """True where a batch claims more records than its bytes can unpack to."""
+    """Return whether a batch claims more records than its bytes can decompress to."""
     packed = header.size - HEADER_SIZE
     return header.record_count * SMALLEST_RECORD > packed * MOST_UNPACKED[header.attributes & CODEC_MASK]
 
 
 def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> CheckedBatch | AppendResult:
-    """Check the records of a client's batch with a valid header: return what they contain, or why not to append them.
-    It may unpack squall.decompressed.batch.max.bytes: run it off the event loop if that is much.
+    """Check the records of a client's batch whose header is valid. Returns what they contain, or the refusal. This may
+    decompress squall.decompressed.batch.max.bytes, so it runs off the event loop if that is much.
     """
     header = BatchHeader._make(HEADER.unpack_from(records))
     if header.record_count > MOST_RECORDS:
@@ -101,8 +102,9 @@ def check_unusual(
     zstd: bool,
     checked: CheckedBatch | AppendResult | None,
 ) -> AppendResult | tuple[memoryview, int]:
-    """Why not to append a batch; or the batch, and its largest timestamp. One that is below the records' own is set to
-    that, as Kafka sets it; without a look at the records, the first one's is known.
+    """Check a batch that failed the fast checks. Returns the refusal, or the batch and its largest timestamp. A largest
+    timestamp below those of the records is corrected, as Kafka does; without reading records, only the first one is
+    known.
     """
     refused = refusal(records, config, wall_ms, client=client, zstd=zstd)
     if refused is not None:
@@ -175,7 +177,7 @@ def _not_for_clients(header: BatchHeader, client: bool, zstd: bool) -> AppendRes
 
 
 def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendResult | None:
-    """The header's bounds stand for the records: base and max timestamp are the first and the largest one's."""
+    """Return the refusal of invalid timestamps. Base and max timestamp of the header stand for the records'."""
     if header.attributes & TIMESTAMP_TYPE_BIT:
         return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, "producers do not set the type LogAppendTime")
     if config.message_timestamp_type == "LogAppendTime":
@@ -191,7 +193,7 @@ def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendRes
 
 
 def _overfull(header: BatchHeader, config: LogConfig) -> AppendResult | None:
-    """More records than there can be: one such batch would move the log's end by 2^31."""
+    """Return the refusal of a batch with too many records: one such batch could move the log's end by 2^31."""
     most = config.squall_decompressed_batch_max_bytes // SMALLEST_RECORD
     if not holds_too_many(header) and header.record_count <= most:
         return None
@@ -203,8 +205,8 @@ def _invalid(message: str) -> AppendResult:
 
 
 def with_timestamp(records: memoryview, timestamp: int, append_time: bool) -> memoryview:
-    """The batch with another largest timestamp, which holds for every record if it is the time of the append; the CRC
-    anew. In place unless it cannot be written to.
+    """Return the batch with another largest timestamp and a new CRC. With `append_time` the timestamp applies to every
+    record. Changes the batch in place unless it is read-only.
     """
     if records.readonly:
         records = memoryview(bytearray(records))
