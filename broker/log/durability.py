@@ -93,7 +93,7 @@ class DurabilityTracker:
     def job(
         self, fs: Fs, directory: str, segments: Sequence[Segment], end_offset: int, generation: int, *, indexes: bool
     ) -> FlushJob | None:
-        """Return the job of `Log.begin_flush`, or None if everything is durable. `segments` ends with the active one."""
+        """Return the job of `Log.begin_flush`, or None if all is durable. The last segment is the active one."""
         files: list[File] = []
         inactive: list[Segment] = []
         active = segments[-1]

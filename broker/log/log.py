@@ -302,8 +302,7 @@ class Log:
     # --------------------------------------------------------------------------------------------------- reading
 
     def slice(self, offset: int, limit_exclusive: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """Return complete batches of one segment, from the batch with `offset` to `limit_exclusive`; None if there are
-        none.
+        """Return complete batches of one segment, from the batch with `offset` up to `limit_exclusive`, or None.
 
         The slice has at most `max_bytes`, but at least one batch if `at_least_one`. The caller has checked that
         `offset` may be read.
@@ -323,7 +322,7 @@ class Log:
         return reads.read_batches(self.segments, offset, limit)
 
     def offset_for_timestamp(self, timestamp: int | None, limit: int) -> TimestampLookup:
-        """Return a lookup of the first record below `limit` that is not earlier (ms), or (None) of the latest record."""
+        """Return a lookup of the first record below `limit` that is not older (ms), or (None) of the newest record."""
         return TimestampLookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:

@@ -108,7 +108,7 @@ class TimestampLookup:
         self.found: TimestampAndOffset | None = None
 
     def next(self, turn: SearchBudget) -> CandidateBatch | SearchPause | None:
-        """Return the next batch to search, a pause if the budget `turn` is used up, or None when the lookup has ended."""
+        """Return the next batch to search, a pause if the budget `turn` is used up, or None if the lookup has ended."""
         if self.found is not None:
             return None
         self._turn = turn

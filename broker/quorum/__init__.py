@@ -1,1 +1,1 @@
-"""Raft for the metadata log, as KRaft does it. Pure: step / tick / ready."""
+"""Implements Raft for the metadata log, as KRaft does. The code is pure: step / tick / ready."""

@@ -1,4 +1,4 @@
-"""Describes the effects that the core wants, in the order in which they must be done."""
+"""Defines the effects that the core asks its caller for, in the order in which they must be carried out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AppendOwn:
-    """The leader's next batch: `count` records from `base_offset` on, stamped with `epoch`."""
+    """Asks to append the leader's next batch: `count` records from `base_offset` on, stamped with `epoch`."""
 
     base_offset: int
     epoch: int
@@ -22,7 +22,7 @@ class AppendOwn:
 
 @dataclass(frozen=True, slots=True)
 class AppendLeaderChange:
-    """The first batch of a leader's epoch: one LeaderChangeMessage control record at `offset`."""
+    """Asks to append the first batch of a leader's epoch: one LeaderChangeMessage control record at `offset`."""
 
     offset: int
     epoch: int
@@ -32,7 +32,9 @@ class AppendLeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Batches as the leader sent them. `spans` says where they stand, `payload` is theirs."""
+    """Asks to append batches unchanged as the leader sent them. `spans` has their offsets and epochs, `payload` their
+    bytes.
+    """
 
     spans: tuple[BatchSpan, ...]
     payload: object
@@ -40,7 +42,7 @@ class AppendFetched:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log. From then on its syncs are reported under `generation`."""
+    """Asks to truncate the log. Later syncs of the log are reported with the new `generation`."""
 
     to_offset: int
     generation: int
@@ -48,7 +50,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshotChunk:
-    """A piece of a snapshot that is being fetched, to stand at `position` of it. At 0 what was there of one is gone."""
+    """Asks to write a chunk of a fetched snapshot at `position`. Position 0 begins the file anew."""
 
     snapshot: SnapshotId
     position: int
@@ -57,9 +59,9 @@ class WriteSnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot:
-    """The pieces are whole: make them a snapshot, durably, then leave the log and begin it anew at the snapshot's end.
+    """Asks to make a completely fetched snapshot durable, then to empty the log and begin it at the snapshot's end.
 
-    A crash in between leaves the snapshot, and a log that does not reach its end and is left at the next start.
+    A crash between both leaves the snapshot and a log that ends before it. The next start then empties the log.
     """
 
     snapshot: SnapshotId
@@ -71,23 +73,25 @@ LogOp = AppendOwn | AppendLeaderChange | AppendFetched | Truncate | WriteSnapsho
 
 @dataclass(frozen=True, slots=True)
 class QuorumTraceEvent:
-    """Something for the node's trace."""
+    """Holds an event for the node's trace."""
 
     event: str
     fields: dict[str, Any]
 
 
 class Ready(NamedTuple):
-    """Holds one round of effects. Rounds are carried out one after another, each from top to bottom.
+    """Holds one round of effects. The caller carries out one round after another, and each from top to bottom.
 
-    What is in the log and not yet durable (`Raft.wants_sync`) is synced alongside and reported by `Raft.synced`;
-    nothing in a round waits for it, because a message that depends on it is not made before it.
+    Records that are not durable yet (`Raft.wants_sync`) are synced in parallel, and `Raft.synced` reports the result.
+    No effect of a round waits for the sync, because the core makes a message that needs a sync only after that sync.
     """
 
     state: QuorumState | None
-    """To be durable (temporary file, fsync, rename, fsync of the folder) before anything below is begun."""
+    """Must be durable (temporary file, fsync, rename, fsync of the folder) before any of the effects below begins."""
     log: tuple[LogOp, ...]
-    """To be written to the page cache, in this order, before the messages leave: replies read the log."""
+    """Must be written to the page cache, in this order, before the messages are sent, because replies read the log."""
     messages: tuple[QuorumMessage, ...]
-    """To be sent, in any order. Each request ends in exactly one `Raft.step` with its reply or `Raft.failed`."""
+    """May be sent in any order. For each request the caller calls `Raft.step` with the reply or `Raft.failed`, exactly
+    once.
+    """
     notes: tuple[QuorumTraceEvent, ...]

@@ -1,4 +1,4 @@
-"""Roles, which may follow which, and the count of one round of votes."""
+"""Defines the roles of a quorum member with their legal transitions, and counts the votes of an election."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ class Role(Enum):
     """Names the role of a node in its epoch."""
 
     UNATTACHED = "unattached"
-    """Knows no leader. A voter waits, then stands; an observer asks around."""
+    """Knows no leader. A voter waits and then begins an election; an observer asks the voters for the leader."""
     PROSPECTIVE = "prospective"
-    """Asks whether it would be elected, before it begins an epoch for it (KIP-996)."""
+    """Asks for pre-votes, to find out whether it would be elected, before it begins an epoch (KIP-996)."""
     CANDIDATE = "candidate"
-    """Has begun an epoch, voted for itself and asks for votes."""
+    """Has begun an epoch, has voted for itself, and asks for votes."""
     LEADER = "leader"
     FOLLOWER = "follower"
     RESIGNED = "resigned"
-    """Led this epoch and never will again: what it had not yet synced may be gone, or a majority may have left it."""
+    """Has led this epoch and never leads it again: its unsynced records may be lost, or a majority may follow another
+    leader.
+    """
 
 
 LEGAL: dict[Role, frozenset[Role]] = {
@@ -32,11 +34,11 @@ LEGAL: dict[Role, frozenset[Role]] = {
     Role.FOLLOWER: frozenset({Role.FOLLOWER, Role.PROSPECTIVE, Role.UNATTACHED}),
     Role.RESIGNED: frozenset({Role.PROSPECTIVE, Role.FOLLOWER, Role.UNATTACHED}),
 }
-"""From each role, those that may come next. A leader leaves its epoch's leadership only by resigning."""
+"""Maps each role to the roles that may follow it. A leader gives up its epoch only by resigning."""
 
 
 class VoteTally:
-    """Counts one round of votes, pre-vote or not. The node's own is in it from the start."""
+    """Counts the votes or pre-votes of one election. The node's own vote is counted from the start."""
 
     __slots__ = ("_answers", "_settings")
 
@@ -45,31 +47,31 @@ class VoteTally:
         self._answers: dict[int, bool | None] = {settings.node_id: True}
 
     def answer(self, voter: int, granted: bool | None) -> None:
-        """A voter granted, refused, or (None) could not be reached."""
+        """Record that a voter granted its vote, refused it, or (None) could not be reached."""
         assert voter in self._settings.voters
         self._answers[voter] = granted
 
     def answered(self, voter: int) -> bool:
-        """True when this voter need not be asked any more in this round."""
+        """Return whether this voter's answer in this election is known."""
         return voter in self._answers
 
     def refused_by(self, voter: int) -> bool:
-        """True when this voter has said no."""
+        """Return whether this voter refused its vote."""
         return self._answers.get(voter) is False
 
     @property
     def granting(self) -> tuple[int, ...]:
-        """Those who granted, in the order of the voters."""
+        """Returns the voters that granted their vote, in the order of the voters."""
         return tuple(voter for voter in self._settings.voters if self._answers.get(voter))
 
     @property
     def won(self) -> bool:
-        """A majority of all voters granted."""
+        """Is True if a majority of all voters granted their vote."""
         return len(self.granting) >= self._settings.majority
 
     @property
     def lost(self) -> bool:
-        """A majority is out of reach, or everybody has spoken or cannot be reached: no use waiting for a time-out."""
+        """Is True if a majority cannot be reached any more, or all voters have answered or are unreachable."""
         refused = sum(answer is False for answer in self._answers.values())
         voters = len(self._settings.voters)
         return not self.won and (refused > voters - self._settings.majority or len(self._answers) == voters)

@@ -1,4 +1,4 @@
-"""Draws how long a node waits before it acts on its leader's silence. Random, so that nodes do not collide."""
+"""Draws the random time-outs of elections. They are random so that nodes do not begin elections at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 class ElectionTimers:
-    """All in ms. `fresh`: the cluster never had a leader, for all this node knows: there is none to wait for."""
+    """Draws time-outs in ms. `fresh` means that, as far as this node knows, the cluster has never had a leader to wait
+    for.
+    """
 
     def __init__(self, settings: QuorumSettings, rng: random.Random) -> None:
         self._settings = settings
@@ -19,22 +21,23 @@ class ElectionTimers:
         self._lost_rounds = 0
 
     def to_fetch(self) -> int:
-        """Return how long a follower may fail to fetch."""
+        """Return the time-out after which a follower without a successful fetch begins an election."""
         return self._settings.fetch_timeout_ms + self.jitter()
 
     def for_majority(self) -> int:
-        """Return how long a leader keeps its role without fetches from a majority (KAFKA-15489)."""
+        """Return the time after which a leader without fetches from a majority resigns (KAFKA-15489)."""
         return self._settings.fetch_timeout_ms * 3 // 2
 
     def jitter(self) -> int:
-        """A short pause."""
+        """Return a short random pause."""
         return self._rng.randrange(self._settings.jitter_ms)
 
     def for_votes(self, fresh: bool) -> int:
-        """Return how long a round of votes may take; also, how long a voter waits for the outcome after it gave its
+        """Return the time-out of an election, which is also how long a voter waits for the result after it granted its
         vote.
 
-        A fresh cluster begins in a hurry, but each round that was too short makes the next one longer.
+        In a fresh cluster the first time-outs are short, and each election that was too short makes the next one
+        longer.
         """
         timeout = self._settings.election_timeout_ms
         if fresh:
@@ -42,11 +45,13 @@ class ElectionTimers:
         return timeout + self._rng.randrange(timeout)
 
     def before_candidacy(self, fresh: bool) -> int:
-        """Return how long a node that has only just come into its epoch waits for a leader."""
+        """Return how long a node that has just entered its epoch waits for a leader before it begins an election."""
         return self._rng.randrange(self._spread(self._lost_rounds)) if fresh else self.for_votes(fresh)
 
     def after_losing(self, fresh: bool) -> int:
-        """Pause after a lost round: enough to fetch from a leader that lives after all, longer each time."""
+        """Return the pause after a lost election. It suffices to fetch from a living leader, and grows with each lost
+        election.
+        """
         pause = self._rng.randrange(self._spread(self._lost_rounds))
         self._lost_rounds += 1
         return pause if fresh else self._settings.jitter_ms + pause
@@ -55,7 +60,7 @@ class ElectionTimers:
         return min(self._settings.election_backoff_max_ms, self._settings.jitter_ms << min(doublings, 20))
 
     def after_end_of_epoch(self, successors: tuple[int, ...]) -> int:
-        """Pause before standing when the leader has said farewell: none for its first successor."""
+        """Return the pause before an election after the leader has resigned; 0 for the leader's first successor."""
         node_id = self._settings.node_id
         place = successors.index(node_id) if node_id in successors else len(successors)
         if successors and place == 0:
@@ -64,5 +69,5 @@ class ElectionTimers:
         return spread // 2 + self._rng.randrange(spread)
 
     def found_leader(self) -> None:
-        """There is a leader that answers, or this node leads: lost rounds are forgotten."""
+        """Reset the count of lost elections, because a leader answers or this node leads."""
         self._lost_rounds = 0

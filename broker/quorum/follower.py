@@ -1,4 +1,6 @@
-"""Whom a node asks for records, and what it is in the middle of with them. Gone when its role changes."""
+"""Tracks from which node this node fetches records, and how far a snapshot download is. A change of role resets the
+state.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotDownload:
-    """A snapshot on its way here, piece by piece, each asked for at the end of those before it."""
+    """Tracks a snapshot that is being fetched chunk by chunk; `position` is where the next chunk begins."""
 
     __slots__ = ("position", "snapshot")
 
@@ -26,54 +28,58 @@ class SnapshotDownload:
         self.position = 0
 
     def is_next(self, reply: FetchSnapshotReply) -> bool:
-        """True for the piece that was asked for: of this snapshot, from here on, not empty and not beyond its end."""
+        """Return whether a reply has the chunk that was requested: of this snapshot, at `position`, not empty, within
+        its size.
+        """
         awaited = (reply.error, reply.snapshot, reply.position) == (ErrorCode.NONE, self.snapshot, self.position)
         return awaited and 0 < reply.length <= reply.size - self.position
 
 
 class FetchFromLeaderState:
-    """Fields are for reading."""
+    """Tracks a node's fetches from its leader. Other classes only read the fields."""
 
     def __init__(self, settings: QuorumSettings, rng: random.Random) -> None:
         self._settings, self._rng = settings, rng
         self.source = NO_NODE
-        """Who is asked for records; NO_NODE for a node that leads, or knows nobody to ask."""
+        """Names the node to fetch from; NO_NODE if this node leads or knows no node to ask."""
         self.fetched_ms: int | None = None
-        """When it last answered with something."""
+        """Gives the time of the source's last successful answer; None before the first."""
         self.probing = False
-        """An observer without a leader asks one voter after another; each answer tells who leads."""
+        """Is True while an observer without a leader asks one voter after another for the leader."""
         self.download: SnapshotDownload | None = None
 
     def begin(self, source: int = NO_NODE) -> None:
-        """Ask this node from now on. Nothing has been heard from it yet."""
+        """Fetch from `source` from now on, and forget the state of earlier fetches."""
         self.source, self.fetched_ms, self.probing, self.download = source, None, False, None
 
     def heard(self, source: int, now_ms: int) -> None:
-        """It answered: it leads."""
+        """Note that `source` answered a fetch, so it is the leader."""
         self.source, self.fetched_ms, self.probing = source, now_ms, False
 
     def hears_leader(self, now_ms: int) -> bool:
-        """True where the leader has answered lately."""
+        """Return whether the leader has answered within the fetch time-out."""
         return self.fetched_ms is not None and now_ms - self.fetched_ms < self._settings.fetch_timeout_ms
 
     def leader_gone(self) -> None:
-        """The leader itself says that it leads no longer."""
+        """Note that the leader itself has said that it no longer leads."""
         self.fetched_ms = None
 
     def probe(self) -> int:
-        """Begin to ask around. Whom to ask first."""
+        """Begin to ask the voters for the leader, and return the first voter to ask."""
         self.probing = True
         self.source = self._rng.choice(self._settings.voters)
         return self.source
 
     def probe_next(self) -> int:
-        """Whom to ask next."""
+        """Return the next voter to ask for the leader."""
         voters = self._settings.voters
         self.source = voters[(voters.index(self.source) + 1) % len(voters)]
         return self.source
 
     def wants(self, snapshot: SnapshotId) -> None:
-        """The leader has nothing left but this snapshot of what would come next. One begun already is gone on with."""
+        """Begin to download `snapshot`, because the leader's log no longer has the next records. A running download
+        continues.
+        """
         if self.download is None or self.download.snapshot != snapshot:
             self.download = SnapshotDownload(snapshot)
 

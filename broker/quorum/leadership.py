@@ -1,4 +1,4 @@
-"""Tracks the replicas that fetch from a leader, and answers them."""
+"""Tracks the replicas that fetch from a leader, and answers their fetches."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ OBSERVER_FORGOTTEN_MS = 300_000
 
 @dataclass(slots=True)
 class ReplicaState:
-    """Tracks one fetcher. `end_offset`: what it has said to hold durably in this epoch, -1 before it has spoken."""
+    """Tracks one fetching replica. `end_offset`: up to where it holds the log durably, -1 before its first fetch in the
+    epoch.
+    """
 
     end_offset: int
     fetched_ms: int
     caught_up_ms: int = -1
-    """When it last asked for the leader's end of log; -1 for never."""
+    """Gives the time of the replica's last fetch from the leader's log end; -1 if there was none."""
 
 
 class ParkedFetch(NamedTuple):
-    """A fetch that found nothing new."""
+    """Holds a fetch that found no new records, until there are some or its time is up."""
 
     message: QuorumMessage
     fetch: Fetch
@@ -35,7 +37,7 @@ class ParkedFetch(NamedTuple):
 
 
 class LeaderState:
-    """A leader's view of its epoch. Gone when the epoch is."""
+    """Holds the leader's state for its epoch. It is dropped when the epoch ends."""
 
     def __init__(
         self,
@@ -47,39 +49,43 @@ class LeaderState:
     ) -> None:
         self._settings = settings
         self.predecessor = predecessor
-        """Who led before, and when it last answered this node; None where this node does not know.
+        """Holds the previous leader and the time of its last answer to this node; None if this node does not know.
 
-        Nobody led for long in between: what that one committed would be in this log, and so be its answer.
+        No leader in between can have led for long: its committed records, and so its answers, would have reached this
+        node.
         """
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset
-        """Offset of the leader-change record."""
+        """Gives the offset of the leader-change record."""
         others = [voter for voter in settings.voters if voter != settings.node_id]
         self.voters = {voter: ReplicaState(-1, now_ms) for voter in others}
         self.observers: dict[int, ReplicaState] = {}
         self.parked: dict[int, ParkedFetch] = {}
-        """At most one for each replica: the newest."""
+        """Holds the newest parked fetch of each replica."""
         self._begun: dict[int, bool] = dict.fromkeys(others, False)
 
     # ---------------------------------------------------------------------------------------------- what it adds up to
 
     def committed_offset(self, own_synced_offset: int) -> int:
-        """The end of what is committed, or 0 where this epoch has committed nothing.
+        """Return the exclusive end of the committed records, or 0 if this epoch has committed nothing.
 
-        Held durably by a majority of the voters, the leader with its own sync included; and only with the record that
-        began the epoch among it: what earlier epochs wrote can still be overwritten, even where a majority has it.
+        A record is committed if a majority of the voters, the leader with its own sync included, holds it durably, and
+        only together with the epoch's first record: records of earlier epochs can be overwritten even if a majority has
+        them.
         """
         ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
         end = ends[self._settings.majority - 1]
         return end if end > self.epoch_start_offset else 0
 
     def majority_heard_ms(self, now_ms: int) -> int:
-        """The latest time since which a majority of the voters, the leader included, has fetched."""
+        """Return the latest time since which a majority of the voters, the leader included, has fetched."""
         heard = sorted([now_ms, *(replica.fetched_ms for replica in self.voters.values())], reverse=True)
         return heard[self._settings.majority - 1]
 
     def is_known(self, high_watermark: int, now_ms: int) -> bool:
-        """Every other voter that still fetches waits here for more than this high watermark."""
+        """Return whether every other voter that still fetches has learned this high watermark and waits for a higher
+        one.
+        """
         for voter, replica in self.voters.items():
             waiting = self.parked.get(voter)
             knows = waiting is not None and waiting.fetch.high_watermark >= high_watermark
@@ -88,13 +94,15 @@ class LeaderState:
         return True
 
     def successors(self) -> tuple[int, ...]:
-        """The other voters, those with the longest logs first."""
+        """Return the other voters, those with the longest logs first."""
         return tuple(sorted(self.voters, key=lambda voter: (-self.voters[voter].end_offset, voter)))
 
     # ---------------------------------------------------------------------------------------------------------- fetches
 
     def replica(self, sender: int, now_ms: int) -> ReplicaState:
-        """Return the state of the replica that asks, for records or for a snapshot: this node has heard of it now."""
+        """Return the state of the replica that sent a request for records or a snapshot, and set its contact time to
+        now.
+        """
         replica = self.voters.get(sender)
         if replica is None:
             replica = self.observers.setdefault(sender, ReplicaState(-1, now_ms))
@@ -105,7 +113,9 @@ class LeaderState:
     def heard(
         self, message: QuorumMessage, fetch: Fetch, log: LogExtent, snapshot: SnapshotId | None, now_ms: int
     ) -> FetchReply | None:
-        """A fetch of this epoch: take in where the fetcher stands. Returns the reply if its log leaves the leader's."""
+        """Update the sender's state from a fetch of this epoch. Returns a reply if the sender's log diverges or needs a
+        snapshot.
+        """
         assert message.sender != self._settings.node_id, "a leader does not fetch from itself"
         assert fetch.epoch == self.epoch, f"a fetch of epoch {fetch.epoch} in epoch {self.epoch}"
         replica = self.replica(message.sender, now_ms)
@@ -123,13 +133,15 @@ class LeaderState:
         return None
 
     def park(self, message: QuorumMessage, fetch: Fetch, now_ms: int) -> QuorumMessage | None:
-        """Keep a fetch until `answer` has news for it. Returns the replica's older one, to be answered empty."""
+        """Park a fetch until `answer` has news for the replica. Returns the replica's earlier parked fetch, to be
+        answered empty.
+        """
         older = self.parked.pop(message.sender, None)
         self.parked[message.sender] = ParkedFetch(message, fetch, now_ms + fetch.max_wait_ms)
         return older.message if older is not None else None
 
     def answer(self, log: LogExtent, high_watermark: int, now_ms: int) -> list[tuple[QuorumMessage, FetchReply]]:
-        """Parked fetches that get an answer now: at once on records or a high watermark new to them, else in time."""
+        """Return replies to the parked fetches whose replica lacks records or the high watermark, or is due."""
         answers = []
         for waiting in self.parked.values():
             fetch = waiting.fetch
@@ -141,11 +153,11 @@ class LeaderState:
         return answers
 
     def next_deadline_ms(self) -> int:
-        """Return when the first parked fetch has waited long enough."""
+        """Return when the first parked fetch must be answered."""
         return min([waiting.deadline_ms for waiting in self.parked.values()], default=NEVER)
 
     def serve(self, log: LogExtent, high_watermark: int, offset: int) -> FetchReply:
-        """Return the reply with what the log has from `offset` on."""
+        """Return the reply with the log's records from `offset` on."""
         return FetchReply(
             ErrorCode.NONE,
             self.epoch,
@@ -164,11 +176,11 @@ class LeaderState:
     # ----------------------------------------------------------------------------------------------- telling the voters
 
     def acknowledged(self, voter: int, accepted: bool) -> None:
-        """A voter has answered BeginEpoch."""
+        """Note a voter's answer to BeginEpoch."""
         self._begun[voter] = accepted
 
     def next_begin_ms(self, voter: int) -> int:
-        """Return when to send this voter a BeginEpoch (again): at the start of the epoch, and whenever it does not
+        """Return when to send this voter a BeginEpoch: at the start of the epoch, and again whenever the voter does not
         fetch.
         """
         if not self._begun[voter]:

@@ -1,4 +1,4 @@
-"""This node's log as the core sees it: its extent, how much of it is durable, and what is still to be written."""
+"""Models this node's log for the core: its extent, how much is durable, and the operations still to be carried out."""
 
 from __future__ import annotations
 
@@ -20,43 +20,45 @@ if TYPE_CHECKING:
 
 
 class LocalLog:
-    """Changes the extent at once and keeps the change for the edge to carry out (`take_ops`)."""
+    """Changes the log's extent at once, and keeps each change as an operation for the caller to apply (`take_ops`)."""
 
     def __init__(self, extent: LogExtent) -> None:
         self.extent = extent
         self.synced_offset = 0
-        """All before it is durable. 0 after a start: what a killed process wrote may be in the page cache only."""
+        """Gives the offset before which everything is durable. It is 0 after a start: the page cache may hold unsynced
+        records.
+        """
         self.generation = 0
         """Counts the truncations."""
         self.ops: list[LogOp] = []
-        """To be carried out: see `take_ops`."""
+        """Holds the operations to be carried out; see `take_ops`."""
 
     @property
     def is_synced(self) -> bool:
-        """True when everything is durable."""
+        """Is True if the whole log is durable."""
         return self.synced_offset >= self.extent.end_offset
 
     def take_ops(self) -> tuple[LogOp, ...]:
-        """Return the operations that the edge has to apply to the log, each once."""
+        """Return the operations that the caller has to apply to the log, each once."""
         ops, self.ops = tuple(self.ops), []
         return ops
 
     def append_own(self, epoch: int, count: int, payload: object) -> int:
-        """A batch of this leader's. Returns its base offset."""
+        """Append a batch of this leader, and return its base offset."""
         base = self.extent.end_offset
         self.extent.append(epoch, base, base + count)
         self.ops.append(AppendOwn(base, epoch, count, payload))
         return base
 
     def append_leader_change(self, epoch: int, voters: tuple[int, ...], granting: tuple[int, ...]) -> int:
-        """The record that begins an epoch. Returns its offset."""
+        """Append the leader-change record that begins an epoch, and return its offset."""
         offset = self.extent.end_offset
         self.extent.append(epoch, offset, offset + 1)
         self.ops.append(AppendLeaderChange(offset, epoch, voters, granting))
         return offset
 
     def append_fetched(self, spans: tuple[BatchSpan, ...], payload: object, epoch: int) -> bool:
-        """Batches from the leader of `epoch`. False, and nothing done, where they do not continue this log."""
+        """Append batches from the leader of `epoch`. Returns False, with no change, if they do not follow the log."""
         at, last_epoch = self.extent.end_offset, self.extent.last_epoch
         for span in spans:
             if span.base_offset != at or span.end_offset <= at or not last_epoch <= span.epoch <= epoch:
@@ -68,9 +70,9 @@ class LocalLog:
         return True
 
     def truncate(self, diverging: Diverging, high_watermark: int) -> int:
-        """Leave what the leader does not have. Returns the new end.
+        """Remove the records that the leader does not have, and return the new end.
 
-        A leader that would cut off what is committed, or nothing at all, is a bug in some node: AssertionError.
+        Raises AssertionError if this would remove committed records or nothing at all: some node then has a bug.
         """
         target = self.extent.truncation_target(diverging.epoch, diverging.end_offset)
         assert target < self.extent.end_offset, f"{diverging} does not diverge from a log that ends at {target}"
@@ -82,11 +84,11 @@ class LocalLog:
         return target
 
     def write_snapshot(self, snapshot: SnapshotId, position: int, payload: object) -> None:
-        """A piece of a snapshot that is being fetched."""
+        """Write a chunk of a snapshot that is being fetched."""
         self.ops.append(WriteSnapshotChunk(snapshot, position, payload))
 
     def install(self, snapshot: SnapshotId, high_watermark: int) -> None:
-        """All of it is there: this log is left for it. What is known to be committed must be in it: AssertionError."""
+        """Replace the log by a completely fetched snapshot. Raises AssertionError if it lacks committed records."""
         assert snapshot.end_offset >= high_watermark, f"{snapshot} lacks what is committed below {high_watermark}"
         self.extent.restart_at(snapshot)
         self.synced_offset = snapshot.end_offset
@@ -94,7 +96,9 @@ class LocalLog:
         self.ops.append(InstallSnapshot(snapshot, self.generation))
 
     def synced(self, end_offset: int, generation: int) -> bool:
-        """The log was durable up to `end_offset`. False where it has been truncated since that sync began."""
+        """Note that the log is durable up to `end_offset`. Returns False if the log was truncated since that sync
+        began.
+        """
         if generation != self.generation:
             return False
         assert end_offset <= self.extent.end_offset

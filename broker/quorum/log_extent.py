@@ -1,4 +1,4 @@
-"""The extent of a log: where it starts and ends and which epoch wrote which offsets. All that Raft must know of it."""
+"""Tracks where a log starts and ends and which epoch wrote which offsets. Raft needs no more of the log."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class LogExtent:
-    """Offsets and epochs of one log. `epochs` holds (epoch, first offset), both strictly increasing.
+    """Holds the offsets and epochs of one log. `epochs` holds (epoch, first offset), both strictly increasing.
 
-    What is before `start_offset` is held by a snapshot only; the last record in it is of `start_epoch` (0 where the
-    log starts at 0).
+    Records before `start_offset` are in a snapshot only; `start_epoch` is the epoch of the last of them (0 if the log
+    starts at 0).
     """
 
     __slots__ = ("end_offset", "epochs", "start_epoch", "start_offset")
@@ -35,11 +35,11 @@ class LogExtent:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record; 0 where there is none."""
+        """Returns the epoch of the last record; 0 if there is none."""
         return self.epochs[-1][0] if self.epochs else self.start_epoch
 
     def append(self, epoch: int, base_offset: int, end_offset: int) -> None:
-        """A batch of `epoch` now stands at [base_offset, end_offset)."""
+        """Add a batch of `epoch` with the offsets [base_offset, end_offset)."""
         assert base_offset == self.end_offset < end_offset
         assert epoch >= self.last_epoch, "epochs never go back along a log"
         if not self.epochs or epoch > self.epochs[-1][0]:
@@ -47,14 +47,14 @@ class LogExtent:
         self.end_offset = end_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Nothing stands at or after `offset` any more."""
+        """Remove the records at and after `offset`."""
         assert self.start_offset <= offset <= self.end_offset
         self.end_offset = offset
         while self.epochs and self.epochs[-1][1] >= offset:
             self.epochs.pop()
 
     def trim_to(self, snapshot: SnapshotId) -> None:
-        """Nothing stands before the end of that snapshot of this log any more."""
+        """Remove the records before the end of `snapshot`, which is a snapshot of this log."""
         offset = snapshot.end_offset
         assert self.start_offset <= offset <= self.end_offset
         assert self.epoch_at(offset - 1) == snapshot.epoch, f"{snapshot} is none of this log"
@@ -65,13 +65,13 @@ class LogExtent:
         self.start_offset, self.start_epoch = offset, snapshot.epoch
 
     def restart_at(self, snapshot: SnapshotId) -> None:
-        """Nothing stands here any more; the next record follows that snapshot."""
+        """Remove all records. The next record follows the end of `snapshot`."""
         self.start_offset = self.end_offset = snapshot.end_offset
         self.start_epoch = snapshot.epoch
         self.epochs = []
 
     def epoch_at(self, offset: int) -> int:
-        """Epoch of the record at `offset`, or at the end of what a snapshot holds where that is asked for."""
+        """Return the epoch of the record at `offset`; before the first record, of the snapshot's last record."""
         found = self.start_epoch
         for epoch, first in self.epochs:
             if first > offset:
@@ -80,9 +80,9 @@ class LogExtent:
         return found
 
     def end_of(self, epoch: int) -> tuple[int, int]:
-        """The highest epoch not above `epoch` that wrote here, and the offset where it ends: the next one's start.
+        """Return the highest epoch in this log that is at most `epoch`, and the exclusive end offset of that epoch.
 
-        (0, start of the log) where every record is of a higher epoch.
+        Returns (0, start offset) if every record has a higher epoch.
         """
         end = self.end_offset
         for known, first in reversed(self.epochs):
@@ -92,34 +92,38 @@ class LogExtent:
         return (self.start_epoch, end) if self.start_offset and self.start_epoch <= epoch else (0, self.start_offset)
 
     def agrees(self, offset: int, last_epoch: int) -> bool:
-        """True when a log that ends at `offset` in a record of `last_epoch` is a prefix of this one (log matching)."""
+        """Return whether a log that ends at `offset`, after a record of `last_epoch`, is a prefix of this log (log
+        matching).
+        """
         if offset == self.start_offset == 0:
             return True
         epoch, end = self.end_of(last_epoch)
         return epoch == last_epoch and offset <= end
 
     def has_left(self, offset: int, last_epoch: int) -> bool:
-        """True when what follows a log that ends there, in a record of `last_epoch`, is not here but in a snapshot."""
+        """Return whether a log that ends at `offset`, after a record of `last_epoch`, can continue only from a
+        snapshot.
+        """
         if not self.start_offset:
             return False
         other = offset == self.start_offset and last_epoch != self.start_epoch
         return offset < self.start_offset or other or last_epoch < self.start_epoch
 
     def truncation_target(self, epoch: int, end_offset: int) -> int:
-        """Return where to cut this log when the leader says that its `epoch` ends at `end_offset`.
+        """Return where to truncate this log if the leader says that its `epoch` ends at `end_offset`.
 
-        By epoch, never by the high watermark: cutting there can lose what was committed (KIP-101). If this log lacks
-        that epoch, cut at the end of the one before it and ask again (KIP-279).
+        The target is found by epoch, not by the high watermark, which could lose committed records (KIP-101). If this
+        log lacks that epoch, truncate at the end of the epoch before it and ask the leader again (KIP-279).
         """
         known, end = self.end_of(epoch)
         return min(end, end_offset) if known == epoch else end
 
 
 def continues_from_snapshot(snapshot: SnapshotId, end_offset: int, epochs: Iterable[tuple[int, int]]) -> bool:
-    """True when a log as found on disk holds what this snapshot says; `epochs` are its (epoch, first offset).
+    """Return whether a log found on disk contains the snapshot's last record; `epochs` are its (epoch, first offset).
 
-    It does not where it ends before the snapshot does, and not where another epoch wrote the snapshot's last record: a
-    power loss can undo a truncation that was not yet synced, while a snapshot of what was written after it is whole.
+    It does not if it ends before the snapshot does, or another epoch wrote the snapshot's last record: a power loss can
+    undo an unsynced truncation, while a snapshot of the records written after the truncation is complete.
     """
     if end_offset < snapshot.end_offset:
         return False

@@ -1,6 +1,6 @@
-"""A node's member in the quorum: what it is in its epoch, what it must never forget, and how it changes.
+"""Holds a node's membership in the quorum: its role in its epoch, its durable state, and how both change.
 
-Everything else, the messages and the clock, is `Raft`'s, which has one.
+`Raft` does the rest: messages and time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class QuorumMembership:
-    """Holds a node's part in the quorum. `Raft` alone changes it, by the methods below; all else only reads it."""
+    """Holds a node's role and state in the quorum. Only `Raft` changes them, by the methods below."""
 
     def __init__(
         self,
@@ -37,51 +37,53 @@ class QuorumMembership:
         log: LogExtent,
         snapshot: SnapshotId | None = None,
     ) -> None:
-        """Take `state`, `log` and the newest `snapshot` as found on disk, as `Raft` does."""
+        """Begin with the `state`, `log` and newest `snapshot` that `Raft` got from disk."""
         self.node_id = settings.node_id
         self.role = Role.UNATTACHED
         self.log = log
         self.snapshot = snapshot
-        """The newest one that this node has, all of it committed and durable."""
+        """Names the newest snapshot of this node, which is durable and holds only committed records."""
         self.high_watermark = snapshot.end_offset if snapshot is not None else 0
-        """Everything before it is committed, for all this node knows. Never goes back."""
+        """Gives the offset before which, as far as this node knows, everything is committed. It never decreases."""
         self.leadership: LeaderState | None = None
-        """Set while this node leads."""
+        """Is set while this node leads."""
         self.settings = settings
         self.timers = ElectionTimers(settings, rng)
         self.local = LocalLog(log)
         self.state = state
-        """What must never be forgotten."""
+        """Holds epoch, vote and leader, which must be durable."""
         self.tally: VoteTally | None = None
-        """The round of votes under way."""
+        """Counts the votes of the running election, or is None."""
         self.began_ms = 0
-        """When the last round of votes began."""
+        """Gives the time at which the last election began."""
         self.heard: tuple[int, int] | None = None
-        """Which leader last answered this node, and when; None after this node led, or a restart."""
+        """Holds the leader that last answered this node, and when; None after a restart or after this node led."""
         self.successors: tuple[int, ...] = ()
-        """Whom a leader that has resigned names, best log first."""
+        """Holds the successors that this node names when it resigns, best log first."""
         self.outbox = Outbox(settings)
         self.deadline_ms = NEVER
-        """When the role's time is up."""
+        """Gives the time at which the role's time-out expires."""
         self.following = FetchFromLeaderState(settings, rng)
         self.persist = False
-        """`state` has changed since it was last given out to be made durable."""
+        """Is True if `state` has changed since the caller was last asked to make it durable."""
         self.notes: list[QuorumTraceEvent] = []
 
     @property
     def epoch(self) -> int:
-        """The epoch this node is in."""
+        """Returns this node's epoch."""
         return self.state.epoch
 
     @property
     def leader_id(self) -> int:
-        """Return the epoch's leader, as far as this node knows; NO_NODE also if it was this node, and resigned."""
+        """Return the epoch's leader as far as this node knows; NO_NODE also if this node led the epoch and has
+        resigned.
+        """
         if self.state.leader_id == self.node_id and self.role is not Role.LEADER:
             return NO_NODE
         return self.state.leader_id
 
     def check(self) -> None:
-        """Assert what holds after each event."""
+        """Assert the invariants that hold after each event."""
         role, state, log = self.role, self.state, self.log
         assert (self.leadership is not None) == (role is Role.LEADER), f"{role.value} with {self.leadership}"
         assert role is not Role.LEADER or state.leader_id == self.node_id, f"leads with {state}"
@@ -94,7 +96,7 @@ class QuorumMembership:
         assert self.local.synced_offset <= log.end_offset, f"synced to {self.local.synced_offset} of {log.end_offset}"
 
     def enter(self, role: Role, deadline_ms: int, why: str) -> None:
-        """Change roles. What the old one awaited no longer matters."""
+        """Change to another role, and drop all state that belonged to the old role."""
         self.role = role
         self.deadline_ms = deadline_ms
         self.tally = None
@@ -109,12 +111,12 @@ class QuorumMembership:
         self.note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
 
     def become(self, role: Role, deadline_ms: int, why: str) -> None:
-        """Change roles as `enter` does, if the table of roles allows it."""
+        """Change to another role as `enter` does, if the table of legal transitions allows it."""
         assert role in LEGAL[self.role], f"{self.role.value} must not become {role.value}"
         self.enter(role, deadline_ms, why)
 
     def move_to(self, epoch: int, *, leader_id: int = NO_NODE, voted_id: int = NO_NODE) -> None:
-        """Change what must never be forgotten. Within an epoch the vote and the leader are set once."""
+        """Change the durable state. Within an epoch, vote and leader can be set only once."""
         old = self.state
         if epoch == old.epoch:
             assert voted_id in (old.voted_id, NO_NODE) or old.voted_id == NO_NODE
@@ -128,7 +130,9 @@ class QuorumMembership:
             self.persist = True
 
     def become_unattached(self, epoch: int, now_ms: int, pause_ms: int, why: str) -> None:
-        """Know no leader in `epoch`: a voter stands after `pause_ms`, an observer asks around."""
+        """Enter `epoch` without a leader. After `pause_ms` a voter begins an election; an observer asks the voters for
+        the leader.
+        """
         self.move_to(epoch)
         if self.settings.is_voter:
             self.become(Role.UNATTACHED, now_ms + pause_ms, why)
@@ -142,14 +146,14 @@ class QuorumMembership:
         self.follow(now_ms, self.timers.to_fetch())
 
     def follow(self, now_ms: int, patience_ms: int) -> None:
-        """Fetch from the leader that this node knows, for `patience_ms` without an answer."""
+        """Fetch from the known leader, and give up after `patience_ms` without an answer."""
         leader_id = self.state.leader_id
         self.become(Role.FOLLOWER, now_ms + patience_ms, f"follows {leader_id}")
         self.following.begin(leader_id)
         self.outbox.due(leader_id, now_ms)
 
     def become_leader(self, now_ms: int, granting: tuple[int, ...]) -> None:
-        """Lead the epoch that these voters granted."""
+        """Become the leader of the epoch in which these voters granted their votes."""
         self.move_to(self.epoch, leader_id=self.node_id)
         self.become(Role.LEADER, now_ms + self.timers.for_majority(), f"elected by {granting}")
         self.timers.found_leader()
@@ -160,19 +164,19 @@ class QuorumMembership:
         self.outbox.due_all(now_ms)
 
     def become_resigned(self, leadership: LeaderState, now_ms: int, why: str) -> None:
-        """Lead this epoch no longer, and say so to all."""
+        """Give up the leadership of this epoch, and announce it to all voters."""
         self.successors = leadership.successors()
         self.become(Role.RESIGNED, now_ms + self.timers.for_votes(fresh=False), why)
         self.outbox.due_all(now_ms)
 
     @property
     def is_fresh(self) -> bool:
-        """True while, for all this node knows, the cluster never had a leader: nobody is worth waiting for."""
+        """Is True while, as far as this node knows, the cluster has never had a leader to wait for."""
         return self.log.end_offset == 0 and self.state.leader_id == NO_NODE
 
     @property
     def has_no_next_epoch(self) -> bool:
-        """True where this node would stand and cannot: no epoch follows the highest one, which somebody has claimed."""
+        """Is True if this node cannot begin an election because a node has already claimed the highest epoch."""
         return self.role is Role.PROSPECTIVE and self.state.epoch >= MAX_EPOCH
 
     def refuse_fetch(self, message: QuorumMessage, error: ErrorCode) -> None:

@@ -1,7 +1,7 @@
-"""Defines the messages of voters and observers: KRaft's requests and replies, less their wire form.
+"""Defines the messages between voters and observers: KRaft's requests and replies, without their wire format.
 
-Requests carry their sender in `QuorumMessage.sender`; a reply repeats the ticket of its request. Every reply has the
-sender's epoch and the leader that it knows: that is how nodes find out.
+`QuorumMessage.sender` names the sender of a request; a reply repeats the ticket of its request. Every reply carries the
+sender's epoch and the leader it knows, and so the other nodes learn them.
 """
 
 from __future__ import annotations
@@ -12,50 +12,52 @@ from typing import NamedTuple
 from squall.broker.protocol.errors import ErrorCode
 
 HIGH_WATERMARK_IRRELEVANT = (1 << 63) - 1
-"""In a fetch: do not answer for the sake of a new high watermark (KIP-1166's default)."""
+"""Says, in a fetch, that a new high watermark alone is no reason to answer (KIP-1166's default)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Asks for a vote in `epoch`; with `pre_vote`, whether one would be given in the epoch after `epoch` (KIP-996)."""
+    """Asks for a vote in `epoch`, or with `pre_vote` if the vote would be granted in the epoch after it (KIP-996)."""
 
     epoch: int
     last_epoch: int
-    """Epoch of the last record in the sender's log; 0 when it is empty."""
+    """Gives the epoch of the last record in the sender's log; 0 if the log is empty."""
     end_offset: int
     pre_vote: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BeginEpoch:
-    """The sender has been elected in `epoch`: fetch from it."""
+    """Announces that the sender was elected in `epoch`, so that the receiver fetches from it."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndEpoch:
-    """The sender leads `epoch` no longer. `successors`: who should stand first, best log first."""
+    """Announces that the sender no longer leads `epoch`. `successors`: the preferred candidates, best log first."""
 
     epoch: int
     successors: tuple[int, ...]
 
 
 class Fetch(NamedTuple):
-    """Asks the leader for what follows `offset`, and by that says: all before `offset` is durable here."""
+    """Asks the leader for the records from `offset` on, and says that the sender holds all records before `offset`
+    durably.
+    """
 
     epoch: int
     offset: int
     last_epoch: int
-    """Epoch of the record before `offset` in the sender's log; 0 when it is empty."""
+    """Gives the epoch of the record before `offset` in the sender's log; 0 if the log is empty."""
     high_watermark: int
-    """What the sender knows: a leader that knows more answers at once (KIP-1166)."""
+    """Gives the high watermark that the sender knows. A leader with a higher one answers at once (KIP-1166)."""
     max_wait_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """Holds the place of one record batch: [base_offset, end_offset), written by the leader of `epoch`."""
+    """Holds the offsets [base_offset, end_offset) of one record batch, written by the leader of `epoch`."""
 
     base_offset: int
     end_offset: int
@@ -64,7 +66,9 @@ class BatchSpan:
 
 @dataclass(frozen=True, slots=True)
 class Diverging:
-    """The fetcher's log leaves the leader's, in which `epoch`, not above the fetcher's last, ends at `end_offset`."""
+    """Says that the fetcher's log diverges: in the leader's log `epoch`, at most the fetcher's last, ends at
+    `end_offset`.
+    """
 
     epoch: int
     end_offset: int
@@ -72,7 +76,7 @@ class Diverging:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """A snapshot: all that was committed before `end_offset`, the last record of which is of `epoch`."""
+    """Names a snapshot of all committed records before `end_offset`; the last of them has `epoch`."""
 
     end_offset: int
     epoch: int
@@ -89,7 +93,7 @@ class FetchSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class VoteReply:
-    """Answers Vote, pre-vote or not."""
+    """Answers Vote, for a vote or a pre-vote."""
 
     error: ErrorCode
     epoch: int
@@ -116,7 +120,9 @@ class EndEpochReply:
 
 
 class FetchReply(NamedTuple):
-    """Answers Fetch. The leader's core leaves `spans` and `payload` to its edge, which reads [offset, limit)."""
+    """Answers Fetch. The leader's core leaves `spans` and `payload` to its caller, which reads [offset, limit) from the
+    log.
+    """
 
     error: ErrorCode
     epoch: int
@@ -125,20 +131,21 @@ class FetchReply(NamedTuple):
     log_start_offset: int = 0
     diverging: Diverging | None = None
     snapshot: SnapshotId | None = None
-    """The fetcher wants records that only a snapshot still holds: this one."""
+    """Names the snapshot to fetch if only a snapshot still holds the requested records."""
     offset: int = 0
     limit: int = 0
-    """Records of [offset, limit) may be sent along; none when they are equal."""
+    """Ends the records [offset, limit) that may be sent with the reply; none if both are equal."""
     spans: tuple[BatchSpan, ...] = ()
     payload: object = None
-    """The batches that `spans` describes, opaque to the core."""
+    """Holds the batches that `spans` describes, which the core does not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotReply:
-    """Answers FetchSnapshot. The leader's core leaves `size` and `payload` to its edge, which has the files.
+    """Answers FetchSnapshot. The leader's core leaves `size` and `payload` to its caller, which has the snapshot files.
 
-    SNAPSHOT_NOT_FOUND: it is gone, ask for records again. POSITION_OUT_OF_RANGE: it is no longer than that.
+    SNAPSHOT_NOT_FOUND: the snapshot was deleted, so the fetcher asks for records again. POSITION_OUT_OF_RANGE: the
+    snapshot ends before `position`.
     """
 
     error: ErrorCode
@@ -147,9 +154,9 @@ class FetchSnapshotReply:
     snapshot: SnapshotId
     position: int
     size: int = -1
-    """Of the whole snapshot, in what `position` counts."""
+    """Gives the size of the whole snapshot, in the unit of `position`."""
     length: int = 0
-    """Of `payload`."""
+    """Gives the length of `payload`."""
     payload: object = None
 
 
@@ -158,7 +165,7 @@ Reply = VoteReply | BeginEpochReply | EndEpochReply | FetchReply | FetchSnapshot
 
 
 class QuorumMessage(NamedTuple):
-    """A request, or the reply to the request that `receiver` sent under `ticket`."""
+    """Holds a request, or the reply to the request that `receiver` sent with `ticket`."""
 
     sender: int
     receiver: int

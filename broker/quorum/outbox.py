@@ -1,4 +1,4 @@
-"""Messages to be sent, and to each other voter at most one request at a time."""
+"""Collects the messages to be sent, and allows at most one outstanding request to each other voter."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NEVER = 1 << 62
 
 
 class _VoterRequestState:
-    """Tracks the requests to one voter. `ticket`: of the request under way, 0 when there is none. `due_ms`: when it may
-    be owed one. `failures`: requests that failed since the last reply.
+    """Tracks the requests to one voter. `ticket`: of the outstanding request, or 0. `due_ms`: from when on a request
+    may be due. `failures`: failed requests since the last reply.
     """
 
     __slots__ = ("due_ms", "failures", "ticket")
@@ -26,7 +26,7 @@ class _VoterRequestState:
 
 
 class Outbox:
-    """Requests wait for their reply or their failure. After `forget`, what comes for older ones is not awaited."""
+    """Tracks requests until their reply or failure. After `forget`, replies to older requests are ignored."""
 
     def __init__(self, settings: QuorumSettings) -> None:
         self._node_id = settings.node_id
@@ -34,11 +34,11 @@ class Outbox:
         self._lines = {voter: _VoterRequestState() for voter in settings.voters if voter != settings.node_id}
         self._tickets = 0
         self.messages: list[QuorumMessage] = []
-        """To be sent: see `take`."""
+        """Holds the messages to be sent; see `take`."""
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """The other voters, ascending."""
+        """Returns the other voters, ascending."""
         return tuple(self._lines)
 
     def take(self) -> tuple[QuorumMessage, ...]:
@@ -51,7 +51,7 @@ class Outbox:
         self.messages.append(QuorumMessage(self._node_id, request.sender, request.ticket, body))
 
     def send(self, voter: int, body: Request) -> None:
-        """Send a request to a voter that has none under way."""
+        """Send a request to a voter that has no outstanding request."""
         line = self._lines[voter]
         assert not line.ticket
         self._tickets += 1
@@ -59,7 +59,9 @@ class Outbox:
         self.messages.append(QuorumMessage(self._node_id, voter, line.ticket, body))
 
     def ended(self, voter: int, ticket: int) -> bool:
-        """The request of this ticket got its reply or failed. False where that is not awaited (any more)."""
+        """Note that the request with this ticket got its reply or failed. Returns False if it is not outstanding (any
+        more).
+        """
         line = self._lines.get(voter)
         if line is None or not ticket or line.ticket != ticket:
             return False
@@ -67,34 +69,34 @@ class Outbox:
         return True
 
     def answered(self, voter: int) -> None:
-        """It has replied: the next failure is the first one again."""
+        """Reset the count of failed requests of a voter that has replied."""
         self._lines[voter].failures = 0
 
     def backoff_ms(self, voter: int) -> int:
-        """A request to it has failed: how long not to send another. Doubles with each failure (KIP-144), up to a
-        quarter of the fetch time-out: with Kafka's defaults the 500 ms of its raft client.
+        """Count a failed request, and return the pause before the next one. The pause doubles with each failure
+        (KIP-144), up to a quarter of the fetch time-out: with Kafka's defaults the 500 ms of its raft client.
         """
         line = self._lines[voter]
         line.failures += 1
         return max(self._backoff_ms, min(self._backoff_ms << min(line.failures - 1, 20), self._longest_backoff_ms))
 
     def forget(self) -> None:
-        """Nothing is awaited, nothing is owed."""
+        """Drop all outstanding and due requests."""
         for line in self._lines.values():
             line.ticket = 0
             line.due_ms = NEVER
 
     def due(self, voter: int, at_ms: int) -> None:
-        """From `at_ms` on this voter may be owed a request."""
+        """Note that a request to this voter may be due from `at_ms` on."""
         self._lines[voter].due_ms = at_ms
 
     def due_all(self, at_ms: int) -> None:
-        """The same for every voter."""
+        """Note that a request to every voter may be due from `at_ms` on."""
         for line in self._lines.values():
             line.due_ms = at_ms
 
     def take_due(self, now_ms: int) -> list[int]:
-        """Voters that may be owed a request now and have none under way. Each is asked about once."""
+        """Return the voters to which a request may be due now and that have none outstanding, each once per `due`."""
         due = []
         for voter, line in self._lines.items():
             if line.due_ms <= now_ms and not line.ticket:
@@ -103,7 +105,7 @@ class Outbox:
         return due
 
     def next_due_ms(self) -> int:
-        """Return when `take_due` will have something."""
+        """Return when `take_due` will have a voter to return."""
         soonest = NEVER
         for line in self._lines.values():
             if line.due_ms < soonest and not line.ticket:

@@ -1,17 +1,17 @@
-"""One node's part in the quorum, as KRaft plays it: Raft in which followers pull (C2).
+"""Implements one node's part in the quorum, as KRaft does: Raft in which followers fetch (C2).
 
-Pure: `step` takes a message, `tick` the time, `propose` a batch of the leader's; `ready` gives out what is to be done
-(see `effects.Ready` for the order). Log contents stay with the caller, the core knows only the log's extent.
+The code is pure: `step` takes a message, `tick` the time, `propose` a batch of the leader's; `ready` returns the
+effects (see `effects.Ready` for the order). Log contents stay with the caller; the core knows only the log's extent.
 
-What makes it safe, and where it stands:
-- one vote an epoch, durable before it is answered: `_may_grant`, `_move_to`, `Ready.state`
+These rules make it safe, in these places:
+- one vote per epoch, durable before it is answered: `_may_grant`, `_move_to`, `Ready.state`
 - a vote only for a log that ends no earlier than the voter's: `_may_grant`
-- a record counts once a majority holds it durably, the leader by its own sync as well, and only together with the
-  record that began the leader's epoch: `LeaderState.committed_offset`
-- a follower's log is the leader's as far as it goes, or is truncated by epoch: `LogExtent.agrees`, `LocalLog.truncate`
-- an epoch's leadership ends once and for all: Role.RESIGNED, also after a restart
-- a leader that a majority has left notices it: `_check_quorum` (KAFKA-15489)
-- what the log no longer holds is in a snapshot of what is committed: `snapshot_taken`, `_on_snapshot_reply` (KIP-630)
+- a record is committed once a majority, the leader after its own sync, holds it and the epoch's first record durably:
+  `LeaderState.committed_offset`
+- a follower's log is a prefix of the leader's, or is truncated by epoch: `LogExtent.agrees`, `LocalLog.truncate`
+- a node that gave up an epoch's leadership never leads that epoch again, even after a restart: Role.RESIGNED
+- a leader notices that a majority has left it: `_check_quorum` (KAFKA-15489)
+- a snapshot of committed records replaces what the log has dropped: `snapshot_taken`, `_on_snapshot_reply` (KIP-630)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Raft:
-    """The core. Every public method that takes `now_ms` may make work for `ready`."""
+    """Is the state machine of one quorum member. Every public method with `now_ms` may make effects for `ready`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Raft:
         now_ms: int,
         snapshot: SnapshotId | None = None,
     ) -> None:
-        """`state`, `log` and the newest `snapshot` as found on disk; nothing of the log counts as synced yet."""
+        """Begin with `state`, `log` and the newest `snapshot` from disk; no record of the log is known to be synced."""
         self.member = member = QuorumMembership(settings, rng, state, log, snapshot)
         self.node_id, self.log = settings.node_id, log
         self._settings, self._timers = settings, member.timers
@@ -78,51 +78,51 @@ class Raft:
 
     @property
     def epoch(self) -> int:
-        """The epoch this node is in."""
+        """Returns this node's epoch."""
         return self.member.state.epoch
 
     @property
     def leader_id(self) -> int:
-        """See `QuorumMembership.leader_id`."""
+        """Returns the known leader of the epoch, or NO_NODE: see `QuorumMembership.leader_id`."""
         return self.member.leader_id
 
     @property
     def leadership(self) -> LeaderState | None:
-        """Set while this node leads."""
+        """Returns the leader's state while this node leads, else None."""
         return self.member.leadership
 
     @property
     def high_watermark(self) -> int:
-        """Everything before it is committed, for all this node knows. Never goes back."""
+        """Returns the offset before which, as far as this node knows, everything is committed. It never decreases."""
         return self.member.high_watermark
 
     @property
     def snapshot(self) -> SnapshotId | None:
-        """The newest one that this node has, all of it committed and durable."""
+        """Returns the newest snapshot of this node, which is durable and holds only committed records."""
         return self.member.snapshot
 
     @property
     def majority_timeout_ms(self) -> int:
-        """Return how long a leader keeps its role without fetches from a majority, in ms (KAFKA-15489)."""
+        """Return the time (ms) after which a leader without fetches from a majority resigns (KAFKA-15489)."""
         return self._timers.for_majority()
 
     def ms_without_majority(self, now_ms: int) -> int:
-        """For how long no majority has fetched from this node; 0 where it does not lead."""
+        """Return for how long no majority has fetched from this leader, in ms; 0 if this node does not lead."""
         leadership = self.member.leadership
         return now_ms - leadership.majority_heard_ms(now_ms) if leadership is not None else 0
 
     @property
     def wants_sync(self) -> bool:
-        """True while the log holds what is not known to be durable."""
+        """Is True while the log has records that are not known to be durable."""
         return not self._local.is_synced
 
     def next_deadline_ms(self) -> int:
-        """Return when `tick` will have something to do."""
+        """Return when `tick` must be called next."""
         parked_ms = self.leadership.next_deadline_ms() if self.leadership is not None else NEVER
         return min(self.member.deadline_ms, self._outbox.next_due_ms(), parked_ms)
 
     def ready(self) -> Ready | None:
-        """Return what there is to do now; None for nothing. Each effect is given out once."""
+        """Return the effects to carry out now, or None. Each effect is returned once."""
         if not (self._outbox.messages or self._local.ops or self.member.persist or self.member.notes):
             return None
         state = self.member.state if self.member.persist else None
@@ -131,7 +131,7 @@ class Raft:
         return ready
 
     def step(self, message: QuorumMessage, now_ms: int) -> None:
-        """Take in a request, or the reply to one of ours."""
+        """Handle a request of another node, or the reply to a request of this node."""
         assert message.receiver == self.node_id, f"message for {message.receiver} came to {self.node_id}"
         match message.body:
             case Fetch() as fetch:
@@ -149,7 +149,7 @@ class Raft:
         self._settle(now_ms)
 
     def failed(self, receiver: int, ticket: int, now_ms: int) -> None:
-        """A request of ours ended without a reply: not sent, timed out, or the connection broke."""
+        """Note that a request of this node ended without a reply: not sent, timed out, or the connection broke."""
         assert receiver != self.node_id, "no request of ours goes to ourselves"
         if not self._outbox.ended(receiver, ticket):
             return
@@ -164,13 +164,13 @@ class Raft:
         self._settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Handle the time-outs that have expired by `now_ms`."""
         if now_ms >= self.member.deadline_ms:
             self._expire(now_ms)
         self._settle(now_ms)
 
     def propose(self, count: int, payload: object, now_ms: int) -> int:
-        """Append a batch of `count` records as the leader. Returns its base offset; replication begins at once."""
+        """Append a batch of `count` records as the leader, and return its base offset. Replication begins at once."""
         assert self.role is Role.LEADER, f"node {self.node_id} is {self.role.value} in epoch {self.epoch}"
         assert count > 0, "a batch has records"
         base = self._local.append_own(self.epoch, count, payload)
@@ -178,26 +178,26 @@ class Raft:
         return base
 
     def synced(self, end_offset: int, generation: int, now_ms: int) -> None:
-        """The log is durable up to `end_offset`. `generation`: of the last Truncate before that sync began, else 0."""
+        """Note that the log is durable to `end_offset`. `generation`: of the last Truncate before the sync, else 0."""
         if self._local.synced(end_offset, generation):
             if self.role is Role.FOLLOWER:
                 self._outbox.due(self._following.source, now_ms)
             self._settle(now_ms)
 
     def snapshot_taken(self, snapshot: SnapshotId) -> None:
-        """The edge has made a snapshot of what is committed before that offset, durably."""
+        """Note that the caller has made a durable snapshot of the committed records before the snapshot's end."""
         assert snapshot.end_offset <= self.high_watermark
         if self.snapshot is None or snapshot > self.snapshot:
             self.member.snapshot = snapshot
 
     def trim(self, snapshot: SnapshotId) -> None:
-        """The edge is about to drop the log before the end of a snapshot that it has."""
+        """Note that the caller is about to drop the log before the end of an existing snapshot."""
         assert self.snapshot is not None
         assert snapshot <= self.snapshot
         self.log.trim_to(snapshot)
 
     def resign(self, now_ms: int) -> None:
-        """Give up leadership, naming successors. Nothing happens where this node does not lead."""
+        """Give up leadership and name successors. Does nothing if this node does not lead."""
         if self.leadership is not None:
             self.member.become_resigned(self.leadership, now_ms, "asked to")
             self._settle(now_ms)
@@ -231,7 +231,7 @@ class Raft:
         self._open_round(now_ms)
 
     def _expire(self, now_ms: int) -> None:
-        """The role's time is up."""
+        """Handle the expiry of the role's time-out."""
         match self.role:
             case Role.LEADER:
                 self._check_quorum(now_ms)
@@ -244,7 +244,7 @@ class Raft:
                 self._become_prospective(now_ms, f"{self.role.value} for too long")
 
     def _check_quorum(self, now_ms: int) -> None:
-        """Resign where a majority has not fetched for too long: they may have another leader (KAFKA-15489)."""
+        """Resign if a majority has not fetched for too long: it may have another leader (KAFKA-15489)."""
         assert self.leadership is not None
         self.member.deadline_ms = self.leadership.majority_heard_ms(now_ms) + self._timers.for_majority()
         if now_ms >= self.member.deadline_ms:
@@ -272,7 +272,7 @@ class Raft:
         self._outbox.answer(message, VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted))
 
     def _may_grant(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """The rule of voting, for a request in this node's own epoch."""
+        """Return whether this node may grant a vote that is requested in its own epoch."""
         if (vote.last_epoch, vote.end_offset) < (self.log.last_epoch, self.log.end_offset):
             return False  # It may lack what is committed.
         if vote.pre_vote:
@@ -280,9 +280,9 @@ class Raft:
         return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
 
     def _comes_first(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """Return whether this node has just begun to ask for pre-votes as well, and has an equal log and the lower id.
+        """Return whether this node began to ask for pre-votes just now too, and has an equal log and the lower id.
 
-        Two that granted each other's would both begin an epoch, vote for themselves, and elect nobody in it.
+        If both nodes granted the other's pre-vote, both would begin an epoch, vote for themselves, and elect no leader.
         """
         tally = self.member.tally if self.role is Role.PROSPECTIVE else None
         if tally is None or tally.refused_by(candidate) or self.node_id > candidate:
@@ -308,7 +308,7 @@ class Raft:
         self._outbox.answer(message, EndEpochReply(error, self.epoch, self.leader_id))
 
     def _check_claim(self, sender: int, epoch: int) -> ErrorCode:
-        """Return the error of a node that claims to lead `epoch`; NONE if it may."""
+        """Return the error for a node that claims to lead `epoch`; NONE if the claim is accepted."""
         if sender not in self._outbox.voters:
             return ErrorCode.INCONSISTENT_VOTER_SET
         if epoch < self.epoch:
@@ -337,7 +337,7 @@ class Raft:
         self._outbox.answer(message, reply)
 
     def _check_fetcher(self, epoch: int) -> ErrorCode:
-        """Return the error of a fetch from a node in `epoch`, as it believes; NONE if it may fetch from this one."""
+        """Return the error for a node that fetches with `epoch`; NONE if it may fetch from this node."""
         if epoch != self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if self.leadership is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -368,7 +368,7 @@ class Raft:
                 pass
 
     def _learn(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        """Somebody says that `leader_id` (or NO_NODE it knows) leads `epoch`."""
+        """Follow `leader_id`, or enter `epoch` without a leader (NO_NODE), if another node's message shows news."""
         can_follow = leader_id in self._outbox.voters
         if epoch > self.epoch and not can_follow:
             pause_ms = self._timers.before_candidacy(self.member.is_fresh)
@@ -409,7 +409,7 @@ class Raft:
             self.member.note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
 
     def _answered(self, sender: int, reply: FetchReply | FetchSnapshotReply, now_ms: int) -> bool:
-        """Return whether the replier leads and has served the fetch. Plans the next fetch, or the same again."""
+        """Return whether the replier leads and has served the fetch. Schedules the next fetch or a retry."""
         retry_ms = now_ms + self._settings.retry_backoff_ms
         if reply.error is not ErrorCode.NONE or self.role is not Role.FOLLOWER:
             self._outbox.due(sender, retry_ms)
@@ -426,7 +426,7 @@ class Raft:
         return True
 
     def _leader_gone(self, now_ms: int, pause_ms: int) -> None:
-        """The leader itself says that it leads no longer: do not wait for a time-out."""
+        """Begin an election soon, without a time-out, because the leader itself has said that it no longer leads."""
         self._following.leader_gone()
         if self._settings.is_voter:
             self.member.deadline_ms = min(self.member.deadline_ms, now_ms + pause_ms)
@@ -445,7 +445,7 @@ class Raft:
         self._close_round(tally, now_ms)
 
     def _close_round(self, tally: VoteTally, now_ms: int) -> None:
-        """Act on a round that is decided."""
+        """End an election that is decided."""
         if tally.lost or self.member.has_no_next_epoch:
             self._lose_round(now_ms, "not elected")
         elif tally.won and self.role is Role.PROSPECTIVE:
@@ -463,7 +463,7 @@ class Raft:
     # ----------------------------------------------------------------------------------------------------- what is due
 
     def _settle(self, now_ms: int) -> None:
-        """Settle what follows from an event: raise the high watermark, and send the replies and requests now due."""
+        """Carry out what follows from an event: raise the high watermark, and send the replies and requests now due."""
         leadership = self.member.leadership
         if leadership is not None:
             self._raise_high_watermark(leadership.committed_offset(self._local.synced_offset))
@@ -480,7 +480,7 @@ class Raft:
         self.member.high_watermark = max(self.high_watermark, high_watermark)
 
     def _owed(self, voter: int, now_ms: int) -> Request | None:
-        """The request that this voter should get now, if any."""
+        """Return the request that is due to this voter now, or None."""
         log = self.log
         if self.member.tally is not None:
             pre_vote = self.role is Role.PROSPECTIVE

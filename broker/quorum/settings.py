@@ -1,4 +1,4 @@
-"""The settings of a quorum member."""
+"""Defines the settings of a quorum member."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QuorumSettings:
-    """Holds this node's id, the voters, and the time-outs (all times ms). Kafka's names behind each."""
+    """Holds this node's id, the voters, and the time-outs in ms. Comments name the Kafka setting of each."""
 
     node_id: int
     voters: tuple[int, ...]
-    """Ids of the voters, ascending (controller.quorum.voters). A node that is not among them observes."""
+    """Lists the ids of the voters, ascending (controller.quorum.voters). A node that is not in the list is an observer.
+    """
     election_timeout_ms: int = 1000
-    """A candidate gives up after this to twice this (controller.quorum.election.timeout.ms)."""
+    """Ends an unsuccessful candidacy after once to twice this time (controller.quorum.election.timeout.ms)."""
     fetch_timeout_ms: int = 2000
-    """A follower that could not fetch for so long stands for election; a leader that was not fetched from by a majority
-    for 1.5 times as long resigns (controller.quorum.fetch.timeout.ms)."""
+    """Makes a follower begin an election if it could not fetch for this time, and a leader resign if no majority
+    fetched from it for 1.5 times as long (controller.quorum.fetch.timeout.ms).
+    """
     election_backoff_max_ms: int = 1000
-    """Longest pause after a lost election (controller.quorum.election.backoff.max.ms)."""
+    """Limits the pause after a lost election (controller.quorum.election.backoff.max.ms)."""
     retry_backoff_ms: int = 50
-    """Pause before a request that failed is sent again (controller.quorum.retry.backoff.ms); to one that cannot be
-    reached it doubles each time."""
+    """Gives the pause before a failed request is sent again (controller.quorum.retry.backoff.ms). It doubles with each
+    failure in a row.
+    """
     fetch_max_wait_ms: int = 500
-    """How long a leader may hold a fetch that finds nothing new."""
+    """Limits how long a leader may park a fetch that finds nothing new."""
     jitter_ms: int = 150
-    """Elections that nothing else spreads are spread over this much: above all the first one of a fresh cluster."""
+    """Spreads elections that no other time-out spreads, above all the first election of a fresh cluster."""
 
     def __post_init__(self) -> None:
         if not self.voters or list(self.voters) != sorted(set(self.voters)):
@@ -37,10 +40,10 @@ class QuorumSettings:
 
     @property
     def majority(self) -> int:
-        """Return how many voters decide."""
+        """Returns the number of voters that is a majority."""
         return len(self.voters) // 2 + 1
 
     @property
     def is_voter(self) -> bool:
-        """True when this node may vote and lead."""
+        """Is True if this node may vote and lead."""
         return self.node_id in self.voters

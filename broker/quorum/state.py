@@ -1,6 +1,7 @@
-"""Stores what a node must never forget: the epoch it is in, its vote in it, and the leader.
+"""Stores the state that a node must never lose: its epoch, its vote in that epoch, and the leader.
 
-Kept in a small JSON file of KRaft's own layout, `quorum-state`. Forgetting a vote gives an epoch two leaders.
+The file `quorum-state` is JSON in KRaft's layout. A node that lost its vote could vote again, and the epoch could get
+two leaders.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_EPOCH = 2**31 - 1
-"""The highest one that requests and batches can carry."""
+"""Is the highest epoch that requests and batches can carry."""
 
 
 class DamagedQuorumState(Exception):
-    """The quorum-state file is no quorum state. Not repaired by guessing: a guess may vote twice in an epoch."""
+    """Is raised if the quorum-state file is damaged. A guess would not repair it: the node might vote twice in an
+    epoch.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """Durable before any reply that depends on it. `voted_id`, `leader_id`: a node or NO_NODE, both within `epoch`."""
+    """Holds epoch, vote and leader (a node or NO_NODE), which must be durable before a reply that depends on them."""
 
     epoch: int = 0
     voted_id: int = NO_NODE
     leader_id: int = NO_NODE
 
     def to_json(self, voters: Sequence[int], cluster_id: str = "") -> str:
-        """The file's text (data version 0, which has the voters in it)."""
+        """Return the text of the file (data version 0, which includes the voters)."""
         return json.dumps(
             {
                 "clusterId": cluster_id,
@@ -46,7 +49,7 @@ class QuorumState:
 
     @staticmethod
     def from_json(text: str) -> QuorumState:
-        """Read the file's text. Raises DamagedQuorumState."""
+        """Parse the text of the file. Raises DamagedQuorumState."""
         try:
             fields: Any = json.loads(text)
             state = QuorumState(fields["leaderEpoch"], fields["votedId"], fields["leaderId"])
