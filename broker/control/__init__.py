@@ -1,1 +1,1 @@
-"""The control plane as the broker meets it: forwarding, registration, refusals."""
+"""Implements the broker's side of the control plane: request forwarding, registration, refusals."""

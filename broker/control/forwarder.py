@@ -1,8 +1,7 @@
-"""Sends requests to the active controller: clients' requests in an Envelope (KIP-590), this broker's own as they are.
+"""Sends requests to the active controller: clients' requests in an Envelope (KIP-590), this broker's own without one.
 
-While the controller is unknown, changes or cannot be reached, both are tried again until their time is up. A request
-may therefore reach the controller twice. The second attempt then sees what the first one did (TOPIC_ALREADY_EXISTS), as
-with Kafka.
+While the controller is unknown, changes or cannot be reached, a request is retried until its time-out. So it may reach
+the controller twice, and the second attempt then sees the effect of the first (TOPIC_ALREADY_EXISTS), as with Kafka.
 """
 
 from __future__ import annotations
@@ -37,27 +36,29 @@ if TYPE_CHECKING:
 FIRST_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
-"""Separate links: a client's request that takes the controller long delays no heartbeat."""
+"""Name separate connections, so that a client's slow request delays no heartbeat."""
 LAST_WORD_S = 0.01
-"""An attempt's own time is over that much before the request's: so that it is the attempt that fails, and gives its
-link up, where nothing comes over that any more.
+"""Gives the time by which the whole request times out later than its last attempt. So the attempt times out first, and
+closes a connection that does not work any more.
 """
 ENVELOPE_VERSION = 0
 SIZE_PREFIX = 4
 
 
 class LocalController(Protocol):
-    """The controller of this node, active or standing by."""
+    """Decides requests in this process if this node's controller is the active one."""
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request: the answer, or a `DeferredResponse` until it is committed. Both may raise NotController."""
+        """Decide a request: return the answer, or a `DeferredResponse` until its records are committed. Both may raise
+        NotController.
+        """
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """Forward a request to the active controller, and wait for its answer."""
+        """Decide a request and wait for its answer. Raises NotController."""
 
 
 class Forwarder:
-    """This broker's way to the active controller, wherever it is."""
+    """Sends requests to the active controller, on this node or another, and retries them."""
 
     def __init__(
         self,
@@ -67,18 +68,19 @@ class Forwarder:
         service: LocalController | None,
         controller: Callable[[], int],
     ) -> None:
-        """`controller`: the active controller as this node knows it, or NO_NODE."""
+        """Prepare to send. `controller` returns the active controller as this node knows it, or NO_NODE."""
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
         self.answered_at = env.mono()
-        """When a controller last answered, by `env.mono()`."""
+        """Gives the time of a controller's last answer, by `env.mono()`."""
         self._pausing: dict[WakeupSignal, None] = {}
-        """Requests between two tries."""
+        """Holds the signals of requests that pause between two attempts."""
 
     async def ask(self, api_key: int, version: int, request: Any, timeout_ms: int) -> Any:
-        """A request of this broker itself (registration, heartbeat, AlterPartition, producer ids) and its response.
+        """Send a request of this broker itself (registration, heartbeat, AlterPartition, producer ids) and return the
+        response.
 
-        Raises NoController when `timeout_ms` have passed; every other error is in the response.
+        Raises NoController after `timeout_ms` without an answer. Every other error is in the response.
         """
 
         async def send(target: int, left_s: float) -> Any:
@@ -101,9 +103,10 @@ class Forwarder:
         client_host: bytes = b"\x7f\0\0\1",
         timeout_ms: int | None = None,
     ) -> Any:
-        """A client's request, decided by the active controller, and the response for the client. Never raises.
+        """Forward a client's request to the active controller, and return the response for the client. Never raises.
 
-        REQUEST_TIMED_OUT, in the form of the API, when no controller answered in time: it may have been carried out.
+        If no controller answers in time, returns REQUEST_TIMED_OUT in the form of the API; the request may have been
+        carried out.
         """
         given = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         envelope = EnvelopeRequest(
@@ -126,8 +129,8 @@ class Forwarder:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
     async def _persist(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
-        """Try until some controller answers. `send` asks another node, and gets the most seconds to wait; this node's
-        own controller is called directly.
+        """Retry until a controller answers. `send` asks another node within the given seconds; this node's own
+        controller is called directly.
         """
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()
@@ -145,7 +148,7 @@ class Forwarder:
         raise NoController(f"no active controller answered within {timeout_ms} ms")
 
     async def _pause(self, seconds: float) -> bool:
-        """Wait, at most until the active controller may have changed. Whether it may have."""
+        """Wait for `seconds`, or until the active controller may have changed. Returns whether it may have changed."""
         moved = self._env.signal()
         self._pausing[moved] = None
         try:
@@ -154,7 +157,7 @@ class Forwarder:
             del self._pausing[moved]
 
     async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
-        """One try with the present controller, given up when another node becomes controller, or after `left_s`."""
+        """Try the present controller once, and give up if another node becomes controller or after `left_s`."""
         target = self.controller()
         if target == NO_NODE:
             return False, None
@@ -171,9 +174,8 @@ class Forwarder:
         return False, None
 
     def controller_moved(self) -> None:
-        """The active controller may have changed: fail requests that wait for the old one, so that they ask the new
-        one, and try again what pauses. Requests to this node's own controller need no help: it raises NotController
-        when it stops.
+        """End pauses and fail requests to the old controller, so that both are retried with the new one. Requests to
+        this node's own controller end by themselves, because it raises NotController when it resigns.
         """
         for moved in self._pausing:
             moved.set()
@@ -191,11 +193,11 @@ class Forwarder:
 
 
 async def open_envelope(env: Env, service: LocalController, envelope: EnvelopeRequest) -> EnvelopeResponse:
-    """The controller's side: decide the request inside and wrap its response. A large one is read, and its response
-    written, off the event loop.
+    """Decide the request in an Envelope, on the controller, and return its response in an Envelope. A large request is
+    decoded, and its response encoded, off the event loop.
 
-    The envelope's own error: NOT_CONTROLLER, UNSUPPORTED_VERSION, or INVALID_REQUEST for a request that brokers do not
-    forward or that cannot be read.
+    The Envelope's own errors: NOT_CONTROLLER, UNSUPPORTED_VERSION, or INVALID_REQUEST for a request that cannot be
+    decoded or that brokers do not forward.
     """
     view = memoryview(envelope.request_data)
     is_large = len(view) > LARGE

@@ -1,4 +1,6 @@
-"""This broker's standing with the controller: registered, caught up, unfenced, stopping (R13, KIP-500, KIP-841)."""
+"""Registers this broker with the controller and keeps its session: catch up, unfence, controlled shutdown (R13,
+KIP-500, KIP-841).
+"""
 
 # A broker serves clients only once it is unfenced: an answer without leaders sends clients into their back-off, which
 # cost 2.5 s until the first acknowledgement.
@@ -29,14 +31,14 @@ REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1
 PLAINTEXT = 0
 TRIES_PER_SESSION = 4
-"""A heartbeat without an answer is given up, and its link with it, in time for more to be tried."""
+"""Divides the session time-out into the time-out of one heartbeat, so that several attempts fit into a session."""
 SOON_S = 0.05
-"""Pause before the next heartbeat while something is awaited: being unfenced, or allowed to stop."""
+"""Gives the pause before the next heartbeat while this broker waits to be unfenced or allowed to stop."""
 FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION})
 
 
 class BrokerLifecycle:
-    """Registers this incarnation and keeps its session. Fields are for reading."""
+    """Registers this incarnation of the broker and keeps its session by heartbeats. Other code reads the fields."""
 
     def __init__(
         self,
@@ -50,29 +52,31 @@ class BrokerLifecycle:
         directory_id: bytes,
         previous_broker_epoch: int = -1,
     ) -> None:
-        """`endpoints`: listener name to advertised (host, port), all bound by now. `previous_broker_epoch`: from the
-        clean-shutdown marker, -1 without one (KIP-966).
+        """Prepare to register. `endpoints`: listener name to advertised (host, port), all bound by now.
+        `previous_broker_epoch`: from the clean-shutdown file, -1 without one (KIP-966).
         """
         self._env, self._config, self._forwarder, self._feed = env, config, forwarder, feed
         self._cluster_id, self._endpoints, self._directory_id = cluster_id, endpoints, directory_id
         self._previous_broker_epoch = previous_broker_epoch
         self.incarnation_id = env.rng.randbytes(16)
         self.broker_epoch = NOT_REGISTERED
-        """Epoch of this incarnation."""
+        """Gives the broker epoch of this incarnation."""
         self.registered = trio.Event()
         self.caught_up = trio.Event()
-        """Set once the image holds this registration. What it said of this broker before is of an earlier life."""
+        """Is set once the image holds this registration. What the image said of this broker before concerns an earlier
+        incarnation.
+        """
         self.unfenced = trio.Event()
-        """Set when this broker is unfenced for the first time."""
+        """Is set when this broker is unfenced for the first time."""
         self.may_stop = trio.Event()
-        """Set when the controller has let this broker go."""
+        """Is set when the controller has completed this broker's controlled shutdown."""
         self._ready = False
         self._stopping = False
         self._nudged = env.signal()
         feed.follow(self._metadata_changed)
 
     def ready(self) -> None:
-        """Logs are recovered and the image is applied: ask to be unfenced from now on."""
+        """Ask to be unfenced from now on, because logs are recovered and the image is applied."""
         self._ready = True
         self.nudge()
 
@@ -81,7 +85,7 @@ class BrokerLifecycle:
         self._nudged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Register (then `task_status.started()`), and send heartbeats until the controller lets this broker go.
+        """Register (then `task_status.started()`), and send heartbeats until the controller lets this broker stop.
 
         Raises RegistrationFailed.
         """
@@ -91,7 +95,9 @@ class BrokerLifecycle:
             await self._nudged.wait(await self._heartbeat())
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
-        """Have leaderships moved away and leave every ISR. True when the controller agreed within `timeout_s`."""
+        """Request a controlled shutdown: leaderships move away, and this broker leaves every ISR. Returns whether the
+        controller completed it within `timeout_s`.
+        """
         self._stopping = True
         self.nudge()
         with self._env.timeout(timeout_s):
@@ -205,6 +211,6 @@ class BrokerLifecycle:
 
 
 def is_registered(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
-    """Return whether the image holds this incarnation's registration."""
+    """Return whether the image holds the registration of this incarnation."""
     broker = image.brokers.get(broker_id)
     return broker_epoch >= 0 and broker is not None and broker.epoch == broker_epoch

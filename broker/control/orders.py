@@ -1,7 +1,7 @@
-"""Orders for one broker's data plane, made from the changes of the cluster's image. Pure.
+"""Derives the orders for one broker's data plane from changes of the cluster image. The code is pure.
 
-For control planes that publish their decisions as images, as KRaft does. A plane whose controller sends the orders
-itself, as ZooKeeper's does (LeaderAndIsr, StopReplica), does not need this module.
+Control planes that publish their decisions as images, such as KRaft's, use it. A plane whose controller sends the
+orders itself, such as ZooKeeper's (LeaderAndIsr, StopReplica), does not need it.
 """
 
 # A broker takes up its replicas once its image holds the registration of its own incarnation. If it acted on each
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Order]:
-    """Return what `broker_id` has to do so that `delta`, which led to `image`, holds for its replicas.
+    """Return the orders by which `broker_id` applies `delta`, which led to `image`, to its replicas.
 
-    Brokers come first, because a leader does not wait for fenced brokers. Deletions come before a topic that may be
-    created anew by the same name. Settings come last, when the replicas that they apply to are there. A larger min ISR
-    counts before that, as soon as a leader is told of its state (`Partition.expect`).
+    Broker changes come first, because a leader does not wait for fenced brokers. Deletions come before new topics,
+    which may have the same name. Settings come last, when the replicas that they apply to exist. A larger min ISR takes
+    effect earlier, as soon as a leader gets its state (`Partition.expect`).
     """
     return list(_orders(image, delta, broker_id))
 
@@ -59,7 +59,7 @@ def _orders(image: ClusterImage, delta: ImageDelta, broker_id: int) -> Iterator[
 def become(
     topic: str, topic_id: bytes, index: int, partition: PartitionImage, broker_id: int
 ) -> BecomeLeader | BecomeFollower:
-    """The order for a replica of `partition` on `broker_id`."""
+    """Return the order for the replica of `partition` on `broker_id`."""
     state = LeaderAndIsr(
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,

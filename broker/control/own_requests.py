@@ -25,13 +25,13 @@ TIMEOUT_MS = 5_000
 
 
 class BrokerToControllerRequests:
-    """Requests in the name of one broker, with the broker epoch that it has when it sends them."""
+    """Sends requests in the name of this broker, with the broker epoch at the time of sending."""
 
     def __init__(self, forwarder: Forwarder, node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._forwarder, self._node_id, self._broker_epoch = forwarder, node_id, broker_epoch
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
-        """AlterPartition: see `port.IsrAuthority`."""
+        """Send AlterPartition, and return its answers: see `port.IsrAuthority`."""
         request = alter_partition(proposals, self._node_id, self._broker_epoch())
         response = await self._forwarder.ask(ApiKey.ALTER_PARTITION, ALTER_PARTITION_VERSION, request, TIMEOUT_MS)
         if response.error_code:
@@ -47,7 +47,7 @@ class BrokerToControllerRequests:
         ]
 
     async def allocate_producer_ids(self) -> range:
-        """AllocateProducerIds: see `port.ProducerIdSource`."""
+        """Send AllocateProducerIds, and return the block of ids: see `port.ProducerIdSource`."""
         from squall.broker.protocol.schema.allocate_producer_ids import (
             AllocateProducerIdsRequest,  # hardly ever asked for
         )
@@ -60,7 +60,7 @@ class BrokerToControllerRequests:
 
 
 def alter_partition(proposals: Sequence[IsrProposal], node_id: int, broker_epoch: int) -> AlterPartitionRequest:
-    """Proposals in one request, the topics in the order in which they are first named."""
+    """Return one AlterPartition request with all proposals, topics in the order of the first proposal for each."""
     topics: dict[bytes, list[AlterPartitionRequestPartitionData]] = {}
     for proposal in proposals:
         topics.setdefault(proposal.topic_id, []).append(

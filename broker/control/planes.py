@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 def control_plane(
     env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: LogManager, peers: PeerClient
 ) -> ControlPlane:
-    """The plane that the configuration asks for. Raises what the plane raises at its start."""
+    """Return the control plane that the configuration asks for. Raises the errors of the plane's start."""
     return KraftControlPlane(env, config, cluster_id, feed, logs, peers)
 
 
 def own_logs(config: BrokerConfig) -> Mapping[str, LogConfig]:
-    """Logs that control planes keep for themselves, by topic, with their settings. No replica owns or deletes them."""
+    """Return the topics of logs that control planes keep for themselves, with their settings. Replicas never use these
+    logs.
+    """
     return {METADATA_TOPIC: metadata_log_config(config)}

@@ -1,12 +1,13 @@
-"""The port between a broker and its control plane: frozen values that pass it, and protocols for either side.
+"""Defines the port between a broker and its control plane: the frozen values that pass it, and a protocol for each
+side.
 
-The control plane decides who leads, who is in sync and what exists; the data plane carries records. KRaft's plane
-(`kraft/`) is the default; one over ZooKeeper, or a list of states in a test, stands behind the same port, and neither
-`replicas/` nor `apis/` nor `node` knows which one it is.
+The control plane decides which broker leads, which replicas are in sync and what exists; the data plane carries
+records. KRaft's plane (`kraft/`) is the default. A plane over ZooKeeper, or a list of states in a test, implements the
+same port, so neither `replicas/` nor `apis/` nor `node` knows which plane it uses.
 
-From the control plane come `Order`s, in the order in which they must be obeyed, answers to ISR proposals, and cluster
-images. To the control plane go registration, heartbeats and controlled shutdown (`ClusterMembership`), ISR proposals,
-requests for producer ids, and what clients want decided (`forward`).
+The control plane gives `Order`s, in the order in which they must be obeyed, answers to ISR proposals, and cluster
+images. It receives registration, heartbeats and controlled shutdown (`ClusterMembership`), ISR proposals, requests for
+producer ids, and clients' requests (`forward`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from squall.broker.protocol.hot import FetchIn
 
 NOT_REGISTERED = -1
-"""In place of a broker epoch: this incarnation is not registered yet."""
+"""Is used as broker epoch until this incarnation is registered."""
 
 
 # ------------------------------------------------------------------------------------- orders, from the control plane
@@ -33,8 +34,8 @@ NOT_REGISTERED = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Holds which brokers are registered, with which broker epoch, which are fenced and which are shutting down. Comes
-    before the orders that rest on it.
+    """Holds which brokers are registered, with their broker epochs, which are fenced and which are shutting down. It
+    comes before the orders that depend on it.
     """
 
     brokers: BrokerStatuses
@@ -42,8 +43,8 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
-    """This broker leads the partition, or goes on leading it with another ISR or other replicas, in the epochs of
-    `state`. Ignored if the data plane has obeyed a later order.
+    """Orders this broker to lead the partition with the epochs, ISR and replicas of `state`. The broker may lead it
+    already. Ignored if the data plane has obeyed a later order.
     """
 
     topic: str
@@ -51,13 +52,13 @@ class BecomeLeader:
     index: int
     state: LeaderAndIsr
     recovering: bool = False
-    """The leader was elected from outside the ISR and may lack committed records (KIP-704)."""
+    """Is True if the leader was elected from outside the ISR and may lack committed records (KIP-704)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeFollower:
-    """This broker has a replica of the partition, and another broker leads it or nobody does. Ignored as
-    `BecomeLeader` is.
+    """Orders this broker to follow: it has a replica of the partition, and another broker or none leads it. Ignored if
+    the data plane has obeyed a later order.
     """
 
     topic: str
@@ -69,8 +70,8 @@ class BecomeFollower:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """This broker has no replica of the partition any more: its log is deleted. Ignored if there is no replica, or if
-    the data plane has obeyed an order of a later leader epoch.
+    """Orders this broker to delete its log of the partition, because it has no replica any more. Ignored if there is no
+    replica, or if the data plane has obeyed an order of a later leader epoch.
     """
 
     topic: str
@@ -81,7 +82,7 @@ class StopReplica:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged:
-    """The settings of a topic or of brokers were altered; the image has them. `kind`: Kafka's config resource type."""
+    """Reports that settings of a topic or of brokers changed in the image. `kind`: Kafka's config resource type."""
 
     kind: int
     name: str
@@ -91,11 +92,11 @@ Order = BrokersChanged | StopReplica | BecomeLeader | BecomeFollower | SettingsC
 
 
 class DataPlane(Protocol):
-    """The side that obeys the control plane's orders."""
+    """Obeys the orders of the control plane."""
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """Carry out orders, one after the other; many at once are carried out later. Must not wait. AssertionError for
-        one that contradicts itself.
+        """Carry out orders, one after another; many orders at once are carried out later. Must not wait. Raises
+        AssertionError for an order that contradicts itself.
         """
 
 
@@ -104,19 +105,19 @@ class DataPlane(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """The leader of `leader_epoch` wants this ISR, and has seen `partition_epoch`."""
+    """Proposes a new ISR, as the leader of `leader_epoch` that knows the partition in `partition_epoch`."""
 
     topic_id: bytes
     index: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
-    """(broker id, broker epoch) of each member; -1 for an epoch that the leader has not learnt."""
+    """Lists (broker id, broker epoch) of each member; the epoch is -1 if the leader does not know it."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrConfirmed:
-    """The proposal is decided, in `partition_epoch`; `isr` is in force."""
+    """Says that the proposal was accepted, in `partition_epoch`, and that `isr` is in force."""
 
     topic_id: bytes
     index: int
@@ -127,7 +128,9 @@ class IsrConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class IsrRejected:
-    """The proposal is not decided. `error` tells whether it may have been (`replication.rules.NOT_APPLIED`)."""
+    """Says that the proposal was not accepted. `error` shows if it may have been applied
+    (`replication.rules.NOT_APPLIED`).
+    """
 
     topic_id: bytes
     index: int
@@ -138,15 +141,15 @@ IsrAnswer = IsrConfirmed | IsrRejected
 
 
 class NotController(Exception):
-    """This node is not the active controller, or stopped being it before the outcome was certain."""
+    """Is raised if this node is not the active controller, or resigned before the outcome was certain."""
 
 
 class NoController(OSError):
-    """No active controller answered in time. What the request asked for may have been done."""
+    """Is raised if no active controller answered in time. The request may have been carried out."""
 
 
 class RequestRefused(Exception):
-    """The active controller refused a request as a whole: nothing of it was decided."""
+    """Is raised if the active controller refused a whole request. Nothing of the request was carried out."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -154,33 +157,33 @@ class RequestRefused(Exception):
 
 
 class RegistrationFailed(Exception):
-    """The cluster does not take this broker: another cluster's, unsupported features, or its id stays in use."""
+    """Is raised if the cluster rejects this broker: other cluster id, unsupported features, or a broker id in use."""
 
 
 class IsrAuthority(Protocol):
-    """Decides on ISRs."""
+    """Decides on proposed ISRs."""
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> Sequence[IsrAnswer]:
-        """One answer for each partition that the controller decided on. Raises RequestRefused, and OSError if nobody
-        answered: each proposal may then have been decided or not.
+        """Return one answer for each partition that the controller decided on. Raises RequestRefused, and OSError if no
+        controller answered: each proposal may then have been applied or not.
         """
 
 
 class ProducerIdSource(Protocol):
-    """Hands out producer ids, each once in the cluster's life."""
+    """Allocates producer ids, each only once in the cluster."""
 
     async def allocate_producer_ids(self) -> range:
-        """A block of them for this broker alone. Raises RequestRefused, OSError."""
+        """Return a block of producer ids for this broker alone. Raises RequestRefused, OSError."""
 
 
 class ClientRequestForwarder(Protocol):
-    """Gets decisions on clients' requests that no broker may decide by itself."""
+    """Forwards clients' requests that only the controller may decide."""
 
     async def forward(
         self, api_key: int, version: int, request: Any, *, client_id: str | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """The response to a client's request. Never raises: REQUEST_TIMED_OUT, in the form of the API, if nobody
-        answered in time. The request may have been carried out all the same.
+        """Return the response to a client's request. Never raises: REQUEST_TIMED_OUT, in the form of the API, if no
+        controller answered in time. The request may have been carried out in that case.
         """
 
 
@@ -188,38 +191,44 @@ class ClientRequestForwarder(Protocol):
 
 
 class ClusterMembership(Protocol):
-    """This broker's standing in the cluster: registered, caught up, unfenced, stopping."""
+    """Registers this broker in the cluster, gets it unfenced, and carries out its controlled shutdown."""
 
     @property
     def broker_epoch(self) -> int:
-        """The broker epoch of this incarnation; NOT_REGISTERED before its registration."""
+        """Returns the broker epoch of this incarnation; NOT_REGISTERED before its registration."""
 
     @property
     def caught_up(self) -> trio.Event:
-        """Set once the image holds this registration. What it said of this broker before is from an earlier life."""
+        """Is set once the image holds this registration. What the image said of this broker before concerns an earlier
+        incarnation.
+        """
 
     @property
     def unfenced(self) -> trio.Event:
-        """Set when this broker serves for the first time."""
+        """Is set when this broker is unfenced for the first time."""
 
     async def run(self, task_status: trio.TaskStatus[None] = ...) -> None:
-        """Register (then `task_status.started()`) and send heartbeats until the controller lets this broker go.
+        """Register (then `task_status.started()`) and send heartbeats until the controller lets this broker stop.
 
         Raises RegistrationFailed.
         """
 
     def ready(self) -> None:
-        """Logs are recovered and the image is applied: ask to be unfenced from now on."""
+        """Ask to be unfenced from now on, because logs are recovered and the image is applied."""
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
-        """Have leaderships moved away, and leave every ISR. True if the controller agreed within `timeout_s`."""
+        """Request a controlled shutdown: leaderships move away, and this broker leaves every ISR. Returns whether the
+        controller completed it within `timeout_s`.
+        """
 
 
 Answer = Callable[[list[Any]], None]
 FetchHandler = Callable[["FetchIn", int, Answer], None]
-"""`(request, version, answer)`: answers a Fetch now or later, by giving `answer` the response body in chunks, once."""
+"""Handles a Fetch, given (request, version, answer), by passing the response body in chunks to `answer` once, now or
+later.
+"""
 NodeHandler = Callable[[Any], Any]
-"""The answer to a request of another node, or a `squall.broker.net.deferred_response.DeferredResponse`."""
+"""Handles another node's request: returns the answer, or a `squall.broker.net.deferred_response.DeferredResponse`."""
 
 
 class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Protocol):
@@ -227,15 +236,15 @@ class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Proto
 
     @property
     def feed(self) -> ImageFeed:
-        """This node's image of the cluster, and its changes."""
+        """Returns the feed of this node's cluster image and its changes."""
 
     @property
     def controller_id(self) -> int:
-        """The active controller as this node knows it, or NO_NODE."""
+        """Returns the active controller as this node knows it, or NO_NODE."""
 
     @property
     def broker_epoch(self) -> int:
-        """The broker epoch of this incarnation; NOT_REGISTERED before its registration."""
+        """Returns the broker epoch of this incarnation; NOT_REGISTERED before its registration."""
 
     @property
     def answered_at(self) -> float:
@@ -247,21 +256,21 @@ class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Proto
         """Return the handlers of requests from other nodes, by API key, for the listener between brokers only."""
 
     def fetched_logs(self) -> Mapping[bytes, FetchHandler]:
-        """Logs of the plane's own that other nodes fetch, by topic id, on the listener between brokers only."""
+        """Return the Fetch handlers of the plane's own logs, by topic id, for the listener between brokers only."""
 
     def start(self, start_soon: Callable[..., None]) -> None:
-        """Begin to take part. Raises OSError, in a task, if the disk fails."""
+        """Start the plane's tasks. A task raises OSError if the disk fails."""
 
     def join(self, endpoints: Mapping[str, tuple[str, int]]) -> ClusterMembership:
-        """This broker's membership, to be run. `endpoints`: listener name to advertised (host, port), all bound."""
+        """Return this broker's membership, to be run. `endpoints`: listener name to advertised (host, port), bound."""
 
     def command(self, data_plane: DataPlane) -> None:
-        """Give orders from now on. The first ones bring about everything decided so far."""
+        """Give orders to `data_plane` from now on. The first orders bring about everything decided so far."""
 
     async def wait_until_not_needed(self) -> None:
-        """This broker was let go: wait while others that stop need what this node does for the control plane. May be
-        cancelled.
+        """Wait, after this broker's controlled shutdown, while other stopping brokers need this node's part in the
+        control plane. May be cancelled.
         """
 
     async def leave(self) -> None:
-        """Take part no more: when this returns the plane's files are not touched again."""
+        """Leave the control plane. When this returns, the plane's files are not accessed any more."""

@@ -1,4 +1,4 @@
-"""Answers that carry nothing but an error, in the form of each API the active controller decides."""
+"""Builds responses that carry only an error, in the form of each API that the active controller decides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def refusal(api_key: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
-    """The response that refuses all of `request`. KeyError for an API that is not the controller's."""
+    """Return the response that refuses the whole request. Raises KeyError for an API that the controller does not
+    decide.
+    """
     return REFUSALS[api_key](response_class(api_key), request, int(code), message)
 
 

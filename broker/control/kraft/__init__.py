@@ -1,1 +1,1 @@
-"""The KRaft plane: the metadata quorum at its edge, the controller as a service, snapshots."""
+"""Implements KRaft's control plane: the metadata quorum with disk and network, the controller, snapshots."""

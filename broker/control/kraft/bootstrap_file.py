@@ -1,4 +1,4 @@
-"""`bootstrap.checkpoint`, which Kafka's `kafka-storage format` leaves: the records that a fresh cluster begins with."""
+"""Reads `bootstrap.checkpoint`, written by `kafka-storage format`: the first metadata records of a new cluster."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NAME = "bootstrap.checkpoint"
 
 
 def formatted_records(fs: Fs, folder: str) -> list[Any]:
-    """The metadata records in the file; none where there is no file.
+    """Return the metadata records in the file, or none if there is no file.
 
-    Raises UnsupportedFeature where a directory was formatted for a version that has more than this one.
+    Raises UnsupportedFeature if the directory was formatted for a version with features that this version lacks.
     """
     path = f"{folder}/{NAME}"
     if not fs.exists(path):

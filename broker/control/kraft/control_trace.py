@@ -1,4 +1,4 @@
-"""The controller's decisions as lines of the node's trace. The quorum's leader writes each line after the commit."""
+"""Writes the controller's decisions to the trace of the quorum's leader, after they are committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def trace_changes(env: Env, image: ClusterImage, delta: ImageDelta) -> None:
-    """Trace one line for each broker fenced or unfenced, topic made or removed, and leader elected or lost."""
+    """Trace one line for each broker fenced or unfenced, topic created or deleted, and leader elected or lost."""
     for broker_id, before in delta.brokers.items():
         _trace_broker(env, broker_id, before, image.brokers.get(broker_id))
     for topic_id in delta.created_topics:

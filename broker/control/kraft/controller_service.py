@@ -1,9 +1,9 @@
-"""Runs the controller on whichever node leads the metadata quorum: appends its decisions, answers once they commit
+"""Runs the controller on the leader of the metadata quorum: appends its decisions, and answers once they are committed
 (C2).
 
-A term begins when this node has become the quorum's leader and its image holds everything that earlier leaders wrote.
-From then on it decides on a working image, which is ahead of the committed image by the records not yet committed.
-Nothing else runs between a decision and the append of its records, so the log orders all decisions.
+A controller's term begins when this node leads the quorum and its image holds all records of earlier leaders. It then
+decides on a working image, which is ahead of the committed image by the uncommitted records. No other code runs between
+a decision and the append of its records, so the log orders all decisions.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ if TYPE_CHECKING:
 
 
 class NotQuorumLeader(Exception):
-    """Raised by a quorum that does not lead, or has just ceased to lead."""
+    """Is raised by a quorum member that does not lead, or has just lost its leadership."""
 
 
 class QuorumInterface(Protocol):
-    """Describes the operations of the metadata quorum that the controller uses. `ControllerService` gets its exception
-    type.
-    """
+    """Describes the operations of the metadata quorum that `ControllerService` uses."""
 
     @property
     def is_leader(self) -> bool:
-        """Return whether this node leads, as far as it knows."""
+        """Return whether this node leads the quorum, as far as it knows."""
 
     @property
     def end_offset(self) -> int:
         """Return the offset of the next record."""
 
     def append(self, records: Sequence[tuple[Any, int]]) -> int:
-        """Append (record, version) pairs as one batch. Offset of the last. Raises if this node does not lead."""
+        """Append (record, version) pairs as one batch, and return the last offset. Raises an error if this node does
+        not lead.
+        """
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
-        """Wait until `offset` is committed. Raises if the leadership of `epoch` ends first."""
+        """Wait until `offset` is committed. Raises an error if the leadership of `epoch` ends first."""
 
     async def describe_quorum(self, request: Any) -> Any:
-        """The answer to DescribeQuorum."""
+        """Return the response to DescribeQuorum."""
 
 
 class ControllerService:
-    """The controller of this node: standing by, or active for one term after the other."""
+    """Runs this node's controller, which is active while this node leads the quorum and on standby otherwise."""
 
     def __init__(
         self,
@@ -73,7 +73,9 @@ class ControllerService:
         lost: type[Exception] = NotQuorumLeader,
         formatted: Sequence[Any] = (),
     ) -> None:
-        """`formatted`: records that a fresh cluster is to begin with, from `bootstrap.checkpoint`."""
+        """Prepare a controller on standby. `lost`: what `quorum` raises if it does not lead. `formatted`: the records
+        from `bootstrap.checkpoint` with which a new cluster begins.
+        """
         self._formatted = formatted
         self._env, self._config, self._quorum, self._feed, self._lost = env, config, quorum, feed, lost
         self._cluster_id = cluster_id
@@ -85,12 +87,13 @@ class ControllerService:
 
     @property
     def is_active(self) -> bool:
-        """True while requests are decided here."""
+        """Is True while this node is the active controller."""
         return self._controller is not None
 
     def on_leadership(self, is_leader: bool, epoch: int, predecessor: tuple[int, int] | None = None) -> None:
-        """The quorum calls this when this node leads `epoch` and has replayed all before it, or leads no longer.
-        `predecessor`: who led before, and when it last answered, in ms of `env.mono()`, if this node knows.
+        """Begin or end a term: the quorum calls this when this node leads `epoch` and has replayed all earlier records,
+        or no longer leads. `predecessor`: the previous leader and when it last answered, in ms of `env.mono()`, if
+        known.
         """
         self._resign()
         if not is_leader:
@@ -111,7 +114,7 @@ class ControllerService:
             self._env.trace("controller_resigned", epoch=self._epoch)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do what falls due with time (fence silent brokers, elect, balance) until cancelled."""
+        """Carry out what is due with time (fence silent brokers, elect, balance leaders) until cancelled."""
         task_status.started()
         while True:
             now_ms = self._now_ms()
@@ -123,10 +126,10 @@ class ControllerService:
                 pass
 
     def handle(self, api_key: int, request: Any) -> Any:
-        """Decide a request: the answer, or a `DeferredResponse` where it must be committed first.
+        """Decide a request: return the answer, or a `DeferredResponse` if its records must be committed first.
 
-        NOT_CONTROLLER, in the form of the API, if this node is not the controller or stops being it before the commit.
-        In the second case nobody knows whether the request was carried out: its records may yet be committed.
+        Answers NOT_CONTROLLER, in the form of the API, if this node is not the controller or resigns before the commit.
+        In the second case the outcome is unknown, because the records may still be committed.
         """
         try:
             answer = self.begin(api_key, request)
@@ -144,13 +147,13 @@ class ControllerService:
         return DeferredResponse(finish)
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """Decide a request as `begin` does, and wait for the answer."""
+        """Decide a request as `begin` does, and wait for its answer."""
         answer = self.begin(api_key, request)
         return await answer.wait() if isinstance(answer, DeferredResponse) else answer
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Handle a request as `handle` does, but raise NotController, at once or from the `DeferredResponse`, and
-        AssertionError for an API that the controller does not serve.
+        """Decide a request as `handle` does, but raise NotController instead, at once or from the `DeferredResponse`,
+        and AssertionError for an API that the controller does not serve.
         """
         controller = self._controller
         if controller is None:
@@ -170,7 +173,7 @@ class ControllerService:
         return decision.reply
 
     async def _certain(self, reply: Any, offset: int, epoch: int) -> Any:
-        """A reply that may leave once `offset`, written in `epoch` or before, is committed."""
+        """Return `reply` once `offset`, written in `epoch` or before, is committed."""
         try:
             await self._quorum.wait_committed(offset, epoch)
         except self._lost:
@@ -178,7 +181,7 @@ class ControllerService:
         return reply
 
     def _write(self, decision: Decision[Any], now_ms: int) -> bool:
-        """Append and apply a decision made just now. False if it has no records or this node leads no longer."""
+        """Append and apply a decision made just now. Returns False if it has no records or this node lost its lead."""
         controller = self._controller
         assert controller is not None
         if decision.records:

@@ -1,9 +1,9 @@
-"""Runs this node's member of the metadata quorum: the core `squall.broker.quorum`, over a log, a file and other nodes
+"""Runs this node's member of the metadata quorum: the core of `squall.broker.quorum` with log, state file and network
 (C2).
 
-Every event goes into the core. This module carries out the core's effects in rounds: first it makes the quorum state
-durable, then it writes the log, then it sends messages. A round that persists state delays the rounds behind it, but
-not the event loop. Syncs of the log run in parallel, one at a time; each covers everything written before it began.
+Every event is passed to the core. This module carries out the core's effects in rounds: first it makes the quorum state
+durable, then it writes the log, then it sends messages. A round that persists state delays the next rounds, but not the
+event loop. Syncs of the log run in parallel, one at a time; each covers everything written before it began.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     from squall.broker.quorum.state import QuorumState
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
-"""A parked Fetch would hold up the answers behind it on its link."""
+"""Name separate connections, because a parked Fetch would delay the answers behind it on its connection."""
 FAREWELL_S = 0.5
 REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply, FetchSnapshotReply)
 
 
 class NotLeader(Exception):
-    """This node does not lead the quorum, or stopped leading before the outcome was certain."""
+    """Is raised if this node does not lead the quorum, or lost its leadership before the outcome was certain."""
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """The configuration's settings for the quorum. A node without configured voters is its own only voter."""
+    """Return the quorum's settings from the configuration. A node without configured voters is its own only voter."""
     fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
     return QuorumSettings(
         node_id=config.node_id,
@@ -74,26 +74,26 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
 
 
 class QuorumNodeView(NamedTuple):
-    """Holds what one node knows of the quorum at one instant, for invariants and tests, which must not disturb it."""
+    """Holds what one node knows of the quorum at one instant, for invariants and tests."""
 
     state: QuorumState
-    """The epoch, and the vote and the leader in it, as this node knows them."""
+    """Holds the epoch, and its vote and leader as this node knows them."""
     role: Role
     leads: bool
     high_watermark: int
     log_end_offset: int
-    """Of what is written."""
+    """Gives the end of the written records."""
     log_generation: int
     """Counts the truncations that are carried out."""
     is_settled: bool
-    """`state` is durable. False while it is being written: no message has carried it yet."""
+    """Is True if `state` is durable. While it is being written, no message has carried it yet."""
     has_left: bool
     believed: tuple[int, ...] = ()
-    """Of a leader: up to where each other voter has said to hold the log durably, in the order of `voters`."""
+    """Holds, on a leader, the durable log end that each other voter has reported, in the order of `voters`."""
 
 
 class MetadataQuorum:
-    """Runs one voter or observer. `run` must be running for anything to happen."""
+    """Runs one voter or observer of the metadata quorum, while `run` is running."""
 
     def __init__(
         self,
@@ -107,17 +107,17 @@ class MetadataQuorum:
         on_snapshot: Callable[[list[Any], int, int], None],
         on_leadership: Callable[[bool, int], None],
     ) -> None:
-        """`log` holds `__cluster_metadata`; the state file and the snapshots are beside its segments.
+        """Load the quorum state and the newest snapshot, which are beside the segments of `log`, the metadata log.
 
-        `on_committed` gets every committed record once, in order, on every node, from the newest snapshot on after a
-        start; before it, and whenever a snapshot was fetched, `on_snapshot` gets that one's records and the offset and
-        epoch of its last one. `on_leadership(True, epoch)` comes when this node leads and has handed on all that was
-        written before; `on_leadership(False, epoch)` when that ends. All are called in the middle of things and must
-        not wait; they may append. Raises DamagedQuorumState, OSError.
+        `on_committed` gets every committed record once, in order, on every node, after a start from the newest snapshot
+        on. Before that, and whenever a snapshot was fetched, `on_snapshot` gets the records of the snapshot and the
+        offset and epoch of its last one. `on_leadership(True, epoch)` is called when this node leads and has delivered
+        all earlier records; `on_leadership(False, epoch)` when that ends. Callbacks must not wait, but may append.
+        Raises OSError, DamagedQuorumState.
         """
         self._env, self._peers, self._cluster_id = env, peers, cluster_id
         self.on_leader: Callable[[], None] = lambda: None
-        """Called when this node knows another leader than before, or none: see `leader_id`."""
+        """Is called when this node learns of another leader, or of none: see `leader_id`."""
         self._known_leader = -1
         self._on_committed, self._on_snapshot, self._on_leadership = on_committed, on_snapshot, on_leadership
         self._settings = quorum_settings(config)
@@ -125,61 +125,61 @@ class MetadataQuorum:
         self._log = log
         self._storage = QuorumStorage(env, log, self._settings, cluster_id)
         self.requests = QuorumRequestHandler(self, self._storage, self._settings.node_id, cluster_id)
-        """Answers the other nodes."""
+        """Answers the requests of other nodes."""
         newest = self._storage.snapshots.newest
         state, extent = self._storage.load_state(), self._storage.extent()
         self._raft = Raft(self._settings, env.rng, state, extent, self._now_ms(), newest)
         self._restored = newest
-        """A snapshot that has still to be handed on."""
+        """Names a snapshot that was loaded and is still to be delivered."""
         self._retention = config.metadata_max_retention_bytes, config.metadata_max_retention_ms
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
         # Shorter than the fetch time-out: a lost fetch is sent again before the leader is given up because of it.
         self._fetch_patience_ms = (self._settings.fetch_max_wait_ms + self._settings.fetch_timeout_ms) // 2
         self._reply_callbacks: dict[int, Callable[[Reply], None]] = {}
-        """Ticket of another node's request to who takes its reply."""
+        """Maps the ticket of another node's request to the callback that gets the reply."""
         self._tickets = 0
         self._applied = 0
         self._term: LeaderState | None = None
         self._announced = False
-        """Whether `on_leadership(True, ...)` was called for the term."""
+        """Is True if `on_leadership(True, ...)` was called for the term."""
         self._round: Ready | None = None
-        """Waits for its state to be durable."""
+        """Holds the round whose state is being made durable."""
         self._working = self._syncing = self._writing = self._left = False
         self._armed_ms = NEVER
         self._rearm = env.signal()
         self._moved = trio.Event()
         self._unanswered_end_epochs = 0
         self._current_receiver = NO_NODE
-        """Whose answer is being worked on."""
+        """Names the node whose answer is being processed."""
         self._next: QuorumMessage | None = None
-        """What comes of it for the same node."""
+        """Holds the next request to that node, if its answer leads to one."""
         self._nursery: trio.Nursery | None = None
 
     # ------------------------------------------------------------------------------------------------- what is known
 
     @property
     def leader_id(self) -> int:
-        """The leader as far as this node knows, -1 for none."""
+        """Returns the leader as far as this node knows; -1 for none."""
         return self._raft.leader_id
 
     @property
     def epoch(self) -> int:
-        """The epoch this node is in."""
+        """Returns this node's epoch."""
         return self._raft.epoch
 
     @property
     def leadership(self) -> LeaderState | None:
-        """Set while this node leads: its view of its epoch."""
+        """Returns the leader's state while this node leads, else None."""
         return self._raft.leadership
 
     @property
     def is_leader(self) -> bool:
-        """True while this node leads, for all it knows."""
+        """Is True while this node leads, as far as it knows."""
         return self._raft.leadership is not None
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what is committed, as this node knows it."""
+        """Returns the exclusive end of the committed records, as this node knows it."""
         return self._raft.high_watermark
 
     @property
@@ -188,7 +188,7 @@ class MetadataQuorum:
         return self._raft.log.end_offset
 
     def inspect(self) -> QuorumNodeView:
-        """Return what this node knows now, for invariants and tests. Costs little, changes nothing."""
+        """Return what this node knows now, for invariants and tests. Changes nothing."""
         member, log = self._raft.member, self._log
         role = member.role
         leadership = member.leadership
@@ -212,17 +212,17 @@ class MetadataQuorum:
 
     @property
     def majority_timeout_ms(self) -> int:
-        """Return how long a leader without fetches from a majority keeps its role, in ms."""
+        """Return the time (ms) after which a leader without fetches from a majority resigns."""
         return self._raft.majority_timeout_ms
 
     def ms_without_majority(self) -> int:
-        """For how long no majority has fetched from this node; 0 if this node does not lead."""
+        """Return for how long no majority has fetched from this node, in ms; 0 if this node does not lead."""
         return self._raft.ms_without_majority(self._now_ms())
 
     # -------------------------------------------------------------------------------------------------- for the leader
 
     def append(self, records: Sequence[tuple[Any, int]]) -> int:
-        """Append (message, version) pairs as one batch. Offset of the last. Raises NotLeader.
+        """Append (message, version) pairs as one batch, and return the last offset. Raises NotLeader.
 
         Returns before anything is durable or replicated: see `wait_committed`.
         """
@@ -233,9 +233,9 @@ class MetadataQuorum:
         return base + len(records) - 1
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
-        """Wait until `offset`, appended in `epoch`, is committed and handed to `on_committed`.
+        """Wait until `offset`, appended in `epoch`, is committed and passed to `on_committed`.
 
-        Raises NotLeader if this node's leadership of that epoch ends first: the record may yet be committed, or not.
+        Raises NotLeader if this node's leadership of that epoch ends first; the record may still be committed later.
         """
         while True:
             # Check the leadership first: the record at the offset may by now be the next leader's.
@@ -246,7 +246,7 @@ class MetadataQuorum:
             await self._moved.wait()
 
     async def resign(self) -> None:
-        """Give up leadership, if any. Returns when the others have heard of it, or after half a second."""
+        """Give up leadership, if any. Returns when the others have answered EndQuorumEpoch, or after half a second."""
         self._raft.resign(self._now_ms())
         self._work()
         with self._env.timeout(FAREWELL_S):
@@ -254,7 +254,7 @@ class MetadataQuorum:
                 await self._moved.wait()
 
     async def leave(self) -> None:
-        """Resign, and take part no more: after this returns, the log and the state file are not touched again."""
+        """Resign and stop. After this returns, the log and the state file are not accessed any more."""
         await self.resign()
         self._left = True
         while self._syncing or self._writing or self._round is not None:
@@ -264,18 +264,19 @@ class MetadataQuorum:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of all batches handed on since this node started."""
+        """Returns the bytes of all batches delivered since this node started."""
         return self._storage.read_bytes
 
     @property
     def snapshot(self) -> SnapshotId | None:
-        """The newest one."""
+        """Returns the newest snapshot."""
         return self._raft.snapshot
 
     async def take_snapshot(self, records: Sequence[tuple[Any, int]], offset: int, epoch: int) -> None:
-        """Keep what was committed up to `offset`, a record of `epoch`, in these (message, version) pairs.
+        """Write a snapshot of what was committed up to `offset`, a record of `epoch`, as (message, version) pairs.
 
-        Durable on return; the log before older snapshots may go then (metadata.max.retention.*). One at a time.
+        It is durable on return; the log before older snapshots may then be dropped (metadata.max.retention.*). One at a
+        time.
         """
         snapshot = SnapshotId(offset + 1, epoch)
         data = encode_snapshot(records, epoch, self._env.wall_ms())
@@ -293,7 +294,7 @@ class MetadataQuorum:
         self._retain()
 
     def _retain(self) -> None:
-        """Drop the oldest snapshot, and the log before the next one, as long as there is too much or it is too old."""
+        """Drop the oldest snapshots, and the log before the next one, while size or age exceed the retention."""
         max_bytes, max_ms = self._retention
         while len(self._storage.snapshots.ids) > 1 and not self._left:
             oldest, following = self._storage.snapshots.ids[:2]
@@ -307,11 +308,11 @@ class MetadataQuorum:
     # ------------------------------------------------------------------------------------------------------- requests
 
     async def describe_quorum(self, request: Any) -> Any:
-        """Handle DescribeQuorum: the leader's view of who has fetched how far; NOT_LEADER_OR_FOLLOWER elsewhere."""
+        """Return the response to DescribeQuorum: how far each replica has fetched, or NOT_LEADER_OR_FOLLOWER."""
         return wire.write_description(request, self._raft, self._voters, self._now_ms(), self._env.wall_ms())
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Put another node's request into the core: `replied` gets its reply, now or later. Returns the ticket."""
+        """Pass another node's request to the core, and return its ticket. `replied` gets the reply, now or later."""
         sender, request = found
         self._tickets += 1
         ticket = self._tickets
@@ -321,13 +322,13 @@ class MetadataQuorum:
         return ticket
 
     def withdraw(self, ticket: int) -> None:
-        """Whoever asked under this ticket waits no more. No error if the reply has been given."""
+        """Drop the callback of this ticket. It is no error if the reply has been given."""
         self._reply_callbacks.pop(ticket, None)
 
     # --------------------------------------------------------------------------------------------------------- running
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Take part until cancelled. Raises OSError when the disk fails, AssertionError when a promise is broken."""
+        """Run until cancelled. Raises OSError if the disk fails, AssertionError if an invariant is broken."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._work()
@@ -343,7 +344,7 @@ class MetadataQuorum:
         return int(self._env.mono() * 1000)
 
     def _work(self) -> None:
-        """Carry out what the core wants, round by round, until it wants nothing. Callbacks may come back in here."""
+        """Carry out the core's effects, round by round, until there are none. Callbacks may call this again."""
         if self._working or self._nursery is None or self._left:
             return
         self._working = True
@@ -363,7 +364,7 @@ class MetadataQuorum:
             self._rearm.set()
 
     def _next_round(self) -> bool:
-        """Begin the core's next round. False if there is none, or if a round waits for its state to be durable."""
+        """Begin the core's next round. Returns False if there is none, or a round's state is being made durable."""
         if self._round is not None:
             return False
         ready = self._raft.ready()
@@ -387,7 +388,7 @@ class MetadataQuorum:
         self._wake()
 
     def _carry_out(self, ready: Ready) -> None:
-        """The rest of a round, once its state is durable: write the log, then send the messages."""
+        """Carry out the rest of a round, once its state is durable: write the log, then send the messages."""
         assert self._nursery is not None
         for op in ready.log:
             self._storage.write(op)
@@ -407,7 +408,7 @@ class MetadataQuorum:
                 replied(message.body)
 
     async def _sync(self) -> None:
-        """Sync what has been written, again and again until all of it is durable."""
+        """Sync the written records, repeatedly until all of them are durable."""
         while self._raft.wants_sync and self._storage.has_news and not self._left:
             end_offset, generation = await self._storage.sync()
             self._raft.synced(end_offset, generation, self._now_ms())
@@ -416,7 +417,7 @@ class MetadataQuorum:
         self._wake()
 
     def _checked(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
-        """The last piece of a snapshot counts only if all of it is sound."""
+        """Check the complete snapshot before its last chunk is accepted; return CORRUPT_MESSAGE if it is damaged."""
         if reply.error is ErrorCode.NONE and reply.position + reply.length == reply.size:
             assert isinstance(reply.payload, bytes)
             try:
@@ -427,8 +428,8 @@ class MetadataQuorum:
         return reply
 
     async def _send_requests(self, message: QuorumMessage) -> None:
-        """Send a request. If the outcome makes the core ask the same node again, as each answered fetch does, this task
-        sends the next request too, which saves starting another task.
+        """Send a request. If the core's next request goes to the same node, as after each answered fetch, this task
+        sends that one too, which saves starting another task.
         """
         asked: QuorumMessage | None = message
         while asked is not None:
@@ -439,7 +440,7 @@ class MetadataQuorum:
             asked, self._next = self._next, None
 
     async def _send(self, message: QuorumMessage) -> None:
-        """Send a request to another node, and put its reply or failure into the core."""
+        """Send a request to another node, and pass its reply or failure to the core."""
         request: Any
         own_id, receiver, ticket, request = message
         api_key, version, body = wire.encode_request(request, own_id, receiver, self._cluster_id)
@@ -463,7 +464,7 @@ class MetadataQuorum:
     # --------------------------------------------------------------------------------------------------------- telling
 
     def _deliver(self) -> bool:
-        """Hand on newly committed records and changes of leadership. True if there were any."""
+        """Deliver newly committed records and changes of leadership. Returns whether there were any."""
         leadership = self._raft.leadership
         if leadership is not self._term:
             old, self._term, announced, self._announced = self._term, leadership, self._announced, False

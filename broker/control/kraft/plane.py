@@ -1,4 +1,6 @@
-"""KRaft's control plane: the metadata quorum, the controller while this node leads, and the way to it (C2)."""
+"""Implements KRaft's control plane: metadata quorum, controller on the leader, and requests to the active controller
+(C2).
+"""
 
 from __future__ import annotations
 
@@ -38,23 +40,23 @@ BY_CONTROLLER = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""What other brokers ask of the controller in their own name."""
+"""Lists the APIs by which other brokers ask the controller in their own name."""
 
 
 MOST_BYTES = 2**31 - 1
-"""What a batch can have at all."""
+"""Is the largest size that a batch can have."""
 
 
 def metadata_log_config(config: BrokerConfig) -> LogConfig:
-    """The metadata log is never shortened by retention: only what a snapshot holds is dropped from it. No batch is too
-    large for it: the controller has decided, and cannot take that back.
+    """Return the settings of the metadata log: retention never shortens it, because snapshots do, and no batch is too
+    large, because the controller cannot take a decision back.
     """
     most = config.metadata_log_segment_bytes
     return LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=most, max_message_bytes=MOST_BYTES)
 
 
 class KraftControlPlane:
-    """A `port.ControlPlane`. Its parts may be read; only tests and the simulator look at them."""
+    """Implements `port.ControlPlane` with KRaft. Only tests and the simulator read its parts."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class KraftControlPlane:
         logs: LogManager,
         peers: PeerClient,
     ) -> None:
-        """`logs` are loaded; `peers` reaches the other nodes. Raises DamagedQuorumState, OSError."""
+        """Build the plane. `logs` are loaded; `peers` reaches the other nodes. Raises DamagedQuorumState, OSError."""
         self._env, self._config, self._cluster_id, self._logs = env, config, cluster_id, logs
         self.feed = feed
         feed.follow(self._check_features)
@@ -89,10 +91,10 @@ class KraftControlPlane:
         self.voter_shutdown = VoterShutdown(env, config.node_id, self.quorum, feed)
         self._own = BrokerToControllerRequests(self.forwarder, config.node_id, lambda: self.broker_epoch)
         self.lifecycle: BrokerLifecycle | None = None
-        """Set once this broker begins to join."""
+        """Is set once this broker begins to join the cluster."""
 
     def _check_features(self, delta: ImageDelta) -> None:
-        """Before anybody acts on what the cluster has decided: end where that needs what this version lacks."""
+        """Raise UnsupportedFeature if the cluster has enabled a feature level that this version lacks."""
         if delta.features:
             check_supported(self.feed.image.features, "the cluster")
 
@@ -104,31 +106,33 @@ class KraftControlPlane:
 
     @property
     def controller_id(self) -> int:
-        """The quorum's leader is the active controller."""
+        """Returns the quorum's leader, which is the active controller; NO_NODE if unknown."""
         return self.quorum.leader_id
 
     @property
     def broker_epoch(self) -> int:
-        """See `port.ControlPlane`."""
+        """Returns the broker epoch of this incarnation, or NOT_REGISTERED before its registration."""
         return self.lifecycle.broker_epoch if self.lifecycle is not None else NOT_REGISTERED
 
     @property
     def answered_at(self) -> float:
-        """See `port.ControlPlane`."""
+        """Returns when a controller last answered this node, by `env.mono()`."""
         return self.forwarder.answered_at
 
     # ----------------------------------------------------------------------------------------------------- to be asked
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
-        """See `port.IsrAuthority`."""
+        """Send ISR proposals to the controller, as `port.IsrAuthority` describes."""
         return await self._own.alter_isr(proposals)
 
     async def allocate_producer_ids(self) -> range:
-        """See `port.ProducerIdSource`."""
+        """Return a block of producer ids for this broker alone."""
         return await self._own.allocate_producer_ids()
 
     def handlers(self) -> Mapping[int, NodeHandler]:
-        """The quorum's own requests, those of brokers to their controller, and clients' in an Envelope (KIP-590)."""
+        """Return the handlers of requests within the quorum, of brokers to the controller, and of Envelope (KIP-590),
+        by API key.
+        """
         quorum, service = self.quorum.requests, self.service
 
         def waits(handler: Callable[[Any], Awaitable[Any]]) -> NodeHandler:
@@ -144,19 +148,19 @@ class KraftControlPlane:
         }
 
     def fetched_logs(self) -> Mapping[bytes, FetchHandler]:
-        """The metadata log: voters and observers replicate it by Fetch (KIP-595)."""
+        """Return the Fetch handler of the metadata log, which voters and observers replicate by Fetch (KIP-595)."""
         return {METADATA_TOPIC_ID: self.quorum.requests.fetch}
 
     # ------------------------------------------------------------------------------------------------------------ life
 
     def start(self, start_soon: Callable[..., None]) -> None:
-        """See `port.ControlPlane`."""
+        """Start quorum, snapshotter and controller as background tasks."""
         start_soon(self.quorum.run)
         start_soon(self.snapshotter.run)
         start_soon(self.service.run)
 
     def join(self, endpoints: Mapping[str, tuple[str, int]]) -> BrokerLifecycle:
-        """See `port.ControlPlane`."""
+        """Return this broker's lifecycle, to be run, with the advertised `endpoints`."""
         self.lifecycle = BrokerLifecycle(
             self._env,
             self._config,
@@ -170,7 +174,9 @@ class KraftControlPlane:
         return self.lifecycle
 
     def command(self, data_plane: DataPlane) -> None:
-        """See `port.ControlPlane`."""
+        """Pass the orders that follow from each image change to `data_plane` from now on, first those for the whole
+        image.
+        """
 
         def changed(delta: ImageDelta) -> None:
             data_plane.obey(orders_of(self.feed.image, delta, self._config.node_id))
@@ -178,9 +184,9 @@ class KraftControlPlane:
         self.feed.follow(changed, caught_up=True)
 
     async def wait_until_not_needed(self) -> None:
-        """See `port.ControlPlane`."""
+        """Wait until no stopping broker needs this voter any more."""
         await self.voter_shutdown.due()
 
     async def leave(self) -> None:
-        """See `port.ControlPlane`."""
+        """Leave the quorum: when this returns, its files are not accessed any more."""
         await self.quorum.leave()

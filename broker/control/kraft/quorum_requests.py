@@ -1,4 +1,4 @@
-"""Answers other nodes' requests to the quorum: refuses them at the edge, or puts them into the core."""
+"""Answers other nodes' requests to the quorum: refuses invalid ones, and passes the others to the core."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class QuorumCore(Protocol):
-    """Decides requests of other nodes."""
+    """Decides the requests of other nodes. `MetadataQuorum` implements it."""
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Take in a sender's request: `replied` gets its reply, now or later. Returns a ticket."""
+        """Pass in (sender, request), and return a ticket. `replied` is called with the reply, now or later."""
 
     def withdraw(self, ticket: int) -> None:
-        """Whoever asked under this ticket waits for the reply no more."""
+        """Drop the request with this ticket, because its sender no longer waits for the reply."""
 
 
 class QuorumRequestHandler:
-    """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log and FetchSnapshot."""
+    """Handles Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log, and FetchSnapshot."""
 
     def __init__(self, core: QuorumCore, storage: QuorumStorage, node_id: int, cluster_id: str) -> None:
         self._core, self._storage, self._node_id, self._cluster_id = core, storage, node_id, cluster_id
@@ -51,13 +51,14 @@ class QuorumRequestHandler:
         return wire.write_end(error or await self._reply(wire.read_end(request)))
 
     def fetch(self, request: FetchIn, version: int, answer: Callable[[list[Any]], None]) -> None:
-        """Handle Fetch of the metadata log by a node: for records, a new high watermark, or its max wait.
+        """Handle another node's Fetch of the metadata log. The reply comes with records, a new high watermark, or after
+        max wait.
 
-        `answer` gets the response body as chunks, of which one may be a slice of the log's file, now or later.
+        `answer` gets the response body as chunks, one of which may be a slice of the log's file, now or later.
         """
         error = wire.fetch_refusal(request, self._cluster_id)
         if error is None and request.replica_id == self._node_id:
-            error = ErrorCode.INVALID_REQUEST  # nobody fetches from itself
+            error = ErrorCode.INVALID_REQUEST  # a node does not fetch from itself
         if error is not None:
             answer(wire.write_fetch_error(version, error))
             return
@@ -70,12 +71,12 @@ class QuorumRequestHandler:
         self._core.ask(wire.read_fetch(request), replied)
 
     async def fetch_snapshot(self, request: Any) -> Any:
-        """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
+        """Handle FetchSnapshot: return a chunk of one of this node's snapshots, while this node leads."""
         from squall.broker.control.kraft import snapshot_wire  # hardly ever asked for
 
         error = snapshot_wire.refusal(request, self._cluster_id)
         if error is None and request.replica_id == self._node_id:
-            error = ErrorCode.INVALID_REQUEST  # it would stand among its own observers
+            error = ErrorCode.INVALID_REQUEST  # else this node would be in its own list of observers
         if error is not None:
             return snapshot_wire.write_reply(error)
         sender, asked = snapshot_wire.read_request(request)
@@ -91,7 +92,7 @@ class QuorumRequestHandler:
         return snapshot_wire.write_reply(reply, piece)
 
     async def _reply(self, found: tuple[int, Request]) -> Any:
-        """Wait for the core's reply."""
+        """Pass a request to the core, and wait for its reply."""
         replies: list[Reply] = []
         done = trio.Event()
 

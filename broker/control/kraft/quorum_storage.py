@@ -1,4 +1,4 @@
-"""Keeps the quorum's state on disk: the metadata log, its snapshots, and the small file with the epoch and the vote."""
+"""Keeps the quorum's data on disk: the metadata log, its snapshots, and the small file with epoch and vote."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ if TYPE_CHECKING:
 
 STATE_FILE = "quorum-state"
 Committed = list[tuple[int, int, Any]]
-"""(offset, epoch, metadata record) triples."""
+"""Lists (offset, epoch, metadata record) triples."""
 
 
 class QuorumStorage:
-    """Carries out the core's effects on disk. Written means in the page cache, unless said otherwise."""
+    """Carries out the core's effects on disk. Unless a method says otherwise, it writes to the page cache only."""
 
     def __init__(self, env: Env, log: Log, settings: QuorumSettings, cluster_id: str) -> None:
         self._env, self._log, self._settings, self._cluster_id = env, log, settings, cluster_id
         self._state_path = f"{log.directory}/{STATE_FILE}"
         self._generation = 0
-        """Of the last truncation done: what a sync that begins now is reported under."""
+        """Gives the generation of the last truncation, with which a sync that begins now is reported."""
         self._synced = (-1, 0)
-        """(end offset, generation) as last reported."""
+        """Holds the last reported (end offset, generation)."""
         self.read_bytes = 0
-        """Of all batches that `read` has gone through."""
+        """Counts the bytes of all batches that `read` has decoded."""
         self.snapshots = SnapshotStore(env.fs, log.directory)
         self.loaded: list[Any] = self._load_snapshot()
-        """What the newest snapshot says; nothing where there is none."""
+        """Holds the records of the newest snapshot; empty if there is none."""
 
     # ---------------------------------------------------------------------------------------------------------- state
 
     def load_state(self) -> QuorumState:
-        """The state that was persisted last, durable; the initial state if there is none. Raises DamagedQuorumState,
-        OSError.
+        """Return the persisted state, made durable again; the initial state if there is none. Raises
+        DamagedQuorumState, OSError.
 
-        The run before may have ended between renaming the file and syncing its name, or because a sync failed. This
-        node would then send a state to others which a power loss can still undo. So the file is written anew: after a
-        failed sync, a second sync of the same file or directory proves nothing.
+        The previous run may have ended between renaming the file and syncing its name, or after a failed sync. A power
+        loss could then undo a state that this node has sent to others. So the file is written anew: after a failed
+        sync, a second sync of the same file or directory proves nothing.
         """
         if not self._env.fs.exists(self._state_path):
             return QuorumState()
@@ -77,15 +77,15 @@ class QuorumStorage:
         return state
 
     def persist(self, state: QuorumState) -> None:
-        """Durable on return. Blocks."""
+        """Write the state durably. Blocks."""
         replace_file(self._env.fs, self._state_path, state.to_json(self._settings.voters, self._cluster_id).encode())
 
     # ------------------------------------------------------------------------------------------------------------ log
 
     def _load_snapshot(self) -> list[Any]:
-        """Read the newest snapshot, and put the log in order with it. Raises DamagedQuorumState, OSError.
+        """Load the newest snapshot, and adjust the log's start to it. Raises DamagedQuorumState, OSError.
 
-        A damaged snapshot is dropped. An older snapshot or the log must then still have its records.
+        A damaged snapshot is deleted. An older snapshot or the log must then still have its records.
         """
         records: list[Any] = []
         while (newest := self.snapshots.newest) is not None:
@@ -112,7 +112,7 @@ class QuorumStorage:
         return records
 
     def extent(self) -> LogExtent:
-        """The log as it is."""
+        """Return start, end and epochs of the log."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
         before = [found.epoch for found in self.snapshots.ids if found.end_offset == start]
         entries = self._log.epochs.entries
@@ -122,23 +122,23 @@ class QuorumStorage:
         return LogExtent(end, epochs, start, before[0] if start else 0)
 
     def trim(self, snapshot: SnapshotId, high_watermark: int) -> None:
-        """Drop the log before a snapshot's end, and the snapshots before it."""
+        """Drop the log before a snapshot's end, and older snapshots."""
         self._log.increment_log_start(snapshot.end_offset)
         self._log.delete_old_segments(self._env.wall_ms(), high_watermark)
         for older in [found for found in self.snapshots.ids if found < snapshot]:
             self.snapshots.delete(older)
 
     def taken_ms(self, snapshot: SnapshotId) -> int:
-        """Return the time at which a snapshot's content was current, in wall-clock ms."""
+        """Return the wall-clock time (ms) of a snapshot's last record."""
         return decode_snapshot(self.snapshots.read(snapshot))[0]
 
     @property
     def size(self) -> int:
-        """Bytes of the log and of all snapshots."""
+        """Returns the bytes of the log and of all snapshots."""
         return self._log.size + self.snapshots.size
 
     def write(self, op: LogOp) -> None:
-        """Do to the log what the core has already done to its extent. A different outcome is a bug."""
+        """Apply to the log what the core has applied to the log's extent. A different result is a bug."""
         match op:
             case AppendOwn():
                 assert isinstance(op.payload, bytes)
@@ -177,13 +177,15 @@ class QuorumStorage:
         return encode_batch([Record(0, self._env.wall_ms(), key, value)], control=True)
 
     def encode(self, records: Sequence[tuple[Any, int]]) -> bytes:
-        """(message, version) pairs as one batch. Its offsets and epoch are put in when it is written."""
+        """Encode (message, version) pairs as one batch. Its offsets and epoch are set when it is written."""
         wall_ms = self._env.wall_ms()
         values = (encode_metadata_record(message, version) for message, version in records)
         return encode_batch([Record(number, wall_ms, None, value) for number, value in enumerate(values)])
 
     def slice(self, offset: int, limit: int, max_bytes: int) -> FileSlice | None:
-        """Whole batches in [offset, limit): `max_bytes` at most, but at least one batch; None if there is none."""
+        """Return complete batches in [offset, limit), at most `max_bytes` but at least one batch; None if there is
+        none.
+        """
         if not self._log.log_start_offset <= offset < limit:
             return None
         return self._log.slice(offset, limit, max_bytes, True)
@@ -213,13 +215,13 @@ class QuorumStorage:
 
     @property
     def has_news(self) -> bool:
-        """True when `sync` would report something that it has not reported yet."""
+        """Is True if `sync` would report something new."""
         return self._synced != (self._log.log_end_offset, self._generation)
 
     async def sync(self) -> tuple[int, int]:
-        """Make durable what is written now, off the event loop. (end offset, generation) as `Raft.synced` wants them.
+        """Sync the written records off the event loop, and return (end offset, generation) for `Raft.synced`.
 
-        One at a time. OSError: what the log holds is not known any more, and this node must stop.
+        Only one sync may run at a time. After an OSError the log's content is unknown, and this node must stop.
         """
         generation = self._generation
         job = self._log.begin_flush()

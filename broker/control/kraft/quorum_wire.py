@@ -1,4 +1,4 @@
-"""The quorum's messages in Kafka's own requests: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log."""
+"""Encodes and decodes the quorum's messages as Kafka's Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ if TYPE_CHECKING:
 
 VOTE_VERSION, EPOCH_VERSION, FETCH_VERSION = 2, 1, 18
 MAX_BYTES = 1 << 20
-"""Most that one Fetch of the metadata log brings, but always one batch: a slow link must manage it in time."""
+"""Limits the bytes of one Fetch of the metadata log (at least one batch), so that a slow link transfers them in time.
+"""
 
 
 # ------------------------------------------------------------------------------------------------ asking other nodes
 
 
 def encode_request(request: Request, sender: int, receiver: int, cluster_id: str) -> tuple[int, int, bytes]:
-    """(api key, version, body) of a request to another node."""
+    """Return (api key, version, body) of a request to another node."""
     match request:
         case Vote():
             asked = vote.VoteRequestPartitionData(
@@ -98,7 +99,9 @@ def _encode_fetch(request: Fetch, sender: int, cluster_id: str) -> bytes:
 
 
 def decode_reply(request: Request, view: memoryview) -> Reply:
-    """Decode another node's reply, with records copied out of `view`. MalformedFrame if it cannot be such a reply."""
+    """Decode another node's reply, with records copied out of `view`. Raises MalformedFrame if it does not fit the
+    request.
+    """
     match request:
         case Vote():
             answer = _only(vote.VoteResponse, ApiKey.VOTE, VOTE_VERSION, view)
@@ -119,7 +122,7 @@ def decode_reply(request: Request, view: memoryview) -> Reply:
 
 
 def _only(kind: Any, api_key: int, version: int, view: memoryview) -> Any:
-    """The one partition of a response."""
+    """Decode a response and return its only partition."""
     _, at = decode_response_header(view, api_key, version)
     response, _ = kind.decode(view, at, version)
     if response.error_code or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
@@ -159,10 +162,10 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
 
 
 def _spans(records: memoryview) -> tuple[tuple[BatchSpan, ...], int]:
-    """Return the spans of the whole batches, and the position at which their bytes end.
+    """Return the spans of the complete batches, and the position at which their bytes end.
 
-    Checks the batches before the core takes them in. The sender may have truncated its file while it sent from it, and
-    the bytes may then belong to other batches.
+    Checks the batches' CRCs before the core takes them in. The sender may have truncated its file while it sent from
+    it, and the bytes may then belong to other batches.
     """
     spans, stop = [], 0
     for header, start, stop in batches(records):
@@ -176,7 +179,7 @@ def _spans(records: memoryview) -> tuple[tuple[BatchSpan, ...], int]:
 
 
 def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
-    """Why Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum or this voter; None if it is."""
+    """Return why a Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum or this voter; None if it is."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if getattr(request, "voter_id", NO_NODE) not in (NO_NODE, node_id):
@@ -188,7 +191,7 @@ def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
 
 
 def fetch_refusal(request: FetchIn, cluster_id: str) -> ErrorCode | None:
-    """Why a Fetch is not for this quorum; None if it is. Consumers are refused too."""
+    """Return why a Fetch is not for this quorum; None if it is. Consumers are refused too."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.replica_id < 0 or len(request.topics) != 1 or len(request.topics[0][1]) != 1:
@@ -198,7 +201,7 @@ def fetch_refusal(request: FetchIn, cluster_id: str) -> ErrorCode | None:
 
 
 def read_vote(request: vote.VoteRequest) -> tuple[int, Vote]:
-    """(sender, message) of a request that is not refused."""
+    """Return the sender of a Vote that is not refused, and its request to the core."""
     part = request.topics[0].partitions[0]
     return part.replica_id, Vote(part.replica_epoch, part.last_offset_epoch, part.last_offset, part.pre_vote)
 
@@ -210,7 +213,7 @@ def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int
 
 
 def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndEpoch]:
-    """Return the sender of an EndQuorumEpoch and its request to the core; reads either form of the successors."""
+    """Return the sender of an EndQuorumEpoch and its request to the core. Both forms of the successors are read."""
     part = request.topics[0].partitions[0]
     named = tuple(each.candidate_id for each in part.preferred_candidates) or tuple(part.preferred_successors)
     return part.leader_id, EndEpoch(part.leader_epoch, named)
@@ -224,7 +227,7 @@ def read_fetch(request: FetchIn) -> tuple[int, Fetch]:
 
 
 def write_vote(reply: VoteReply | ErrorCode) -> vote.VoteResponse:
-    """The response to Vote."""
+    """Return the response to Vote."""
     if isinstance(reply, ErrorCode):
         return vote.VoteResponse(int(reply))
     part = vote.VoteResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch, reply.granted)
@@ -232,7 +235,7 @@ def write_vote(reply: VoteReply | ErrorCode) -> vote.VoteResponse:
 
 
 def write_begin(reply: BeginEpochReply | ErrorCode) -> begin_quorum_epoch.BeginQuorumEpochResponse:
-    """The response to BeginQuorumEpoch."""
+    """Return the response to BeginQuorumEpoch."""
     if isinstance(reply, ErrorCode):
         return begin_quorum_epoch.BeginQuorumEpochResponse(int(reply))
     part = begin_quorum_epoch.BeginQuorumEpochResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch)
@@ -241,7 +244,7 @@ def write_begin(reply: BeginEpochReply | ErrorCode) -> begin_quorum_epoch.BeginQ
 
 
 def write_end(reply: EndEpochReply | ErrorCode) -> end_quorum_epoch.EndQuorumEpochResponse:
-    """The response to EndQuorumEpoch."""
+    """Return the response to EndQuorumEpoch."""
     if isinstance(reply, ErrorCode):
         return end_quorum_epoch.EndQuorumEpochResponse(int(reply))
     part = end_quorum_epoch.EndQuorumEpochResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch)
@@ -250,7 +253,7 @@ def write_end(reply: EndEpochReply | ErrorCode) -> end_quorum_epoch.EndQuorumEpo
 
 
 def write_fetch(version: int, reply: FetchReply, records: FileSlice | None) -> list[Any]:
-    """The body of the response to Fetch, in chunks."""
+    """Return the body of the response to Fetch, in chunks."""
     part = FetchPartOut(
         index=0,
         error=int(reply.error),
@@ -266,7 +269,7 @@ def write_fetch(version: int, reply: FetchReply, records: FileSlice | None) -> l
 
 
 def write_fetch_error(version: int, error: ErrorCode) -> list[Any]:
-    """The body of the response to a Fetch that is refused as a whole."""
+    """Return the body of the response to a Fetch that is refused as a whole."""
     return encode_fetch_response(version, 0, int(error), 0, [], [])
 
 
@@ -277,12 +280,12 @@ def write_description(
     now_ms: int,
     wall_ms: int,
 ) -> describe_quorum.DescribeQuorumResponse:
-    """The response to DescribeQuorum. `now_ms` and `wall_ms`: the same moment by the core's clock and by the wall's.
-    The leader has everything now (KIP-836).
+    """Return the response to DescribeQuorum. `now_ms` and `wall_ms` are the same moment by the core's clock and the
+    wall clock. The leader counts as caught up now (KIP-836).
 
-    Each partition is UNKNOWN_TOPIC_OR_PARTITION if the request names anything but the metadata log once
-    (KafkaRaftClient.handleDescribeQuorumRequest). Each voter has one listener, because all traffic between nodes goes
-    there.
+    Each partition is UNKNOWN_TOPIC_OR_PARTITION unless the request names the metadata log's partition alone and once
+    (KafkaRaftClient.handleDescribeQuorumRequest). Each voter has one listener, because all traffic between nodes uses
+    it.
     """
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:

@@ -1,7 +1,7 @@
-"""Snapshots of the metadata log as files beside its segments, in Kafka's names and format (KIP-630).
+"""Keeps snapshots of the metadata log as files beside its segments, in Kafka's names and format (KIP-630).
 
 `<end offset>-<epoch>.checkpoint` holds record batches: one with a header record, then the metadata records, then one
-with a footer record. Without its footer a file is not whole. Offsets in it count from 0 and mean nothing.
+with a footer record. A file without footer is incomplete. Offsets in a file count from 0 and mean nothing.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ RECORDS_PER_BATCH = 500
 
 
 class SnapshotStore:
-    """The snapshots of one directory. Calls block. Only calls from the event loop change `ids`."""
+    """Reads and writes the snapshots of one directory. Calls block. `ids` changes only on the event loop."""
 
     def __init__(self, fs: Fs, directory: str) -> None:
         self._fs, self._directory = fs, directory
         self.ids: list[SnapshotId] = []
-        """Whole ones, oldest first."""
+        """Lists the complete snapshots, oldest first."""
         for name in fs.list(directory):
             snapshot = id_of(name)
             if snapshot is not None:
@@ -49,28 +49,28 @@ class SnapshotStore:
 
     @property
     def newest(self) -> SnapshotId | None:
-        """The snapshot with the highest end offset."""
+        """Returns the snapshot with the highest end offset, or None."""
         return self.ids[-1] if self.ids else None
 
     @property
     def size(self) -> int:
-        """Bytes of all snapshots."""
+        """Returns the bytes of all snapshots."""
         return sum(found[0] for found in (self.piece(snapshot, 0, 0) for snapshot in self.ids) if found is not None)
 
     def write(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Write a snapshot, durable on return. May run off the event loop; call `add` afterwards."""
+        """Write a snapshot durably. May run off the event loop; the caller then calls `add`."""
         replace_file(self._fs, self._path(snapshot), data)
 
     def add(self, snapshot: SnapshotId) -> None:
-        """List a snapshot that `write` has written."""
+        """Add a snapshot that `write` has written to `ids`."""
         self.ids = sorted({*self.ids, snapshot})
 
     def read(self, snapshot: SnapshotId) -> bytes:
-        """The whole snapshot. OSError if it is gone."""
+        """Return the bytes of a snapshot. Raises OSError if it was deleted."""
         return self._pread(self._path(snapshot), 0, None)
 
     def piece(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """(size of the whole, bytes from `position` on); None if there is no such snapshot."""
+        """Return the size of a snapshot and its bytes from `position` on; None if there is no such snapshot."""
         if snapshot not in self.ids:
             return None
         file = self._fs.open(self._path(snapshot))
@@ -80,7 +80,7 @@ class SnapshotStore:
             file.close()
 
     def write_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
-        """Write the next piece of a snapshot that is being fetched."""
+        """Append the next chunk of a snapshot that is being fetched to its partial file."""
         file = self._fs.open(self._part(snapshot), create=True, truncate=not position)
         try:
             assert file.size() == position, f"a piece for {position} of a part of {file.size()} bytes"
@@ -89,11 +89,11 @@ class SnapshotStore:
             file.close()
 
     def with_part(self, snapshot: SnapshotId, position: int, last: bytes) -> bytes:
-        """The bytes that the part would hold with its last piece."""
+        """Return the bytes of the partial file up to `position`, followed by the last chunk."""
         return (self._pread(self._part(snapshot), 0, position) if position else b"") + last
 
     def install(self, snapshot: SnapshotId) -> None:
-        """The part is whole: make it a snapshot, durably, and the only one."""
+        """Turn a complete partial file into a snapshot, durably, and delete all other snapshots."""
         file = self._fs.open(self._part(snapshot))
         try:
             file.fsync()
@@ -107,7 +107,7 @@ class SnapshotStore:
         self.ids = [snapshot]
 
     def delete(self, snapshot: SnapshotId) -> None:
-        """Remove one."""
+        """Delete a snapshot."""
         self._fs.remove(self._path(snapshot))
         self.ids = [other for other in self.ids if other != snapshot]
 
@@ -126,7 +126,7 @@ class SnapshotStore:
 
 
 def id_of(name: str) -> SnapshotId | None:
-    """The snapshot that a file of that name holds; None for another file."""
+    """Return the snapshot that a file of this name holds; None for another file."""
     end_offset, dash, epoch = name.removesuffix(SUFFIX).partition("-")
     if not name.endswith(SUFFIX) or not dash or (len(end_offset), len(epoch)) != (20, 10):
         return None
@@ -134,7 +134,9 @@ def id_of(name: str) -> SnapshotId | None:
 
 
 def encode_snapshot(records: Sequence[tuple[Any, int]], epoch: int, wall_ms: int) -> bytes:
-    """The file that holds these (message, version) pairs. `wall_ms`: when the last record in it was appended."""
+    """Return the file content of a snapshot with these (message, version) pairs. `wall_ms`: the time of its last
+    record.
+    """
     header = encode_control_record(SnapshotHeaderRecord(last_contained_log_timestamp=wall_ms))
     footer = encode_control_record(SnapshotFooterRecord())
     values = [encode_metadata_record(message, version) for message, version in records]
@@ -151,7 +153,8 @@ def _control(record: tuple[bytes, bytes], offset: int, epoch: int, wall_ms: int)
 
 
 def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
-    """(last contained timestamp, metadata records) of a whole file. MalformedFrame if it is damaged or cut short.
+    """Return (last contained timestamp, metadata records) of a file. Raises MalformedFrame if it is damaged or
+    incomplete.
 
     Raises UnsupportedFeature too: see `refuse_dynamic_voters`.
     """
@@ -180,7 +183,7 @@ def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
 
 
 def refuse_dynamic_voters(message: Any) -> None:
-    """Raise UnsupportedFeature for a control record by which the log itself names the voters (KIP-853)."""
+    """Raise UnsupportedFeature for a control record that makes the log itself define the voters (KIP-853)."""
     if isinstance(message, KRaftVersionRecord) and message.k_raft_version > 0:
         level = message.k_raft_version
         raise UnsupportedFeature(

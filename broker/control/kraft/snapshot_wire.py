@@ -1,4 +1,4 @@
-"""FetchSnapshot in Kafka's own request: how the quorum hands over what its log no longer holds (KIP-630)."""
+"""Encodes and decodes Kafka's FetchSnapshot, which transfers what the log has dropped (KIP-630)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 SNAPSHOT_VERSION = 1
 MAX_PIECE_BYTES = 1 << 18
-"""Most that one answer brings: a slow link must manage it in time."""
+"""Limits the bytes in one response, so that a slow link transfers them in time."""
 
 
 def encode_request(request: FetchSnapshot, sender: int, cluster_id: str) -> tuple[int, int, bytes]:
-    """(api key, version, body)."""
+    """Return (api key, version, body) of a request to another node."""
     asked = wire.FetchSnapshotRequestPartitionSnapshot(
         0,
         request.epoch,
@@ -33,7 +33,7 @@ def encode_request(request: FetchSnapshot, sender: int, cluster_id: str) -> tupl
 
 
 def decode_reply(view: memoryview, error_of: Callable[[int], ErrorCode]) -> FetchSnapshotReply:
-    """Decode another node's reply, with bytes copied out of `view`. MalformedFrame if it cannot be such a reply."""
+    """Decode another node's reply, with bytes copied out of `view`. Raises MalformedFrame if the reply is invalid."""
     _, at = decode_response_header(view, ApiKey.FETCH_SNAPSHOT, SNAPSHOT_VERSION)
     response, _ = wire.FetchSnapshotResponse.decode(view, at, SNAPSHOT_VERSION)
     if response.error_code or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
@@ -53,7 +53,7 @@ def decode_reply(view: memoryview, error_of: Callable[[int], ErrorCode]) -> Fetc
 
 
 def refusal(request: wire.FetchSnapshotRequest, cluster_id: str) -> ErrorCode | None:
-    """Why a request is not for this quorum; None if it is."""
+    """Return why a request is not for this quorum; None if it is."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     topics = request.topics
@@ -64,7 +64,7 @@ def refusal(request: wire.FetchSnapshotRequest, cluster_id: str) -> ErrorCode | 
 
 
 def read_request(request: wire.FetchSnapshotRequest) -> tuple[int, FetchSnapshot]:
-    """(sender, message) of a request that is not refused."""
+    """Return the sender of a request that is not refused, and the request to the core."""
     part = request.topics[0].partitions[0]
     snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
     return request.replica_id, FetchSnapshot(part.current_leader_epoch, snapshot, part.position)
@@ -73,7 +73,7 @@ def read_request(request: wire.FetchSnapshotRequest) -> tuple[int, FetchSnapshot
 def write_reply(
     reply: FetchSnapshotReply | ErrorCode, piece: tuple[int, bytes] | None = None
 ) -> wire.FetchSnapshotResponse:
-    """The response. `piece`: size of the whole snapshot and the bytes from the asked position on."""
+    """Return the response. `piece`: the size of the snapshot and its bytes from the requested position on."""
     if isinstance(reply, ErrorCode):
         return wire.FetchSnapshotResponse(error_code=int(reply))
     size, data = piece if piece is not None else (-1, b"")

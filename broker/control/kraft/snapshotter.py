@@ -1,4 +1,4 @@
-"""Decides when to take a snapshot of the metadata log. A snapshot holds the image between two runs of records
+"""Decides when to take a snapshot of the metadata log. A snapshot holds the image between two batches of records
 (KIP-630).
 """
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Snapshotter:
-    """Every node takes its own snapshots. One is due after metadata.log.max.record.bytes.between.snapshots bytes of
-    batches, or metadata.log.max.snapshot.interval.ms after the one before it if anything is new.
+    """Takes this node's snapshots of the metadata log: after metadata.log.max.record.bytes.between.snapshots bytes of
+    batches, or metadata.log.max.snapshot.interval.ms after the last snapshot if there are new records.
     """
 
     def __init__(self, env: Env, config: BrokerConfig, feed: ImageFeed, quorum: MetadataQuorum) -> None:
@@ -38,7 +38,7 @@ class Snapshotter:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Take snapshots when they are due, until cancelled. OSError if the disk fails."""
+        """Take snapshots when they are due, until cancelled. Raises OSError if the disk fails."""
         while True:
             with self._env.timeout(self._interval_s):
                 await self._wanted.wait()

@@ -1,8 +1,8 @@
-"""Delays the end of a voter that the controller has let go, while others need it.
+"""Delays the shutdown of a voter that has completed its controlled shutdown, while other stopping brokers need it.
 
-Kafka's advice is to stop brokers first and controllers last, because a broker can stop only while the quorum commits
-it. An operator that stops all nodes at once cannot keep that order if each node is both. So the nodes keep it: a node
-that the controller has let go is no broker any more, but it stays as a voter while others need it.
+Kafka advises to stop brokers first and controllers last, because a broker can stop only while the quorum commits its
+shutdown. If each node is both, an operator who stops all nodes at once cannot keep that order. So the nodes keep it: a
+node that has stopped as a broker stays as a voter while other brokers are stopping.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
 
 LAST_CHANCE_S = 0.5
-"""For so long a voter that would take the majority with it waits for others to say that they stop as well."""
+"""Limits how long a voter without which no majority remains waits for other brokers to begin their shutdown too."""
 
 LOOK_S = 0.01
-"""How often a leader looks whether the others know what is committed."""
+"""Gives the interval at which a leader checks whether the others have learned the high watermark."""
 
 
 def somebody_stops(image: ClusterImage, node_id: int) -> bool:
-    """Return whether another broker is shutting down and has not been let go yet."""
+    """Return whether another broker is in controlled shutdown and has not completed it."""
     others = (broker for broker in image.brokers.values() if broker.id != node_id)
     return any(broker.in_controlled_shutdown and not broker.fenced for broker in others)
 
 
 def takes_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> bool:
-    """Return whether other brokers serve, and the voters among them are no majority without this node."""
+    """Return whether other brokers are unfenced, and the voters among them are no majority without this node."""
     serving = {broker.id for broker in image.brokers.values() if not broker.fenced and broker.id != node_id}
     staying = [voter for voter in voters if voter in serving]
     return bool(serving) and node_id in voters and len(staying) < len(voters) // 2 + 1
 
 
 class VoterShutdown:
-    """Carries out one node's leave of the quorum."""
+    """Waits, at one node's shutdown, until the quorum can do without this node's vote."""
 
     def __init__(self, env: Env, node_id: int, quorum: MetadataQuorum, feed: ImageFeed) -> None:
         self._env, self._node_id, self._quorum, self._feed = env, node_id, quorum, feed
@@ -47,7 +47,9 @@ class VoterShutdown:
         feed.follow(lambda delta: self._changed.set() if delta.brokers else None)
 
     async def due(self) -> None:
-        """Wait until nobody who stops needs this voter. Unbounded if a broker that stops is never let go."""
+        """Wait until no stopping broker needs this voter. Has no time limit if a stopping broker never completes its
+        shutdown.
+        """
         voters = self._quorum.voters
         if self._node_id not in voters:
             return
@@ -62,8 +64,8 @@ class VoterShutdown:
             await self._others_know()
 
     async def _others_know(self) -> None:
-        """Wait, on a leader, until each voter that still fetches knows what is committed, so that none waits for this
-        node.
+        """Wait, on a leader, until each voter that still fetches knows the high watermark, so that no voter waits for
+        this node.
         """
         while (leadership := self._quorum.leadership) is not None:
             if leadership.is_known(self._quorum.high_watermark, int(self._env.mono() * 1000)):
