@@ -1,3 +1,3 @@
-"""The faults that can hit a cluster, their targets and times, and the nemesis that plays each fault and proves that it
-landed.
+"""Defines the faults that can hit a cluster, their targets and times, and the nemesis, which plays each fault and
+proves that the fault landed.
 """

@@ -1,7 +1,7 @@
-"""Compares lines of nemesis.jsonl with the kinds of faults: class, traits, parameters, and what proves the fault. Pure.
+"""Checks lines of nemesis.jsonl against the kinds of faults: class, traits, parameters, and the proof. It does no I/O.
 
-The nemesis writes down what follows from a fault's kind, so that checkers need not know the kinds. Here the kinds are
-asked again. A line that its kind could not have written makes the verdict `unknown`.
+The nemesis records what follows from a fault's kind, so that checkers need not know the kinds. This module derives the
+same from the kinds again. A line that its kind could not have written makes the verdict `unknown`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from squall.checkers.nemesis_log import FILE, SCHEMA
 
 
 def audit(lines: Iterable[bytes]) -> list[str]:
-    """Return what is wrong in the lines, with file and line. Lines of old files, which name no schema, lack what is
-    compared here. At a line that cannot be read the audit ends without an error: the reader of the file reports it.
+    """Return what is wrong in the lines of nemesis.jsonl, with file and line number. Old files, which name no schema,
+    lack what is compared here. At an unreadable line the audit ends without an error: the reader of the file reports
+    it.
     """
     found: list[str] = []
     for number, raw in enumerate(lines, start=1):

@@ -1,4 +1,5 @@
-"""Holds what all acts of the nemesis share: the fault being played, the runtime, the clock, and probes of links."""
+"""Defines what all actions of the nemesis share: the fault being played, the runtime, the clock, and probes of links.
+"""
 
 from __future__ import annotations
 
@@ -32,36 +33,36 @@ T = TypeVar("T", int, Link)
 
 @dataclass
 class FaultExecution:
-    """The course of one fault. Times are ns of the run's monotonic clock; None if that moment has not come yet."""
+    """Records how one fault is played. Times are ns of the run's monotonic clock; None before that moment."""
 
     fault: Fault
     resolved: tuple[int, ...] = ()
     zone: str = ""
-    """The client zone that the fault hits; empty if it hits brokers."""
+    """Names the client zone that the fault hits; empty if the fault hits brokers."""
     link: Link | None = None
-    """The one link that it hits instead of brokers."""
+    """Is the single link that the fault hits instead of brokers, or None."""
     view: ClusterSnapshot | None = None
-    """What `resolved` was read from."""
+    """Is the cluster's state from which `resolved` was determined."""
     asked: int | None = None
     began: int | None = None
     on: int | None = None
-    """Since when it is on everywhere; None where it takes effect as it begins."""
+    """Gives when the fault became active on all targets; None if it takes effect as soon as it begins."""
     ended: int | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     landed: bool = False
     error: str | None = None
     trigger: dict[str, Any] | None = None
-    """The condition that the fault waited for, and what was seen when it became true."""
+    """Holds the condition that the fault waited for, and what was observed when the condition became true."""
 
     @property
     def hit(self) -> tuple[Hit, ...]:
-        """Targets whose links this fault affects: broker ids, a client zone, or one link."""
+        """Returns the targets whose links this fault affects: broker ids, a client zone, or one link."""
         if self.link is not None:
             return (self.link,)
         return (self.zone,) if self.zone else self.resolved
 
     def line(self) -> dict[str, Any]:
-        """The fault's line of nemesis.jsonl."""
+        """Return the fault's line of nemesis.jsonl."""
         f, kind = self.fault, self.fault.kind
         links = [str(link) for link in self.evidence.get("links", ())]
         hit = [str(each) if isinstance(each, Link) else each for each in self.hit]
@@ -96,14 +97,16 @@ class ClusterMonitor(Protocol):
     client: Client
 
     async def view(self) -> ClusterSnapshot:
-        """Leaders, ISRs, controller."""
+        """Return leaders, ISRs and the controller as one broker reports them."""
 
     def lookout(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[ClusterSnapshot]]]:
-        """While the block runs, all brokers are asked. Yields what `view` is, from whichever of them answer."""
+        """Query all brokers while the block runs. Yield a function that returns the same as `view`, merged from the
+        answers of all brokers that respond.
+        """
 
 
 class FaultContext:
-    """Holds what faults are played on, and records which fault holds which node or link.
+    """Holds what the nemesis plays faults on, and records which fault holds which node or link.
 
     record: writes one line of nemesis.jsonl.
     """
@@ -119,28 +122,32 @@ class FaultContext:
     ) -> None:
         self.runtime, self.cluster, self.probe_timeout_s = runtime, cluster, probe_timeout_s
         self.clients: LoadControls | None = None
-        """The workload's clients, once there are any."""
+        """Controls the workload's clients; None before the workload has clients."""
         self._claims: dict[int, dict[int, Fault]] = {}
         self._starting: dict[int, trio.Event] = {}
-        """Nodes that a fault is starting now. The event is set when the start is over."""
+        """Maps each node that a fault is starting now to an event, which is set when the start is over."""
         self._leaving: dict[int, trio.Event] = {}
-        """Nodes that a fault is taking down now. The event is set when that is over."""
+        """Maps each node that a fault is taking down now to an event, which is set when the node is down."""
         self._down: dict[int, set[int]] = {}
-        """Node id -> ids of the faults that hold it down. The last of them to end starts the node."""
+        """Maps a node id to the ids of the faults that hold the node down. The last of these faults to end starts the
+        node.
+        """
         self._on_links: dict[Link, dict[str, int]] = {}
-        """Link -> name of each fault that is on it -> id of that fault."""
+        """Maps a link to the names of the faults that are active on it, and each name to the fault's id."""
         self._forgetful: set[int] = set()
-        """Nodes whose disks may have forgotten what was synced."""
+        """Holds the nodes whose disks may have forgotten synced data, because an fsync failed."""
         self._proving: Counter[Link] = Counter()
-        """Links -> how many faults are about to show themselves on it, or that it answers again."""
+        """Counts for each link how many faults are proving, just now, that they hit the link or that the link answers
+        again.
+        """
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
-        """The run's monotonic clock."""
+        """Return the time of the run's monotonic clock, in ns."""
         return now_ns(self._env)
 
     def rng(self, p: FaultExecution, purpose: str) -> Random:
-        """The random stream of one fault for one purpose. Streams do not influence each other."""
+        """Return the random stream of one fault for one purpose. Streams do not influence each other."""
         return rng_for(self._seed, purpose, p.fault.id)
 
     async def sleep(self, seconds: float) -> None:
@@ -148,11 +155,11 @@ class FaultContext:
         await trio.sleep(seconds)
 
     def within(self, seconds: float) -> trio.CancelScope:
-        """A scope that is cancelled after this long, without an error."""
+        """Return a scope that is cancelled after this many seconds, without an error."""
         return trio.move_on_after(seconds)
 
     def shielded(self) -> trio.CancelScope:
-        """A scope for undoing a fault: the end of the run does not cancel it."""
+        """Return a scope in which a fault is undone: the end of the run does not cancel this scope."""
         return trio.CancelScope(shield=True)
 
     def note(self, p: FaultExecution) -> None:
@@ -160,7 +167,7 @@ class FaultContext:
         self._record(p.line())
 
     def begun(self, p: FaultExecution) -> None:
-        """The fault begins now."""
+        """Record that the fault begins now."""
         p.began = self.now_ns()
         if FaultTrait.FORGETS_SYNCS in p.fault.traits:
             self._forgetful.update(p.resolved)
@@ -212,14 +219,14 @@ class FaultContext:
             )
 
     def is_turning(self, node: int) -> bool:
-        """Return whether a fault is starting the node or taking it down at this moment."""
+        """Return whether a fault is starting the node, or taking it down, at this moment."""
         return node in self._starting or node in self._leaving
 
     def holders(self, p: FaultExecution, node: int, state: NodeState) -> dict[int, str]:
-        """Fault id -> action of the other faults that hold the node down, or paused.
+        """Return the other faults that hold the node down or paused, as fault id -> action.
 
-        A broker ends by itself when its disk fails or at its crash point. The fault behind that has not claimed it
-        yet; if no other fault claims the node, it is that one.
+        A broker ends by itself when its disk fails or at its crash point. The fault that caused this has not claimed
+        the node yet; if no other fault claims the node, return that fault.
         """
         if state is NodeState.PAUSED:
             return self.others(p, node, FaultTrait.PAUSES)
@@ -229,25 +236,26 @@ class FaultContext:
         )
 
     def claim(self, p: FaultExecution, nodes: Sequence[int] | None = None) -> None:
-        """From now on the fault is on at its nodes. nodes: only at these of them."""
+        """Register the fault as active at its nodes. nodes: only these of its nodes; None: all."""
         for node in p.resolved if nodes is None else nodes:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
     def others(self, p: FaultExecution, node: int, trait: FaultTrait | None = None) -> dict[int, str]:
-        """Fault id -> action of the other faults that are on at the node. trait: only faults with this trait.
+        """Return the other faults that are active at the node, as fault id -> action. trait: only faults with this
+        trait.
 
-        The end of one fault must not end another one.
+        The end of one fault must not end another fault.
         """
         claims = self._claims.get(node, {})
         found = {number: fault for number, fault in claims.items() if number != p.fault.id}
         return {number: fault.action for number, fault in found.items() if trait is None or trait in fault.traits}
 
     def others_alike(self, p: FaultExecution, node: int) -> dict[int, str]:
-        """The faults of `others` that have the same action as this one."""
+        """Return those faults of `others` that have the same action as this fault."""
         return {number: action for number, action in self.others(p, node).items() if action == p.fault.action}
 
     def release(self, p: FaultExecution, nodes: Sequence[int] | None = None) -> None:
-        """The fault has ended at these nodes. nodes: None means all of them."""
+        """Record that the fault has ended at these nodes. nodes: None means all nodes."""
         for node, claims in self._claims.items():
             if nodes is None or node in nodes:
                 claims.pop(p.fault.id, None)
@@ -255,8 +263,8 @@ class FaultContext:
 
     @contextmanager
     def taking_down(self, p: FaultExecution, nodes: Sequence[int]) -> Iterator[None]:
-        """Around the act that takes nodes down. From its beginning on, the fault holds them down. Another fault that
-        wants to take one of them down waits until the act is over.
+        """Surround the action that takes nodes down. From its beginning, the fault holds these nodes down. Another
+        fault that wants to take down such a node waits until the action is over.
         """
         over = trio.Event()
         self._leaving |= dict.fromkeys(nodes, over)
@@ -270,14 +278,15 @@ class FaultContext:
             over.set()
 
     def hold_down(self, p: FaultExecution, nodes: Sequence[int]) -> None:
-        """The fault holds these nodes down: no other fault starts them before it has ended."""
+        """Record that the fault holds these nodes down: no other fault starts these nodes before this fault has ended.
+        """
         for node in nodes:
             self._down.setdefault(node, set()).add(p.fault.id)
 
     async def release_down(self, p: FaultExecution, nodes: Sequence[int]) -> list[Any]:
-        """The fault no longer holds these nodes down. Those that no other fault holds down are started, all together.
+        """End this fault's hold on these nodes, and start those that no other fault holds down, all together.
 
-        Returns evidence for each node: of its start, or who holds it down (`held_by`) and its `state`.
+        Return evidence for each node: of its start, or which faults still hold the node (`held_by`) and its `state`.
         """
         told: dict[int, Any] = {}
         for node in nodes:
@@ -291,11 +300,11 @@ class FaultContext:
         return [told[node] for node in nodes]
 
     async def start_all(self, nodes: Sequence[int]) -> list[Any]:
-        """Start nodes together, because one alone may wait for a quorum that needs the others. Evidence of each."""
+        """Start nodes together, because one alone may wait for a quorum. Return evidence for each node."""
         return await self.together(self.up, nodes)
 
     async def up(self, node: int) -> Any:
-        """Start a node. No fault holds it down after that. Returns evidence of the start."""
+        """Start a node, after which no fault holds it down. Return evidence of the start."""
         self._down.pop(node, None)
         over = self._starting[node] = trio.Event()
         try:
@@ -312,8 +321,8 @@ class FaultContext:
 
     @asynccontextmanager
     async def started_after_error(self, p: FaultExecution) -> AsyncIterator[None]:
-        """Start the nodes that are down if the block, a fault's acts before its end, raises HarnessError. Nothing else
-        would start them before the cluster is healed.
+        """Start the nodes that are down if the block raises HarnessError. The block is what a fault does before its
+        end; no other code would start these nodes before the cluster is healed.
         """
         try:
             yield
@@ -332,8 +341,7 @@ class FaultContext:
         return all(view.leaders[name] >= 0 and set(view.replicas[name]) == set(view.isr[name]) for name in held)
 
     async def together(self, act: Callable[[T], Awaitable[Any]], hit: Sequence[T]) -> list[Any]:
-        """Do an act on all nodes or links at the same time; the answers in their order. Raises the first HarnessError.
-        """
+        """Run an action on all nodes or links at once. Return the results in order; raise the first HarnessError."""
         found: dict[T, Any] = {}
 
         async def one(each: T) -> None:
@@ -351,20 +359,18 @@ class FaultContext:
         return [found[each] for each in hit]
 
     def left_s(self, p: FaultExecution) -> float:
-        """Seconds left of the fault's duration, which counts from when it is on; negative after its end."""
+        """Return the seconds left of the fault's duration, from when it became active; negative after its end."""
         assert p.began is not None
         return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
     async def rest(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Keep the fault on until its duration is over. Raises HarnessError if it took longer than that to land. look:
-        as of `outlast`.
-        """
+        """Keep the fault active for its duration, after `check_landed`. look: as of `outlast`."""
         self.check_landed(p, self.now_ns())
         await self.outlast(p, look)
 
     async def outlast(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Wait for the fault's end. look: is called once in between, at a moment that the plan's seed decides: what
-        undoes a fault for a while and puts it on again cannot know the moment.
+        """Wait for the fault's end. look: is called once before that, at a moment that the plan's seed decides. So a
+        defect that undoes a fault for a while and restores it cannot know the moment.
         """
         if look is not None:
             await trio.sleep(max(0.0, self.left_s(p)) * self.rng(p, "middle").uniform(*MIDDLE))
@@ -372,11 +378,11 @@ class FaultContext:
         await trio.sleep(max(0.0, self.left_s(p)))
 
     async def activities(self, nodes: Sequence[int]) -> list[Any]:
-        """`Runtime.activity` of each node, in their order."""
+        """Return `Runtime.activity` of each node, in the order of `nodes`."""
         return await self.together(self.runtime.activity, nodes)
 
     def check_landed(self, p: FaultExecution, at_ns: int) -> None:
-        """Raise HarnessError if the fault, on since `at_ns`, took longer to land than it was to last."""
+        """Raise HarnessError if the fault, active since `at_ns`, took longer to land than it was to last."""
         assert p.began is not None
         spent_s = (at_ns - (p.on or p.began)) / 1e9
         if spent_s > p.fault.duration_s:
@@ -388,7 +394,7 @@ class FaultContext:
         return await self.runtime.fault_link(name, link, fault)
 
     async def put_all(self, p: FaultExecution, name: str, faults: Mapping[Link, LinkFault]) -> None:
-        """Put the fault on all its links at once. From when it is on everywhere, its duration counts."""
+        """Put the fault on all its links at once. The fault's duration counts from when it is active on all links."""
 
         async def one(link: Link) -> Evidence:
             return await self.put(p, name, link, faults[link])
@@ -397,9 +403,7 @@ class FaultContext:
         p.on = self.now_ns()
 
     async def lift_all(self, name: str, links: Sequence[Link]) -> list[Evidence]:
-        """Take the fault of this name off all links at once, whatever ends the run. Raises the first HarnessError, but
-        tries every link.
-        """
+        """Remove the named fault from all links at once, even after a cancellation. Raise the first HarnessError."""
 
         async def one(link: Link) -> Evidence | HarnessError:
             try:
@@ -415,28 +419,29 @@ class FaultContext:
         return told
 
     async def lift(self, name: str, link: Link) -> Evidence:
-        """Take the fault of this name off a link."""
+        """Remove the fault of this name from a link."""
         try:
             return await self.runtime.heal_link(name, link)
         finally:
             self._on_links.get(link, {}).pop(name, None)
 
     def company(self, p: FaultExecution, link: Link) -> frozenset[int]:
-        """Ids of the other faults that are on the link or on its target now. Two measurements over a link can be
-        compared only if this set was the same for both.
+        """Return the ids of the other faults that are active on the link or at its target now. Two measurements over a
+        link can be compared only if this set was the same for both.
         """
         on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
         return frozenset(on_link | set(self.others(p, link.target)))
 
     def any_other_on(self, p: FaultExecution) -> bool:
-        """Return whether any other fault is on, at a node or at a link."""
+        """Return whether any other fault is active, at a node or on a link."""
         on = [number for claims in self._claims.values() for number in claims]
         on += [number for names in self._on_links.values() for number in names.values()]
         return any(number != p.fault.id for number in on)
 
     @contextmanager
     def proving(self, links: Sequence[Link]) -> Iterator[None]:
-        """Around probes that show a fault on these links, or its end. Faults that wait for these links wait for it."""
+        """Surround probes that prove a fault on these links, or its end. Other faults wait for these links meanwhile.
+        """
         self._proving.update(links)
         try:
             yield
@@ -444,19 +449,19 @@ class FaultContext:
             self._proving.subtract(links)
 
     def is_proving(self, links: Sequence[Link]) -> bool:
-        """Return whether some fault is about to show its effect, or its end, on one of these links."""
+        """Return whether some fault is proving its effect, or its end, on one of these links now."""
         return any(self._proving[link] for link in links)
 
     async def probe(self, link: Link) -> ProbeResult:
-        """One probe over a link, with the usual time limit."""
+        """Send one probe over a link, with the usual time-out."""
         return await self.runtime.probe(link, timeout_s=self.probe_timeout_s)
 
     async def probes(self, links: Sequence[Link], timeout_s: float | None = None) -> list[ProbeResult]:
-        """Send one probe over each link, all at the same time. timeout_s: None means the usual time limit."""
+        """Send one probe over each link, all at the same time. timeout_s: None means the usual time-out."""
         return await self.each(links, partial(self.runtime.probe, timeout_s=timeout_s or self.probe_timeout_s))
 
     async def each(self, links: Sequence[Link], measure: Callable[[Link], Awaitable[ProbeResult]]) -> list[ProbeResult]:
-        """Measure each link, all at the same time; the answers in the order of the links."""
+        """Measure each link, all at the same time, and return the results in the order of the links."""
         found: dict[Link, ProbeResult] = {}
 
         async def one(link: Link) -> None:
@@ -470,9 +475,9 @@ class FaultContext:
     async def probes_until_ok(
         self, p: FaultExecution, links: Sequence[Link], measure: Callable[[Link], Awaitable[ProbeResult]] | None = None
     ) -> list[ProbeResult]:
-        """Probe each healed link until it has answered once, or the time is over, which counts anew as long as other
-        faults are on it. Returns the last answers, good or bad: what others do to a link afterwards does not count. A
-        fault that waits for one of these links waits for this, too. measure: None means a probe.
+        """Probe each healed link until it has answered once, or until the time is over; the time counts anew as long as
+        other faults are active on it. Return the last results, good or bad: what other faults do to a link afterwards
+        does not count. A fault that waits for one of these links waits until this ends. measure: None means a probe.
         """
         measure, silent, found = measure or self.probe, list(links), dict[Link, ProbeResult]()
         waiting = ExtendableDeadline(lambda: any(self.company(p, link) for link in silent), HEALED_WITHIN_S)
@@ -486,5 +491,5 @@ class FaultContext:
 
 
 def now_ns(env: Env) -> int:
-    """An Env's monotonic clock in ns."""
+    """Return the time of an Env's monotonic clock, in ns."""
     return int(env.mono() * 1e9)

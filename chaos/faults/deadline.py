@@ -1,4 +1,4 @@
-"""Limits how long a fault waits while others are in its way. It needs trio, which readers of plans do not import."""
+"""Limits how long a fault waits while other faults block it. It needs trio, which readers of plans do not import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from squall.chaos.faults.timeouts import BEHIND_OTHERS_S, WHOLE_WITHIN_S
 
 
 class ExtendableDeadline:
-    """Limits how long a fault waits: a short while, counted anew as long as other faults are in its way."""
+    """Limits how long a fault waits: a short while, which counts anew as long as other faults block this fault."""
 
     def __init__(self, in_the_way: Callable[[], bool], within_s: float = WHOLE_WITHIN_S) -> None:
         self._in_the_way, self._within_s = in_the_way, within_s
@@ -18,7 +18,7 @@ class ExtendableDeadline:
         self._at_most = self._until + BEHIND_OTHERS_S
 
     def is_over(self) -> bool:
-        """Return whether it is time to give up. Call it after each look."""
+        """Return whether it is time to give up. Call this after each attempt."""
         now = trio.current_time()
         if self._in_the_way():
             self._until = min(now + self._within_s, self._at_most)

@@ -1,4 +1,4 @@
-"""Finds the links that need a relay that knows frames, for the faults of a plan that hit frames. Pure."""
+"""Finds the links that need a relay that parses frames, for the faults of a plan that hit frames. It does no I/O."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from squall.chaos.runtimes.contract import Link
 
 
 def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
-    """Links that the plan's frame faults may be put on. Requests go over these links to the targets, whichever brokers
-    those turn out to be.
+    """Return the links that the plan's frame faults may be put on: links that carry requests to any broker that the
+    faults' targets may resolve to.
     """
     found: set[Link] = set()
     for fault in faults:
@@ -30,7 +30,7 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
 
 
 def _may_be(target: str, nodes: Sequence[int]) -> Sequence[int | str]:
-    """The brokers, or the zone, that a target may turn out to be."""
+    """Return the brokers, or the zone, that a target may resolve to."""
     kind, argument = check_target("target", target)
     zone = zone_of(target)
     return [zone] if zone else [int(argument)] if kind == "node" else nodes

@@ -1,7 +1,7 @@
-"""Defines a kind of fault, and one fault of that kind.
+"""Defines what a kind of fault is, and what one fault of a kind is.
 
-The rest of Squall asks a kind about its traits, and never compares its name. Each kind is defined in one file of
-`chaos/faults/kinds/`. The file says how a seed draws it, what must be true for it to land, how the nemesis plays it,
+The rest of Squall asks a kind about its traits, and never compares its name. One file of `chaos/faults/kinds/` defines
+one kind. The file says how a seed draws the fault, what must be true for the fault to land, how the nemesis plays it,
 and how its evidence reads in words.
 """
 
@@ -17,47 +17,51 @@ from typing import Any
 from squall.checkers import fault_traits
 
 MANNERS = ("refuse", "drop", "hold")
-"""How a cut link behaves. It refuses and resets connections; or swallows bytes, and closes connections when healed; or
-holds bytes, and delivers them late.
+"""Lists how a cut link may behave: it refuses and resets connections; or it drops bytes, and closes connections when
+healed; or it holds bytes, and delivers them late.
 """
 
 SHAPES = ("isolate", "halves", "one-way", "ring", "bridge")
-"""Which links a partition cuts: all links of the target; links between two halves; only what the target sends; links
-such that each broker hears a majority and no two brokers hear the same one (Jepsen's majorities-ring); links between
-two halves that both still reach the target, the bridge.
+"""Lists which links a partition may cut: all links of the target; links between two halves; only what the target sends;
+links such that each broker hears a majority and no two brokers hear the same majority (Jepsen's majorities-ring); links
+between two halves that both still reach the target, the bridge.
 """
 
 SIDES = ("peers", "clients", "both")
-"""Whose connections to the target are hit: those between brokers (in both directions), those of clients, or both."""
+"""Lists whose connections to the target may be hit: those between brokers (in both directions), those of clients, or
+both.
+"""
 
 TRAFFIC = ("replication", "controller")
-"""More sides, of faults that tell requests apart: connections between brokers, but only what followers ask leaders, or
-what brokers ask controllers."""
+"""Lists more sides, for faults that distinguish requests: connections between brokers, but only followers' requests to
+leaders, or only brokers' requests to controllers.
+"""
 
 RUNTIMES = ("process", "docker", "sim", "external")
 EVERYWHERE = frozenset(RUNTIMES)
 OUR_WORLDS = frozenset({"process", "docker", "sim"})
-"""Runtimes in which Squall itself starts the brokers."""
+"""Names the runtimes in which Squall itself starts the brokers."""
 
 Params = Mapping[str, Any]
 
 
 class FaultError(ValueError):
-    """A fault that cannot exist: its action or target is unknown, or a parameter is out of range. The message says
-    which, and what is allowed.
+    """Reports a fault that cannot exist: its action or target is unknown, or a parameter is out of range. The message
+    says which, and lists what is allowed.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class NumericParameter:
-    """A numeric parameter: bounds (inclusive) and default, in the unit that its name carries."""
+    """Describes a numeric parameter: its bounds (inclusive) and default, in the unit that the parameter's name carries.
+    """
 
     low: float
     high: float
     default: float
 
     def check(self, name: str, value: Any) -> float:
-        """The value, or FaultError."""
+        """Return the value as a float. Raise FaultError if it is no number or out of bounds."""
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not self.low <= value <= self.high:
             raise FaultError(f"{name} = {value!r}: between {self.low:g} and {self.high:g} are allowed")
         return float(value)
@@ -65,128 +69,130 @@ class NumericParameter:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceParameter:
-    """A parameter with a fixed set of values."""
+    """Describes a parameter that has a fixed set of values."""
 
     values: tuple[str, ...]
     default: str
 
     def check(self, name: str, value: Any) -> str:
-        """The value, or FaultError."""
+        """Return the value as text. Raise FaultError if it is not in the set."""
         if value not in self.values:
             raise FaultError(f"{name} = {value!r}: one of {', '.join(self.values)} is allowed")
         return str(value)
 
 
 class FaultTrait(StrEnum):
-    """A trait of a kind of fault. nemesis.jsonl holds those that the checkers and reports ask about."""
+    """Names a property of a kind of fault. nemesis.jsonl records those traits that checkers and reports need."""
 
     # What it does to its nodes.
     TAKES_DOWN = fault_traits.TAKES_DOWN
-    """Its nodes are down from its begin. Its end starts them again."""
+    """The fault's nodes are down from its begin. Its end starts them again."""
     PAUSES = fault_traits.PAUSES
-    """Its nodes are paused, and resumed at its end."""
+    """The fault's nodes are paused, and resumed at its end."""
     ENDS_BY_ITSELF = "ends by itself"
-    """It may make a node end by itself: sooner, later or never."""
+    """The fault may make a node's process end by itself: sooner, later or never."""
     STOPS_BROKER = "stops broker"
-    """It may make a broker stop in good order. Such a stop is correct and no trouble of the run."""
+    """The fault may make a broker shut down in good order. Such a shutdown is correct, and no trouble of the run."""
     NEEDS_NODE = "needs node"
-    """Its nodes must run from its begin until the proof that it landed."""
+    """The fault's nodes must run from its begin until the proof that it landed."""
     OF_ONE_NODE = "of one node"
-    """A seed draws it for one node at a time."""
+    """A seed draws the fault for one node at a time."""
     ONE_BY_ONE = "one by one"
-    """It hits all brokers, one after the other, and waits for each."""
+    """The fault hits all brokers, one after the other, and waits for each broker."""
     BY_SIGNAL = "by signal"
-    """A container engine can do it to any container, whatever runs inside."""
+    """A container engine can do this to any container, whatever runs inside."""
     # What it does to links and clients.
     OF_LINKS = "of links"
-    """It acts on links: it takes a `side`, and a client zone can be its target."""
+    """The fault acts on links: it takes a `side`, and a client zone can be its target."""
     CUTS_LINKS = fault_traits.CUTS_LINKS
     SLOWS_LINKS = fault_traits.SLOWS_LINKS
     NEEDS_TRAFFIC = "needs traffic"
-    """It hits bytes or frames on a link, and leaves the link itself alone. It lands only if somebody sends something.
+    """The fault hits bytes or frames on a link, and leaves the link itself alone. It lands only if something is sent.
     """
     MEASURES_LINKS = "measures links"
-    """Its proof is a measurement over its links. The links must answer meanwhile."""
+    """The fault's proof is a measurement over its links, which must answer meanwhile."""
     OF_CLIENTS = "of clients"
-    """Its targets are the workload's clients."""
+    """The fault's targets are the workload's clients."""
     MOVES_LEADERS = "moves leaders"
-    """Clients ask for Metadata after it."""
+    """The fault changes leaders, so that clients send Metadata requests after it."""
     COUNTS_SYNCS = "counts syncs"
-    """It may wait for an fsync."""
+    """The fault may wait for an fsync."""
     ONCE = "once"
-    """A run can have it once only."""
+    """A run can have this fault only once."""
     # What it needs.
     NEEDS_OUR_BROKER = "needs our broker"
-    """Only Squall's own broker can do it."""
+    """Only Squall's own broker supports this fault."""
     NEEDS_FILES = "needs files"
-    """The brokers' data must be in folders of this machine."""
+    """The fault needs the brokers' data to be in folders of this machine."""
     NEEDS_HURT_FILES = "needs hurt files"
-    """It needs brokers that were started on files that can be hurt."""
+    """The fault needs brokers that were started with files into which faults can be injected."""
     NEEDS_FRAMES = "needs frames"
-    """It needs relays that follow frames on its links' connections."""
+    """The fault needs relays that parse the frames on its links' connections."""
     NEEDS_PACKET_FILTER = "needs packet filter"
-    """The containers must be allowed to drop packets."""
+    """The fault needs containers that are allowed to drop packets."""
     NEEDS_FAKE_TIME = "needs fake time"
-    """It needs brokers that were started behind libfaketime."""
+    """The fault needs brokers that were started with libfaketime."""
     NEEDS_TRANSACTIONS = "needs transactional producers"
-    """Its targets are clients with transactional ids. A seed draws it without being asked, and only for them."""
+    """The fault's targets are clients with transactional ids. If a workload has such clients, seeds draw the fault by
+    default.
+    """
     NEEDS_WORKLOAD = "needs workload"
-    """It changes the workload's topics."""
+    """The fault changes the workload's topics."""
     NEEDS_MEMBERS = "needs members"
-    """Its targets are members of the workload's groups."""
+    """The fault's targets are members of the workload's groups."""
     NEEDS_INSTANCE_IDS = "needs instance ids"
-    """Its targets are those of them that have an instance id."""
+    """The fault's targets are members of groups that have an instance id."""
     NEEDS_SECOND_VERSION = "needs second version"
-    """A seed always draws it if the plan names a second version and no faults."""
+    """A seed always draws the fault if the plan names a second version and no faults."""
     # What it may do to data.
     OUT_OF_SYNC = fault_traits.OUT_OF_SYNC
     EITHER_END = fault_traits.EITHER_END
     FORGETS_SYNCS = fault_traits.FORGETS_SYNCS
     DAMAGES_FILES = "damages files"
-    """It removes or alters synced data."""
+    """The fault removes or alters synced data."""
 
 
 HOLDING = frozenset({FaultTrait.TAKES_DOWN, FaultTrait.PAUSES, FaultTrait.ENDS_BY_ITSELF})
-"""Any of these traits: the fault holds its nodes down, or may do so. A rolling restart leaves out nodes that others
-hold.
+"""Lists the traits of faults that hold their nodes down or paused, or may do so. A rolling restart leaves out nodes
+that other faults hold.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PlanTraits:
-    """The settings of a plan that decide whether it can have a fault."""
+    """Holds the settings of a plan that decide whether the plan can contain a fault."""
 
     runtime: str
     target: str
-    """Who made the brokers."""
+    """Names the implementation of the brokers."""
     nodes: int
     replicas: int
     upgrade_to: str
     transactional: bool = False
-    """The workload has transactions."""
+    """Is True if the workload has transactions."""
     zombies: bool = False
-    """Zombies can be made of producers of the workload."""
+    """Is True if producers of the workload can be turned into zombies."""
     groups: bool = False
-    """The workload has consumer groups."""
+    """Is True if the workload has consumer groups."""
     named: bool = False
-    """Some of their members have an instance id."""
+    """Is True if some members of the workload's groups have an instance id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTraits:
-    """The facts of a cluster and its load that decide whether a fault can land."""
+    """Holds the facts of a cluster and its load that decide whether a fault can land."""
 
     nodes: int
     replicas: int
     flushes: bool
-    """The topics have flush.messages=1: each node with a replica calls fsync all the time."""
+    """Is True if the topics have flush.messages=1: then each node with a replica calls fsync all the time."""
     rate: int = 40
-    """Records per second of all producers together."""
+    """Gives the records per second that all producers together send."""
     acks: int = -1
     places: int = 3
-    """Partitions of the workload."""
+    """Counts the partitions of the workload."""
     closes_after: float = inf
-    """Records after which a partition has a closed segment."""
+    """Gives the number of records after which a partition has a closed segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,24 +206,25 @@ class Fault:
     target: str
     params: Params = field(default_factory=dict)
     when: str = ""
-    """The condition that the fault waits for, from `at_s` on (`squall.chaos.faults.triggers`). Empty: it waits for
-    nothing.
+    """Gives the condition that the fault waits for, from `at_s` on (`squall.chaos.faults.triggers`). Empty: the fault
+    waits for nothing.
     """
     within_s: float = 0.0
-    """How long the fault waits for its condition, in seconds."""
+    """Limits how long the fault waits for its condition, in seconds."""
 
     @property
     def action(self) -> str:
-        """The name of its kind."""
+        """Returns the name of the fault's kind."""
         return self.kind.name
 
     @property
     def traits(self) -> frozenset[FaultTrait]:
-        """The traits of its kind, and those that follow from its parameters."""
+        """Returns the traits of the fault's kind, and those that follow from the fault's parameters."""
         return self.kind.traits | self.kind.more_traits(self.params)
 
     def overlaps(self, other: Fault, longer_s: float = 0.0) -> bool:
-        """Return whether both faults are on at the same moment, or would be if each lasted `longer_s` seconds longer.
+        """Return whether both faults are active at the same moment, or would be if each lasted `longer_s` seconds
+        longer.
         """
         since, until = other.at_s, other.at_s + other.duration_s + longer_s
         return self.at_s <= until and since <= self.at_s + self.duration_s + longer_s
@@ -225,14 +232,15 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlacement:
-    """Describes where a drawn fault must land: the cluster, and all drawn faults, this fault among them."""
+    """Describes where a drawn fault must land: the seed, the cluster, and all drawn faults, including the fault itself.
+    """
 
     seed: int
     cluster: ClusterTraits
     faults: Sequence[Fault]
 
     def is_held(self, fault: Fault) -> bool:
-        """Return whether another fault holds a node during this one."""
+        """Return whether another fault holds a node down or paused while this fault is active."""
         return any(other.traits & HOLDING and fault.overlaps(other) for other in self.faults)
 
 
@@ -240,44 +248,45 @@ class FaultPlacement:
 
 
 def no_params(rng: Random) -> dict[str, Any]:
-    """Draw nothing: the defaults apply."""
+    """Draw no parameters: the defaults apply."""
     return {}
 
 
 def same(params: Params) -> dict[str, Any]:
-    """Leave the parameters as they are."""
+    """Return the parameters unchanged."""
     return dict(params)
 
 
 def as_drawn(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Leave the fault as it is: it lands anywhere."""
+    """Return the fault unchanged, because it can land anywhere."""
     return fault
 
 
 def no_traits(params: Params) -> frozenset[FaultTrait]:
-    """The parameters add no traits."""
+    """Return no traits, because no trait follows from the parameters."""
     return frozenset()
 
 
 ELSEWHERE = frozenset(
     {FaultTrait.MOVES_LEADERS, FaultTrait.NEEDS_FILES, FaultTrait.DAMAGES_FILES, FaultTrait.ENDS_BY_ITSELF}
 )
-"""Any of these traits: a fault that lands only where the workload's own partitions are, or are written."""
+"""Lists the traits of faults that land only on brokers that have the workload's own partitions, or that write them."""
 
 
 def at_a_coordinator(rng: Random, fault: Fault) -> Fault:
-    """Aim a fault of one broker at a coordinator."""
+    """Return the fault with a coordinator as its target, if it hits one broker and lands on any broker; else unchanged.
+    """
     movable = fault.target in ("leader", "controller", "random") and not fault.traits & ELSEWHERE
     return replace(fault, target="coordinator") if movable else fault
 
 
 def nothing_wrong(*given: Any) -> str:
-    """Nothing forbids it."""
+    """Return "", because nothing forbids the fault."""
     return ""
 
 
 def one_broker(params: Params) -> int:
-    """One broker is enough."""
+    """Return 1: a single broker is enough for this fault."""
     return 1
 
 
@@ -286,7 +295,7 @@ def _plain(value: object) -> str:
 
 
 def listed(params: Params) -> str:
-    """All parameters, in brackets; empty where there are none."""
+    """Format all parameters in brackets. Return "" if there are none."""
     rest = ", ".join(f"{key} {_plain(value)}" for key, value in params.items())
     return f" ({rest})" if rest else ""
 
@@ -297,70 +306,86 @@ class DrawRules:
 
     params: Callable[[Random], dict[str, Any]] = no_params
     target: Callable[[Random, Params], str | None] | None = None
-    """The target, if this kind does not use the usual drawing of targets. None: the usual drawing."""
+    """Draws the target of this kind. None: targets are drawn in the usual way."""
     lasts_s: tuple[float, float] = (2.0, 5.0)
     by_default: bool = False
-    """`squall run` draws it if --faults is missing."""
+    """Is True if `squall run` draws this kind when --faults is missing."""
     by_default_on_foreign: bool = False
-    """The same for a cluster that somebody else runs."""
+    """Is True if `squall run --runtime external` draws this kind when --faults is missing."""
     swarm: str = ""
-    """Which draw of a swarm's kinds it belongs to. "first"; "newer": drawn separately, so that seeds without it keep
-    their old plans; "beside": at any time beside all others; empty: none.
+    """Says in which draw of a swarm's kinds this kind takes part. "first"; "newer": drawn separately, so that seeds
+    without it keep their old plans; "beside": at any time beside all other faults; empty: in none.
     """
     likely: Callable[[int, Fault, int], Params] = lambda seed, fault, in_flight: fault.params
-    """In `squall run`: parameters under which it strikes, from the seed and the requests in flight."""
+    """Returns parameters with which the fault is likely to strike in `squall run`, from the seed, the fault and the
+    number of requests in flight.
+    """
     varied: Callable[[Random, Params, int], dict[str, Any]] | None = None
-    """In a swarm: parameters that only some faults get, from the number of nodes."""
+    """Returns the parameters that a swarm gives to only some faults of this kind, from the parameters and the number of
+    nodes.
+    """
     coordinated: Callable[[Random, Fault], Fault] = at_a_coordinator
-    """If the workload has transactional producers: what some of its faults become."""
+    """Returns what some faults of this kind become if the workload has transactional producers."""
     of_groups: Callable[[Random, Fault, Sequence[str]], Fault] = lambda rng, fault, asked: at_a_coordinator(rng, fault)
-    """The same if it has consumer groups, whose members often send requests of the APIs `asked`."""
+    """Returns what some faults of this kind become if the workload has consumer groups, whose members often send
+    requests of the APIs `asked`.
+    """
     under_groups: Callable[[Random, Params], Params] = lambda rng, params: params
-    """In a swarm whose clients are members of groups: parameters that only they can bear."""
+    """Returns parameters that only members of groups can handle, for a swarm whose clients are members of groups."""
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
-    """In a swarm: sometimes returns another fault, with its target already chosen."""
+    """Returns another fault in place of this one for some faults of a swarm, with its target already chosen; otherwise
+    None.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FaultKind:
-    """Describes one kind of fault."""
+    """Describes one kind of fault: its parameters, what it needs, how a seed draws it, how it is played and proven, and
+    how it reads in words.
+    """
 
     name: str
     place: int
-    """Its place in lists and in a seed's draws. A new kind takes the next number, so that seeds keep their plans."""
+    """Gives the kind's place in lists and in a seed's draws. A new kind takes the next number, so that seeds keep their
+    plans.
+    """
     title: str
     fault_class: str
-    """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `squall.checkers.guarantees`)."""
+    """Names the class of the fault: P process, N network, C clock, W1 power loss, D damaged disk (the classes of
+    `squall.checkers.guarantees`).
+    """
     worse_class: str = ""
-    """What it is where it hit all who were in sync; empty: the same."""
+    """Names the class of the fault if it hit all in-sync replicas; empty: `fault_class`."""
     duration_s: NumericParameter
     params: Mapping[str, NumericParameter | ChoiceParameter] = field(default_factory=dict)
     traits: frozenset[FaultTrait] = frozenset()
     more_traits: Callable[[Params], frozenset[FaultTrait]] = no_traits
-    """Traits that follow from its parameters."""
+    """Returns the traits that follow from the fault's parameters."""
     worlds: frozenset[str] = OUR_WORLDS
-    """Runtimes that can play it."""
+    """Names the runtimes that can play this kind."""
     nowhere_else: str = ""
-    """Why the other runtimes cannot play it."""
+    """Says why the other runtimes cannot play this kind."""
     needs_nodes: Callable[[Params], int] = one_broker
-    """How many brokers it needs."""
+    """Returns how many brokers the fault needs at least."""
     asks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each value of the parameter `how`: the APIs that its brokers must speak."""
+    """Maps each value of the parameter `how` to the APIs that the brokers must support for it."""
     check: Callable[[Params], str] = nothing_wrong
-    """Which combination of parameters is forbidden, in words. Empty: none."""
+    """Returns in words which combination of parameters is forbidden. Empty: none."""
     check_target: Callable[[str, Params], str] = nothing_wrong
-    """Why it cannot hit this target, in words. Empty: it can."""
+    """Returns in words why the fault cannot hit this target. Empty: it can."""
     refuse: Callable[[Params, PlanTraits], str] = nothing_wrong
-    """Why this plan cannot have it. Empty: it can."""
+    """Returns in words why this plan cannot contain the fault. Empty: it can."""
     draw: DrawRules = DrawRules()
     retarget: Callable[[Fault, FaultPlacement], Fault] = as_drawn
-    """The same fault with a target that it can hit. A fault that hits nothing proves nothing."""
+    """Returns the fault with a target that it can hit. A fault that hits nothing proves nothing."""
     alone: Callable[[Params], dict[str, Any]] = same
-    """Its parameters if the cluster has one broker only."""
+    """Returns the fault's parameters for a cluster of only one broker."""
     of_clients: Callable[[Params], dict[str, Any]] = same
-    """Faults of links only: its parameters on clients' links."""
+    """Returns the fault's parameters for clients' links. Only faults of links have this."""
     for_foreign_brokers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
-    """Its parameters on brokers that are not Squall's. The flag says whether somebody else runs the whole cluster."""
+    """Returns the fault's parameters for brokers that are not Squall's. The flag is True if the cluster is run by
+    somebody else (`--runtime external`).
+    """
     play: Callable[[Any, Any], Awaitable[None]]
     """Plays the fault in a `squall.chaos.faults.context.FaultContext`, as a `FaultExecution`: begins the fault, waits
     until its end, undoes it, and fills in evidence, `landed` and `error`. UnresolvedTargetError and HarnessError mean
@@ -368,21 +393,24 @@ class FaultKind:
     wait for that import.
     """
     evidence: str
-    """What proves that it landed."""
+    """Says what proves that the fault landed."""
     middle: str
-    """The evidence that it was on between its begin and its end; "none" and the reason if nothing can be."""
+    """Says what proves that the fault was active between its begin and its end; "none" and the reason if nothing can.
+    """
     verify: Callable[[Mapping[str, Any], Params, Sequence[Any]], str]
-    """(evidence, parameters, what it hit) -> what is missing in the evidence, in words
-    (`squall.chaos.faults.proofs`).
+    """Returns in words what is missing in the evidence (`squall.chaos.faults.proofs`). Takes the evidence, the
+    parameters and the targets that were hit.
     """
     describe_evidence: Callable[[Any], str]
-    """The evidence of one fault in words. If it did not land, what was seen instead."""
+    """Returns the evidence of one fault in words. If the fault did not land, says what was seen instead."""
     describe_params: Callable[[Params], str] = listed
-    """The words after its name that give its parameters."""
+    """Returns the words after the kind's name that give the fault's parameters."""
     describe_effect: Callable[[Params, int, Sequence[str]], str]
-    """What happens to a node, in words after "Broker N is". It takes the links in the fault's evidence."""
+    """Returns what happens to a node, in words that follow "Broker N is". Takes the parameters, the node and the links
+    in the fault's evidence.
+    """
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Its parameters if a plan names none."""
+        """Returns the fault's parameters if a plan names none."""
         return {name: each.default for name, each in self.params.items()}

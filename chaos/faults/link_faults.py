@@ -12,23 +12,25 @@ from squall.chaos.faults.kind import SIDES, TRAFFIC, ChoiceParameter, NumericPar
 ON_S = NumericParameter(0.2, 600, 4)
 PEERS = ChoiceParameter(SIDES, "peers")
 BETWEEN_BROKERS = ("peers", *TRAFFIC)
-"""Sides that are connections between brokers, and nothing else."""
+"""Lists the sides that contain only connections between brokers."""
 MEASURED_BYTES = 30_000
-"""A probe's largest request: what a link does to bytes is measured with as many. A client id holds 32,767."""
+"""Gives the bytes of a probe's largest request, with which a link's effect on bytes is measured. A client id, which
+pads the request, holds at most 32,767.
+"""
 
 
 def both_ends(params: Params) -> int:
-    """A link between brokers needs two brokers."""
+    """Return how many brokers the fault needs: two for a link between brokers, else one."""
     return 2 if params["side"] in BETWEEN_BROKERS else 1
 
 
 def on_clients_side(params: Params) -> dict[str, Any]:
-    """The same parameters on clients' links."""
+    """Return the same parameters for clients' links."""
     return {**params, "side": "clients"}
 
 
 def indistinct_traffic(params: Params, setting: PlanTraits) -> str:
-    """Why a plan cannot tell this traffic apart. Empty: it can, or it need not."""
+    """Return why this plan cannot distinguish the side's traffic. Empty: it can, or it does not need to."""
     side = params["side"]
     if side not in TRAFFIC or setting.target == "squall":
         return ""
@@ -36,12 +38,12 @@ def indistinct_traffic(params: Params, setting: PlanTraits) -> str:
 
 
 def off_peers(params: Params) -> dict[str, Any]:
-    """An only broker has no peers: move the fault to clients' links."""
+    """Return the parameters for a single broker, which has no peers: move the fault to clients' links."""
     return {**params, "side": "clients"} if params["side"] in BETWEEN_BROKERS else dict(params)
 
 
 def hit_by(name: str) -> Any:
-    """Return the function that says in words what such a fault does to a node."""
+    """Return the function that says in words what this fault of links does to a node."""
 
     def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
         return f"hit by {name.replace('_', ' ')}{listed(params)}"

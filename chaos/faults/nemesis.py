@@ -1,8 +1,8 @@
-"""Plays a plan's faults against a runtime, proves that each landed, and always heals.
+"""Plays a plan's faults against a runtime, proves that each fault landed, and always heals.
 
 The nemesis records every fault twice: when it begins, and when it has ended (`nemesis.jsonl`; the last line of an id
-wins). A line holds the plan's request, the nodes that it resolved to, begin and end by the run's monotonic clock, and
-the evidence. A fault without evidence makes the run `unknown`; no fault is skipped in silence.
+wins). A line holds the plan's request, the nodes to which its target resolved, begin and end by the run's monotonic
+clock, and the evidence. A fault without evidence makes the run `unknown`; no fault is skipped in silence.
 
 Faults may overlap. Each has its own name on every link and disk. A node that several faults hold down or paused stays
 so until the last of them ends. Any other fault that would hit such a node does not land, and says why.
@@ -30,20 +30,23 @@ from squall.workloads.control import LoadControls
 
 
 def in_short(words: str) -> str:
-    """Shorten a broker's last words to their beginning and their last line."""
+    """Shorten the last output of a broker to its beginning and its last line."""
     lines = [line for line in words.strip().splitlines() if line.strip()]
     return words.strip() if len(lines) < 3 else f"{lines[0]} ... {lines[-1].strip()}"
 
 
 class UpcomingFault(NamedTuple):
-    """A fault that has not begun. `in_s`: until it is due; 0 or less once it begins or waits for its condition."""
+    """Is a fault that has not begun. `in_s`: seconds until it is due; 0 or less while it begins or waits for its
+    condition.
+    """
 
     fault: Fault
     in_s: float
 
 
 class Nemesis:
-    """Plays faults. `cluster` says who leads what. `record` takes each line of nemesis.jsonl. `probe_ms`: as in a plan.
+    """Plays faults. cluster: reports leaders and ISRs. record: takes each line of nemesis.jsonl. probe_ms: as in a
+    plan.
     """
 
     def __init__(
@@ -60,11 +63,11 @@ class Nemesis:
         self._context = FaultContext(runtime, env, seed, record, cluster, probe_timeout_s(probe_ms))
         self.played = [FaultExecution(fault) for fault in faults]
         self._since_ns: int | None = None
-        """When playing began."""
+        """Gives when playing began; None before that."""
 
     @property
     def clients(self) -> LoadControls | None:
-        """The workload's clients, if there is a workload."""
+        """Controls the workload's clients, or is None if there is no workload."""
         return self._context.clients
 
     @clients.setter
@@ -72,7 +75,9 @@ class Nemesis:
         self._context.clients = controls
 
     def coming(self) -> list[UpcomingFault]:
-        """Faults that have not begun, the next one first; nothing before playing began. May be asked at any time."""
+        """Return the faults that have not begun, the next one first; [] before playing began. May be called at any
+        time.
+        """
         if self._since_ns is None:
             return []
         past_s = (self._context.now_ns() - self._since_ns) / 1e9
@@ -80,7 +85,7 @@ class Nemesis:
         return sorted((UpcomingFault(p.fault, p.fault.at_s - past_s) for p in waiting), key=lambda each: each.in_s)
 
     async def play(self) -> None:
-        """Play all faults at their times, counted from now. Returns when the last one has ended."""
+        """Play all faults at their times, counted from now. Return when the last fault has ended."""
         self._since_ns = self._context.now_ns()
         for p in self.played:
             self._context.note(p)
@@ -108,7 +113,9 @@ class Nemesis:
             context.note(p)
 
     async def _resolve_when_true(self, p: FaultExecution) -> None:
-        """Wait for the fault's condition, then find its target. All brokers are asked: a paused one delays nothing."""
+        """Wait for the fault's condition, then find its target. All brokers are asked, so that a paused broker delays
+        nothing.
+        """
         parts = triggers.parse(f"fault {p.fault.id}", p.fault.when)
         async with AsyncExitStack() as stack:
             if any(triggers.looks_at_cluster(part) for part in parts):
@@ -144,7 +151,7 @@ class Nemesis:
     async def _until_true(
         self, p: FaultExecution, parts: Sequence[triggers.Condition], view: Callable[[], Awaitable[ClusterSnapshot]]
     ) -> None:
-        """Wait until all parts of the fault's condition are true at once. HarnessError if that takes too long."""
+        """Wait until all parts of the fault's condition are true at once. Raise HarnessError if that takes too long."""
         context, fault = self._context, p.fault
         p.trigger = {"when": fault.when, "within_s": fault.within_s, "seen": None, "true_ns": None}
         with trio.move_on_after(fault.within_s):
@@ -159,7 +166,7 @@ class Nemesis:
         raise HarnessError(f"{fault.when!r} did not come true within {fault.within_s:g} s")
 
     def _look(self, part: triggers.Condition, view: ClusterSnapshot | None) -> tuple[int | str | None, bool]:
-        """Return what is seen of one part of a condition, and whether that part is true."""
+        """Return the observed value for one part of a condition, and whether that part is true."""
         if isinstance(part, triggers.AfterFaultCondition):
             other = next(each for each in self.played if each.fault.id == part.fault)
             at = other.ended if part.ended else other.began

@@ -1,7 +1,7 @@
-"""Checks the evidence of a landed fault, as nemesis.jsonl has it. Pure.
+"""Checks the evidence of a landed fault, as nemesis.jsonl has it. It does no I/O.
 
-Each kind of fault says what it must find in its evidence: what the nemesis looked at before it counted the fault as
-landed. The judge of a run looks again, so that a line that merely has some evidence proves nothing.
+Each kind of fault defines what its evidence must contain: what the nemesis observed before it counted the fault as
+landed. The judge of a run checks this again, so that a line proves nothing just because it has some evidence.
 """
 
 from __future__ import annotations
@@ -13,39 +13,43 @@ from squall.chaos.faults.words import Json, integer, mapping, number, objects, t
 from squall.chaos.runtimes.contract import GONE, NodeState, StreamDirection
 
 Verify = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
-"""(evidence, parameters, what the fault hit) -> what is missing in the evidence, in words. Empty: nothing is."""
+"""Takes the evidence, the parameters and the targets that were hit. Returns in words what is missing in the evidence;
+empty: nothing.
+"""
 
 
 def _came_back(up: Sequence[Json], count: int) -> bool:
-    """Return whether every node is up again, or is still held down by another fault, as in `came_back` of the nemesis.
+    """Return whether every node is up again, or is still held down by another fault, as `FaultContext.came_back` does.
     """
     ready = [integer(each.get("ready_ns")) > 0 or each.get("state") == NodeState.DOWN for each in up]
     return len(ready) == count and all(ready)
 
 
 def stayed_down(seen: Json, hit: Sequence[Any]) -> str:
-    """Return what speaks against nodes without a process at a drawn moment of the fault; empty: nothing does."""
+    """Return what contradicts that the nodes had no process at a drawn moment of the fault. Empty: nothing."""
     found = {each.get("node"): each.get("state") for each in objects(seen.get("middle"))}
     return "" if hit and all(found.get(node) == GONE for node in hit) else "a node ran in the middle of the fault"
 
 
 CONTROLLED, ALONE = "controlled", "alone"
-"""What the evidence of a broker says that left by itself, as it was asked to: its controller has let it go, or none
-answered it, so that it left without.
+"""Name how a broker shut down by itself on SIGTERM, as its evidence says: its controller released it, or no controller
+answered, so that the broker shut down without a controlled shutdown.
 """
 
 
 def left_as_asked(told: Mapping[str, Any], proof: str) -> bool:
-    """Return whether a node went down as its fault promises. `proof`: what its evidence must say.
+    """Return whether a node went down as its fault promises. `proof`: the word that the node's evidence must contain.
 
-    SIGTERM promises that a broker shuts down by itself, in good order. A controller that it cannot reach cannot release
-    it. If a controller answers, and does not release it, this fault is not the cause.
+    SIGTERM promises that a broker shuts down by itself, in good order. A controller that the broker cannot reach cannot
+    release it. If a controller answers, and does not release the broker, this fault is not the cause.
     """
     return bool(told.get(proof) or (proof == CONTROLLED and told.get(ALONE)))
 
 
 def taken_down(proof: str) -> Verify:
-    """Nodes that were taken down and started again. `proof`: what is said of each that was."""
+    """Return the check that each node was taken down and started again. `proof`: the word that a node's evidence must
+    contain.
+    """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         down = objects(seen.get("down"))
@@ -74,7 +78,7 @@ def lost_power(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str
 
 
 def gone_and_back(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """One node that was gone and came back."""
+    """Return what is missing to prove that one node was gone and came back."""
     if not mapping(seen.get("down")).get("gone"):
         return "the node was not gone"
     if missing := stayed_down(seen, hit):
@@ -83,7 +87,7 @@ def gone_and_back(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> 
 
 
 def damaged(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """A file that is not what it was, of a node that was gone and came back."""
+    """Return what is missing to prove that a file was changed on a node that was gone and came back."""
     done = mapping(seen.get("damaged"))
     if not done.get("path") or "before" not in done or done.get("before") == done.get("after"):
         return "no file is another than before"
@@ -91,19 +95,22 @@ def damaged(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def rotten(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """A file that is not what it was."""
+    """Return what is missing to prove that a file was changed."""
     changed = any(each.get("before") != each.get("after") for each in objects(seen.get("rotten")) if each.get("path"))
     return "" if changed else "no file is another than before"
 
 
 CPU_SLACK_S = 0.02
-"""CPU seconds by which a stopped process may grow: two of the kernel's clock ticks, in which it counts them."""
+"""Gives the CPU seconds that a stopped process may gain: two of the kernel's clock ticks, in which it counts CPU time.
+"""
 DONE = {"cpu_s": CPU_SLACK_S, "calls": 0}
-"""What `Runtime.activity` may count, and by how much it may grow while the process is stopped."""
+"""Maps what `Runtime.activity` may count to how much it may grow while the process is stopped."""
 
 
 def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Nodes that were stopped and answered nothing, did nothing in between, and were stopped still at the end."""
+    """Return what is missing to prove that the nodes were stopped and answered nothing, did nothing in between, and
+    were still stopped at the end.
+    """
     paused, resumed = objects(seen.get("paused")), objects(seen.get("resumed"))
     stopped = [each.get("state") == "T" and mapping(each.get("probe")).get("ok") is False for each in paused]
     if len(stopped) != len(hit) or not all(stopped):
@@ -120,7 +127,7 @@ def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def _idle(first: Json, last: Json) -> bool:
-    """Return whether a process did nothing between two looks, by what the runtime can count of it."""
+    """Return whether a process did nothing between two looks, by what the runtime can count of the process."""
     grown = [(grew, most) for name, most in DONE.items() if (grew := _growth(first, last, name)) is not None]
     return bool(grown) and all(0 <= grew <= most for grew, most in grown)
 
@@ -144,8 +151,8 @@ def did_meanwhile(looks: object) -> str | None:
 
 
 def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return an empty string if each node was down as asked, came up again, and everything was in sync; else what is
-    lacking.
+    """Return "" if each node was down as requested, came up again, and all partitions were in sync; else what is
+    missing.
     """
     steps = objects(seen.get("steps"))
     proof = "gone" if params.get("how") == "kill" else CONTROLLED
@@ -176,7 +183,7 @@ def _proven(seen: Json) -> str:
 
 
 def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Links that answered, did not while they were cut, and did again."""
+    """Return what is missing to prove that links answered before the cut, not during it, and again afterwards."""
     links, before, after = texts(seen.get("links")), texts(seen.get("before")), objects(seen.get("after"))
     of = before if seen.get("traffic") else links
     during = [probe for when in ("during", "middle", "last") for probe in objects(seen.get(when))]
@@ -195,7 +202,7 @@ def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def wrong_way(seen: Json) -> str:
-    """Return which link let requests pass that were to be cut, or cut those that were to pass; empty: none did."""
+    """Return which link let requests pass that were to be cut, or cut requests that were to pass. Empty: none did."""
     proven = texts(seen.get("proven"))
     for way in objects(seen.get("ways")):
         link, only_answers = way.get("link"), way.get("stream") == StreamDirection.BACK
@@ -207,7 +214,9 @@ def wrong_way(seen: Json) -> str:
 
 
 def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Links that answered in no turn while cut, in some turn while healed, and at the end."""
+    """Return what is missing to prove that links never answered while cut, answered some times while healed, and at the
+    end.
+    """
     turns, after = objects(seen.get("turns")), objects(seen.get("after"))
     if not turns or any(turn.get("down") != 0 for turn in turns) or not any(turn.get("up") for turn in turns):
         return "its links did not fall silent and answer again in turns"
@@ -216,7 +225,7 @@ def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def compared(*told: str) -> Verify:
-    """Return the check of links that were measured before, during and after. `told`: further numbers that the evidence
+    """Return the check for links that were measured before, during and after. `told`: further numbers that the evidence
     must have.
     """
 
@@ -233,7 +242,9 @@ def compared(*told: str) -> Verify:
 
 
 def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str, Sequence[Json]]) -> str:
-    """A link that proves the fault was measured while it was on, and before or after it."""
+    """Return what is missing: a link that proves the fault was measured while the fault was active, and before or after
+    it.
+    """
     for link in proven:
         during, *quiet = (
             number(measured[w][links.index(link)].get("round_trip_ms")) for w in ("during", "before", "after")
@@ -244,14 +255,16 @@ def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str
 
 
 def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence counts the strikes over each link, and at least one over all; else what is missing."""
+    """Return "" if the evidence counts the strikes over each link, and at least one strike over all; else what is
+    missing.
+    """
     hits = [integer(each) for each in seen.get("hits") or ()] if isinstance(seen.get("hits"), list) else []
     sound = len(hits) == len(texts(seen.get("links"))) and all(each >= 0 for each in hits)
     return "" if sound and sum(hits) > 0 else "it does not say how often it struck over which links"
 
 
 def reset(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Connections that were open, and were reset."""
+    """Return what is missing to prove that connections were open, and were reset."""
     opened, ended = texts(seen.get("opened")), mapping(seen.get("ended"))
     if not opened or not set(opened) <= set(texts(seen.get("links"))) or not objects(seen.get("resets")):
         return "no connection over its links was open"
@@ -260,7 +273,9 @@ def reset(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def leadership_changed(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """The controller's answers, and who led and held what; or the quorum's epoch, which went up."""
+    """Return what is missing: the controller's answers, and which brokers led and held which partitions; or the
+    quorum's epoch, which must have increased.
+    """
     before, after, answers = (mapping(seen.get(name)) for name in ("before", "after", "answers"))
     if params.get("how") == "resign":
         later = integer(after.get("epoch")) > integer(before.get("epoch")) >= 0
@@ -295,7 +310,7 @@ def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
 
 
 def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """A process that has a successor, or operations before and after a gap."""
+    """Return what is missing to prove that a process has a successor, or did operations only before and after a gap."""
     if params.get("how") == "crash":
         gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
         return "" if min(gone, then) >= 0 and gone != then else "no process followed another"
@@ -304,7 +319,9 @@ def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[
 
 
 def zombie_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """A zombie that stood still, a successor that did a transaction meanwhile, and what the zombie tried then."""
+    """Return what is missing to prove that a zombie was stopped, a successor did a transaction meanwhile, and the
+    zombie then tried to continue.
+    """
     zombie, then = integer(seen.get("zombie")), integer(seen.get("followed_by"))
     if zombie < 0:
         return "no process came to stand still inside a transaction"
@@ -322,7 +339,9 @@ FENCED, UNRELEASED = "FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"
 
 
 def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """A process whose coordinator knew it beyond its end, and then gave it up, or its place to a successor."""
+    """Return what is missing to prove that a coordinator still listed a member whose process had ended, and then
+    removed it or gave its place to a successor.
+    """
     gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
     if seen.get("listed") is not True:
         return f"the coordinator did not know process {gone} any more once it was gone, as if it had left"
@@ -332,10 +351,11 @@ def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -
 
 
 def instance_id_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Two processes with one instance id, and the coordinator's word to one of them that the other one has it.
+    """Return what is missing to prove that two processes had one instance id, and that the coordinator refused one of
+    the two because of the other.
 
-    In a classic group the newer one takes over (KIP-345). In a consumer group who has it keeps it (KIP-848): mostly the
-    older one, unless its session was over when the newer one came.
+    In a classic group the newer process takes over (KIP-345). In a consumer group the owner of the id keeps it
+    (KIP-848): mostly the older process, unless its session was over when the newer process joined.
     """
     first, second = integer(seen.get("first")), integer(seen.get("second"))
     if min(first, second) < 0 or first == second or not seen.get("instance"):
@@ -357,7 +377,8 @@ def clock_was_wrong(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -
 
 
 def slowed(tolerance: float) -> Verify:
-    """Return the check that each node was held, and ran for no more than its share of the time plus `tolerance`."""
+    """Return the check that each node was throttled, and ran for no more than its share of the time plus `tolerance`.
+    """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         most = (number(params.get("share")) or 0.0) + tolerance
@@ -369,8 +390,8 @@ def slowed(tolerance: float) -> Verify:
 
 
 def disk_struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence counts the calls that were hit on each node's disk, and at least one over all; else
-    what is missing.
+    """Return "" if the evidence counts the calls that were hit on each node's disk, and at least one call over all;
+    else what is missing.
     """
     hits = [integer(each.get("hits"), 0) for each in objects(seen.get("healed"))]
     return "" if len(hits) == len(hit) and sum(hits) > 0 else "it does not say how many calls it hit"

@@ -1,4 +1,4 @@
-"""Chooses the links that a fault is put on: their two ends and the shape of the cut. Pure."""
+"""Chooses the links that a fault is put on: their two ends and the shape of the cut. It does no I/O."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from squall.chaos.faults.kind import TRAFFIC
 from squall.chaos.runtimes.contract import Cut, CutMode, Link, StreamDirection
 
 Hit = int | str | Link
-"""A broker, the clients of a zone, or one link."""
+"""Is what a fault of links hits: a broker, the clients of a zone, or one link."""
 Pair = tuple[int, int]
-"""(a, b): no byte that broker a sends may reach broker b."""
+"""Is a pair (a, b) of broker ids: no byte that broker a sends may reach broker b."""
 
 
 def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
-    """The targets' links on the side that the parameter `side` names: between brokers, of clients, or both.
+    """Return the targets' links on the side that the parameter `side` names: between brokers, of clients, or both.
 
     Targets are broker ids, the name of a client zone, or one link. A zone means all links of its clients.
     """
@@ -29,7 +29,7 @@ def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[
 
 
 def asked_over(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
-    """The links of `links_of` that carry requests to the targets, or requests of the target zone's clients."""
+    """Return those links of `links_of` that carry requests to the targets, or requests of the target zone's clients."""
     found = links_of(params, targets, links)
     return [link for link in found if link in targets or link.target in targets or not isinstance(link.source, int)]
 
@@ -39,8 +39,8 @@ def partition_cuts(
 ) -> list[tuple[Link, Cut]]:
     """Return the links that a partition cuts, and how each is cut.
 
-    A TCP connection carries bytes both ways, so "no byte from A reaches B" cuts the requests of A's connections to B
-    and the answers on B's connections to A. REFUSE knows no direction: a one-way refusal ends A's connections to B.
+    A TCP connection carries bytes both ways, so "no byte from A reaches B" cuts the requests of A's connections to B,
+    and the answers on B's connections to A. REFUSE cuts both directions: a one-way refusal ends A's connections to B.
     """
     manner, shape, side = CutMode(params["manner"]), params["shape"], params["side"]
     found: list[tuple[Link, Cut]] = []
@@ -57,7 +57,7 @@ def partition_cuts(
 
 
 def _of_link(link: Link, manner: CutMode, *, one_way: bool) -> list[tuple[Link, Cut]]:
-    """Cut the connections of one link; or, one-way, whatever its source sends to its target."""
+    """Cut the connections of one link; if one_way, only what the link's source sends to its target."""
     if not one_way:
         return [(link, Cut(manner))]
     if isinstance(link.source, int):
@@ -66,7 +66,7 @@ def _of_link(link: Link, manner: CutMode, *, one_way: bool) -> list[tuple[Link, 
 
 
 def _deaf(shape: str, targets: Sequence[int], nodes: Sequence[int]) -> set[Pair]:
-    """Pairs (a, b) of brokers such that b does not hear a."""
+    """Return the pairs (a, b) of brokers such that b does not hear a."""
     if shape == "ring":
         return _ring([*targets, *(n for n in nodes if n not in targets)])
     if shape == "bridge":
@@ -87,7 +87,9 @@ def _both_ways(ours: Sequence[int], others: Sequence[int]) -> set[Pair]:
 
 
 def _ring(order: Sequence[int]) -> set[Pair]:
-    """Jepsen's majorities-ring: each broker hears the majority around itself, so no two brokers hear the same one."""
+    """Return the pairs of Jepsen's majorities-ring: each broker hears the majority around itself, so no two brokers
+    hear the same majority.
+    """
     count = len(order)
     majority = count // 2 + 1
     found = set()
@@ -99,7 +101,7 @@ def _ring(order: Sequence[int]) -> set[Pair]:
 
 
 def _between(deaf: set[Pair], manner: CutMode) -> list[tuple[Link, Cut]]:
-    """The cuts that keep each pair's first broker from reaching its second."""
+    """Return the cuts that keep each pair's first broker from reaching its second."""
     cuts: dict[Link, Cut] = {}
     for a, b in sorted(deaf):
         if manner is CutMode.REFUSE or (b, a) in deaf:

@@ -1,5 +1,5 @@
 """Resolves the names of targets to the nodes or clients that are hit. A name is resolved when a fault begins, from the
-cluster's answer just then.
+cluster's answer at that moment.
 """
 
 from __future__ import annotations
@@ -15,72 +15,79 @@ from squall.chaos.runtimes.contract import Link
 from squall.chaos.runtimes.layout import zone_name
 
 OF_PARTITIONS = ("leader", "follower", "followers", "isr", "last_isr")
-"""Targets that may name a partition, as in `leader:TOPIC-N`."""
+"""Lists the targets that may name a partition, as in `leader:TOPIC-N`."""
 COORDINATOR = "coordinator"
-"""`coordinator:ID` is the broker that coordinates a transactional id of the workload, `coordinator:GROUP` the one of a
-group; without a name, of any of them."""
+"""Is the target of a coordinator: `coordinator:ID` is the broker that coordinates a transactional id of the workload,
+`coordinator:GROUP` the broker that coordinates a group. Without a name, any of these coordinators is meant.
+"""
 NODE_TARGETS = (*OF_PARTITIONS, "controller", COORDINATOR, "node", "random", "minority", "majority", "all")
-"""Whom a fault may hit. `node:N` names a broker id."""
+"""Lists the targets that are brokers. `node:N` names a broker id."""
 ZONE_TARGET = "zone"
-"""Of faults of links: `zone:N` is all links of the workload's N-th client zone, counted from 1."""
+"""Is a target for faults of links: `zone:N` means all links of the workload's N-th client zone, counted from 1."""
 LINK_TARGET = "link"
-"""Of faults of links: `link:A->B` is the one directed link over which A opens connections to B. B is a target of one
-broker, or its id; A is one too, or a client zone."""
+"""Is a target for faults of links: `link:A->B` is the one directed link over which A opens connections to B. B is a
+target of one broker, or a broker id; A is the same, or a client zone.
+"""
 BUT = " not "
-"""In front of brokers that are not to be hit, as in `leader not controller`."""
+"""Separates a target from the brokers that are not to be hit, as in `leader not controller`."""
 OF_ONE = ("leader", "follower", "isr", "last_isr", "controller", COORDINATOR, "node", "random")
-"""Targets that are one broker."""
+"""Lists the targets that are one broker."""
 MEMBER = "member"
 CLIENT_TARGETS = ("producer", "reader", MEMBER)
-"""Of faults of clients: any one of them, or `producer:N`. A member of a group is one of the other two as well."""
+"""Lists the targets for faults of clients: any client of this kind, or `producer:N`. Each member of a group is a
+producer or a reader as well.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The answer of Metadata: the plan's broker ids, the active controller (-1: unknown), and each partition's leader
-    and ISR.
+    """Holds what Metadata responses say: the plan's broker ids, the active controller (-1: unknown), and each
+    partition's leader and ISR.
     """
 
     nodes: Sequence[int]
     controller: int
     leaders: Mapping[str, int]
-    """"TOPIC-N" to broker id, -1 where none leads."""
+    """Maps "TOPIC-N" to the leader's broker id, -1 if the partition has no leader."""
     isr: Mapping[str, tuple[int, ...]]
     replicas: Mapping[str, tuple[int, ...]]
     coordinators: Mapping[str, int] = field(default_factory=dict)
-    """Transactional id or group to broker id, -1 where none coordinates it: of those that the plan's faults name. No
-    workload has both of one name."""
+    """Maps the transactional ids and groups that the plan's faults name to the broker id of their coordinator, -1 if
+    there is none. No workload has a transactional id and a group of the same name.
+    """
     states: Mapping[str, str] = field(default_factory=dict)
-    """Transactional id to the state of its transaction, group to its own, as Kafka calls them; only of those that
-    conditions name, and where their coordinators answered."""
+    """Maps a transactional id to the state of its transaction, and a group to its state, in Kafka's words. Contains
+    only names that conditions use, and whose coordinators answered.
+    """
     places: Sequence[str] = ()
-    """The workload's partitions: one of them is meant where a target names none, because to others hardly anybody
-    writes. Empty: all are meant."""
+    """Lists the workload's partitions, from which a target without a partition chooses, because other partitions get
+    hardly any writes. Empty: from all partitions.
+    """
 
 
 class WorkloadClients(NamedTuple):
-    """Counts a workload's clients, and numbers those that only some faults can hit."""
+    """Counts a workload's clients, and lists the numbers of clients that only some faults can hit."""
 
     producers: int
     readers: int
     zombies: Sequence[int]
-    """Numbers of the producers of which zombies can be made."""
+    """Lists the numbers of the producers that can be turned into zombies."""
     members: int = 0
     named: Sequence[int] = ()
-    """Numbers of the members that have an instance id."""
+    """Lists the numbers of the members that have an instance id."""
 
 
 class CoordinatedNames(NamedTuple):
-    """Names what brokers coordinate for a workload: transactional ids and groups."""
+    """Lists the transactional ids and groups of a workload, which brokers coordinate."""
 
     ids: Sequence[str] = ()
-    """Its transactional ids."""
+    """Lists the workload's transactional ids."""
     groups: Sequence[str] = ()
     asked: Sequence[str] = ()
-    """What members of the groups ask often."""
+    """Lists the APIs that members of the groups call often."""
 
     def lacks(self, wanted: str) -> str:
-        """Why none of these has that name. Empty: one has. wanted: empty for any."""
+        """Return why no transactional id or group has this name. Empty: one has it. wanted: empty for any name."""
         names = (*self.ids, *self.groups)
         if not names:
             return "the workload has no transactional producers and no consumer group, so nobody coordinates them"
@@ -91,7 +98,8 @@ class CoordinatedNames(NamedTuple):
 
 
 class UnresolvedTargetError(Exception):
-    """No node fits the target's name now (no leader, no known controller), so the fault cannot land."""
+    """Reports that no node fits the target's name now (no leader, no known controller), so that the fault cannot land.
+    """
 
 
 def of_clients(target: str) -> bool:
@@ -100,8 +108,8 @@ def of_clients(target: str) -> bool:
 
 
 def check_target(here: str, target: str) -> tuple[str, str]:
-    """(kind, argument) of a target such as "leader:orders-0-1", without what follows `not`. Raises FaultError if it is
-    no target.
+    """Split a target such as "leader:orders-0-1" into kind and argument, without what follows `not`. Raise FaultError
+    if the text is no target.
     """
     target, but = _split(target)
     kind, colon, argument = target.partition(":")
@@ -133,7 +141,7 @@ def check_target(here: str, target: str) -> tuple[str, str]:
 
 
 def _split(target: str) -> tuple[str, str]:
-    """A target and what it is not. Of a link each end has its own `not`."""
+    """Split a target from what follows its `not`. In a link, each end has its own `not`."""
     if target.startswith(f"{LINK_TARGET}:"):
         return target, ""
     named, _, but = target.partition(BUT)
@@ -141,7 +149,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _check_but(here: str, target: str, kind: str, but: str) -> None:
-    """FaultError for brokers that cannot be left out."""
+    """Raise FaultError if the brokers after `not` cannot be left out."""
     if kind not in NODE_TARGETS:
         raise FaultError(f"{here}: target {target!r}: only brokers can be left out: no `not` behind {kind}")
     whom, _, argument = but.partition(":")
@@ -152,7 +160,9 @@ def _check_but(here: str, target: str, kind: str, but: str) -> None:
 
 
 def link_ends(here: str, target: str) -> tuple[str, str]:
-    """The targets of a link's two ends, as `node:1` and `leader:orders-0-1`. Raises FaultError if it is no link."""
+    """Return the targets of a link's two ends, such as `node:1` and `leader:orders-0-1`. Raise FaultError if the target
+    is no link.
+    """
     source, arrow, end = target.partition(":")[2].partition("->")
     if not arrow or not source.strip() or not end.strip():
         raise FaultError(f"{here}: target {target!r}: a link has two ends, as in link:1->2 or link:zone:1->leader")
@@ -168,9 +178,9 @@ def link_ends(here: str, target: str) -> tuple[str, str]:
 def check_feasible(
     target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, names: CoordinatedNames
 ) -> None:
-    """Refuse, when a plan is made, a target that its cluster or its workload can never have.
+    """Raise FaultError, when a plan is made, for a target that its cluster or its workload can never have.
 
-    places: the workload's partitions. names: what is coordinated of it.
+    places: the workload's partitions. names: the workload's transactional ids and groups.
     """
     kind, argument = check_target(here, target)
     if kind == LINK_TARGET:
@@ -202,8 +212,8 @@ def check_feasible(
 def check_clients(
     target: str, clients: WorkloadClients, here: str, *, transactional: bool, named: bool = False
 ) -> None:
-    """Refuse, when a plan is made, a client that its workload does not have. `transactional`: one of which a zombie can
-    be made is meant; `named`: one that has an instance id.
+    """Raise FaultError, when a plan is made, for a client that its workload does not have. `transactional`: the client
+    must be able to become a zombie; `named`: the client must have an instance id.
     """
     kind, argument = check_target(here, target)
     if kind not in CLIENT_TARGETS:
@@ -218,17 +228,19 @@ def check_clients(
 
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:
-    """Why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any."""
+    """Return why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any
+    name.
+    """
     return CoordinatedNames(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
 
 
 def no_such_group(wanted: str, groups: Sequence[str]) -> str:
-    """Why a workload with these groups has none of that name. Empty: it has. wanted: empty for any."""
+    """Return why a workload with these groups has none of that name. Empty: it has. wanted: empty for any name."""
     return CoordinatedNames(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
 
 
 def coordinated_names(targets: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
-    """The transactional ids and groups whose coordinators these targets may name, of a workload's `names`."""
+    """Return those transactional ids and groups of a workload's `names` whose coordinators these targets may mean."""
     named: set[str] = set()
     for target in targets:
         ends = link_ends("target", target) if target.startswith(f"{LINK_TARGET}:") else (target,)
@@ -245,13 +257,15 @@ def minority_size(nodes: int) -> int:
 
 
 def zone_of(target: str) -> str:
-    """The name of the client zone that a target names. Empty if it names none."""
+    """Return the name of the client zone that a target names. Empty if the target names none."""
     kind, argument = check_target("target", target)
     return zone_name(int(argument)) if kind == ZONE_TARGET else ""
 
 
 def link_of(target: str, view: ClusterSnapshot, rng: Random) -> Link | None:
-    """The link that `target` names now. None if it names none. Raises UnresolvedTargetError."""
+    """Return the link that `target` names now, or None if the target is no link. Raise UnresolvedTargetError if no
+    broker fits an end of the link.
+    """
     if not target.startswith(f"{LINK_TARGET}:"):
         return None
     source, end = link_ends("target", target)
@@ -263,7 +277,7 @@ def link_of(target: str, view: ClusterSnapshot, rng: Random) -> Link | None:
 
 
 def resolve(target: str, view: ClusterSnapshot, rng: Random) -> tuple[int, ...]:
-    """Broker ids that `target` names now, sorted. Raises UnresolvedTargetError."""
+    """Return the broker ids that `target` names now, sorted. Raise UnresolvedTargetError if there are none."""
     kind, argument = check_target("target", target)
     but = _split(target)[1]
     avoided = resolve(but, view, rng) if but else ()
@@ -332,7 +346,7 @@ def _replicas(kind: str, argument: str, view: ClusterSnapshot, avoided: Sequence
 
 
 def _named(kind: str, partition: str, view: ClusterSnapshot) -> list[int]:
-    """Brokers of a partition that a kind of target may be."""
+    """Return those brokers of a partition that this kind of target may mean."""
     leader = view.leaders[partition]
     match kind:
         case "leader":

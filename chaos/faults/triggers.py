@@ -1,4 +1,5 @@
-"""Triggers: a fault with `when` begins as soon as a condition is true, but not before its `at_s`. The whole grammar:
+"""Parses and checks the conditions of faults: a fault with `when` begins as soon as its condition is true, but not
+before its `at_s`. The whole grammar:
 
     isr:TOPIC-N OP NUMBER       how many replicas of a partition are in sync
     leader:TOPIC-N OP NUMBER    the id of its leader, -1 for none
@@ -9,8 +10,8 @@
     txn:ID == STATE             the state of a transactional id's transaction, as Kafka calls it; or != STATE
     group:ID == STATE           the state of a consumer group, likewise
 
-OP is one of == != < <= > >=. The condition is checked every 50 ms, a state every 20 ms. If it is not true
-in time, the fault did not land.
+OP is one of == != < <= > >=. The condition is checked every 50 ms, a state every 20 ms. If it is not true in time, the
+fault did not land.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from squall.chaos.runtimes.contract import CrashOp
 
 POLL_S, SOON_S = 0.05, 0.02
 WITHIN_S = 20.0
-"""How long a fault waits for its condition, where the plan does not say."""
+"""Gives how long a fault waits for its condition if the plan does not say, in s."""
 OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -43,8 +44,9 @@ STATES: Mapping[str, tuple[str, ...]] = {
     OF_TRANSACTIONS: ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
     OF_GROUPS: ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"),
 }
-"""What DescribeTransactions says, and what ListGroups says of classic groups and of those of KIP-848. (Dead, and a
-transaction's PrepareEpochFence, are in Kafka's memory for moments only.)"""
+"""Lists the states that DescribeTransactions reports, and that ListGroups reports for classic groups and for groups of
+KIP-848. (Dead, and a transaction's PrepareEpochFence, are in Kafka's memory for moments only.)
+"""
 EXAMPLES = {OF_TRANSACTIONS: "txn:squall-0 == PrepareCommit", OF_GROUPS: "group:squall-group == PreparingRebalance"}
 _STATE = re.compile(r"(txn|group):(\S+)\s*(==|!=)\s*(\S+)")
 _AFTER = re.compile(r"after fault (\d+) (began|ended)")
@@ -53,22 +55,22 @@ _AND = re.compile(r"\s+and\s+")
 
 @dataclass(frozen=True, slots=True)
 class NumericCondition:
-    """A number that is looked at."""
+    """Compares a number of the cluster with a constant, as in `isr:orders-0-0 == 1`."""
 
     subject: str
     of: str
-    """A partition or a broker id; empty for the controller."""
+    """Names a partition or a broker id; empty for the controller."""
     op: str
     number: int
 
     def holds(self, seen: int) -> bool:
-        """Return whether the comparison is true for the number that was seen."""
+        """Return whether the comparison is true for the observed number."""
         return OPERATORS[self.op](seen, self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class AfterFaultCondition:
-    """Another fault has begun, or ended."""
+    """Is true once another fault has begun, or ended."""
 
     fault: int
     ended: bool
@@ -76,22 +78,24 @@ class AfterFaultCondition:
 
 @dataclass(frozen=True, slots=True)
 class StateCondition:
-    """The transaction of a transactional id, or a group, is in a state, or is not."""
+    """Is true while the transaction of a transactional id, or a group, is in a state, or is not in it."""
 
     id: str
-    """The transactional id, or the group."""
+    """Names the transactional id, or the group."""
     state: str
     is_not: bool
     of: str = OF_TRANSACTIONS
-    """Or `OF_GROUPS`."""
+    """Is OF_TRANSACTIONS or OF_GROUPS."""
 
     @property
     def name(self) -> str:
-        """As conditions call it."""
+        """Returns the subject as a condition spells it, such as "txn:squall-0"."""
         return f"{self.of}:{self.id}"
 
     def holds(self, seen: str | None) -> bool:
-        """Return whether this is true of the state that was seen. Nothing is true of None, the unknown state."""
+        """Return whether the condition is true for the observed state. None, the unknown state, makes no condition
+        true.
+        """
         return seen is not None and (seen == self.state) != self.is_not
 
 
@@ -99,7 +103,8 @@ Condition = NumericCondition | AfterFaultCondition | StateCondition
 
 
 def parse(here: str, when: str) -> tuple[Condition, ...]:
-    """The parts of a plan's `when`: true is the whole if all of them are. FaultError says what is wrong with it."""
+    """Return the parts of a plan's `when`, which must all be true at once. Raise FaultError, which says what is wrong.
+    """
     parts = [_part(here, when, each) for each in _AND.split(when.strip())]
     if why := _never(parts):
         raise FaultError(f"{here}: when = {when!r}: {why}")
@@ -135,21 +140,21 @@ def _part(here: str, when: str, text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionScope:
-    """Describes a plan, as far as its conditions may name parts of it."""
+    """Holds what the conditions of a plan may refer to: its faults, partitions, nodes, transactional ids and groups."""
 
     faults: int
     places: Sequence[str]
-    """Partitions, as TOPIC-N."""
+    """Lists the partitions, as TOPIC-N."""
     nodes: Sequence[int]
     uncounted: str = ""
-    """Why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
+    """Says why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
     names: CoordinatedNames = field(default_factory=CoordinatedNames)
-    """What is coordinated of the workload."""
+    """Lists the workload's transactional ids and groups."""
 
 
 def uncounted(runtime: str, target: str) -> str:
-    """Return why calls of this cluster cannot be counted. Empty: its brokers are our own, and count them wherever they
-    run.
+    """Return why the calls of this cluster's brokers cannot be counted. Empty: they are counted, because the brokers
+    are Squall's own.
     """
     if runtime == "external":
         return "somebody else's brokers do not count their calls"
@@ -157,16 +162,14 @@ def uncounted(runtime: str, target: str) -> str:
 
 
 def counts_calls(when: str) -> bool:
-    """Return whether this `when`, already checked, needs brokers to count their calls. An empty one needs nothing: the
-    fault waits for nothing.
-    """
+    """Return whether this `when`, already checked, needs brokers that count their calls. False for an empty `when`."""
     parts = parse("when", when) if when else ()
     return any(isinstance(part, NumericCondition) and part.subject in OF_CALLS for part in parts)
 
 
 def check(here: str, when: str, itself: int, scope: ConditionScope) -> None:
-    """Raise FaultError for a condition that can never be true in this plan, with all that is wrong, a line each.
-    itself: the number of the waiting fault.
+    """Raise FaultError if the condition can never be true in this plan. The message lists all that is wrong, a line
+    each. itself: the number of the waiting fault.
     """
     parts: list[Condition] = []
     wrong: list[str] = []
@@ -182,7 +185,7 @@ def check(here: str, when: str, itself: int, scope: ConditionScope) -> None:
 
 
 def _impossible(condition: Condition, itself: int, scope: ConditionScope) -> str:
-    """Why one part can never come true. Empty: it can."""
+    """Return why one part of a condition can never come true. Empty: it can."""
     if isinstance(condition, AfterFaultCondition):
         missing = condition.fault >= scope.faults or condition.fault == itself
         return f"there is no other fault {condition.fault}" if missing else ""
@@ -198,27 +201,25 @@ def _impossible(condition: Condition, itself: int, scope: ConditionScope) -> str
 
 
 def looks_at_cluster(condition: Condition) -> bool:
-    """Return whether brokers must be asked for a leader, an ISR or the controller."""
+    """Return whether the condition needs a leader, an ISR or the controller, for which brokers must be asked."""
     return isinstance(condition, StateCondition) or (
         isinstance(condition, NumericCondition) and condition.subject not in OF_CALLS
     )
 
 
 def described_names(whens: Iterable[str]) -> tuple[str, ...]:
-    """The transactional ids and groups of whose states conditions, already checked, speak. Empty: the fault waits for
-    nothing.
-    """
+    """Return the transactional ids and groups whose states these conditions, already checked, refer to."""
     parts = [part for when in whens if when for part in parse("when", when)]
     return tuple(dict.fromkeys(part.id for part in parts if isinstance(part, StateCondition)))
 
 
 def poll_s(parts: Sequence[Condition]) -> float:
-    """Return the seconds between one look and the next."""
+    """Return the seconds between two evaluations of these conditions."""
     return SOON_S if any(isinstance(part, StateCondition) for part in parts) else POLL_S
 
 
 def _never(parts: Sequence[Condition]) -> str:
-    """Why no number can make all parts true. Empty: one can."""
+    """Return why no number can make all parts true. Empty: some number can."""
     compared = [part for part in parts if isinstance(part, NumericCondition)]
     for subject in dict.fromkeys((part.subject, part.of) for part in compared):
         alike = [part for part in compared if (part.subject, part.of) == subject]
@@ -233,7 +234,9 @@ def _never(parts: Sequence[Condition]) -> str:
 
 
 def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
-    """Why no number that a cluster of this plan can show makes all parts true; of each subject, what it can be."""
+    """Return, for each subject, why no number that a cluster of this plan can show makes all parts true, and which
+    numbers are possible.
+    """
     compared = [part for part in parts if isinstance(part, NumericCondition)]
     found = []
     for subject in dict.fromkeys((part.subject, part.of) for part in compared):
@@ -252,7 +255,7 @@ def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
 
 
 def seen_of(condition: NumericCondition, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
-    """The number to compare: read from a `squall.chaos.faults.targets.ClusterSnapshot`, or the count of a broker's
+    """Return the number to compare: from a `squall.chaos.faults.targets.ClusterSnapshot`, or the count of a broker's
     calls.
     """
     match condition.subject:
@@ -269,9 +272,10 @@ def seen_of(condition: NumericCondition, view: Any, calls: Callable[[int, CrashO
 
 
 def kept(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict[str, Any]]:
-    """The faults of a plan whose numbers are in `which`, renumbered from 0.
+    """Return the faults of a plan whose numbers are in `which`, renumbered from 0.
 
-    A fault that waits for another one waits for it under its new number. If that one is left out, it waits for nothing.
+    A fault that waits for another fault waits for that fault's new number. If the other fault is left out, it waits for
+    nothing.
     """
     new = {old: at for at, old in enumerate(which)}
     found = []
@@ -285,7 +289,7 @@ def kept(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict
 
 
 def _renamed(part: str, new: Mapping[int, int]) -> str:
-    """A part of a condition with the new number of the fault that it names. Empty if that one is left out."""
+    """Return a part of a condition with the new number of the fault that it names. Empty if that fault is left out."""
     after = _AFTER.fullmatch(part)
     if after is None:
         return part

@@ -1,7 +1,7 @@
-"""The vocabulary of faults: action x target x parameters, checked.
+"""Makes checked faults from action, target and parameters.
 
-A fault is an interval, so any subset of a plan is a plan. Its kind (`squall.chaos.faults.kinds`) answers every question
-about an action.
+A fault is an interval, so any subset of a plan is a plan. All questions about an action are answered by its kind
+(`squall.chaos.faults.kinds`).
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ ELSEWHERE = {
     **dict.fromkeys(("skew", "time"), "clock"),
     **dict.fromkeys(("file-corruption", "bitflip", "truncate"), "bit_rot or damage"),
 }
-"""A word of Toxiproxy (its toxic `timeout`, a proxy that is down), of Jepsen's nemeses or of other tools -> the kind
-that does it here."""
+"""Maps words of Toxiproxy (its toxic `timeout`, a proxy that is down), of Jepsen's nemeses and of other tools to the
+kind that does the same in Squall.
+"""
 
 
 def unknown_kind(name: str) -> str:
-    """Return which kind was meant by a name that none has; all of them if that is not clear."""
+    """Return a hint for an unknown name: the kind that was probably meant, or else the names of all kinds."""
     if name in ELSEWHERE:
         return f"here it is {ELSEWHERE[name]} (docs/faults.md)"
     return did_you_mean(name, KINDS)
 
 
 def kind_of(here: str, action: str) -> FaultKind:
-    """The kind of that name. Raises FaultError if there is none."""
+    """Return the kind of that name. Raise FaultError if there is none."""
     kind = KINDS.get(action)
     if kind is None:
         raise FaultError(f"{here}: unknown action {action!r}: {unknown_kind(action)}")
@@ -57,7 +58,9 @@ def kind_of(here: str, action: str) -> FaultKind:
 def make_fault(
     fault_id: int, at_s: float, duration_s: float, action: str, target: str, params: Mapping[str, Any]
 ) -> Fault:
-    """A checked fault with its parameters' defaults filled in. FaultError says all that is wrong, a line each."""
+    """Return a checked fault, with the defaults of its parameters filled in. Raise FaultError with all that is wrong, a
+    line each.
+    """
     here = f"fault {fault_id} ({action})"
     wrong: list[str] = []
     kind: FaultKind | None = None
@@ -86,7 +89,7 @@ def make_fault(
 
 @contextmanager
 def _collecting(wrong: list[str]) -> Iterator[None]:
-    """A refusal inside is one of several."""
+    """Append a FaultError that the block raises to `wrong`, so that several errors are reported together."""
     try:
         yield
     except FaultError as error:
@@ -94,7 +97,7 @@ def _collecting(wrong: list[str]) -> Iterator[None]:
 
 
 def _params(here: str, kind: FaultKind, given: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
-    """The parameters with their defaults; what is wrong with some goes into `wrong`."""
+    """Return the parameters with their defaults, and append to `wrong` what is wrong with them."""
     for name in given:
         if name not in kind.params:
             wrong.append(f"{here}: unknown parameter {name!r}: {did_you_mean(name, kind.params)}")
@@ -106,7 +109,7 @@ def _params(here: str, kind: FaultKind, given: Mapping[str, Any], wrong: list[st
 
 
 def _mismatched(here: str, kind: FaultKind, target: str) -> list[str]:
-    """Faults of clients hit clients, all others nodes."""
+    """Return errors if a fault of clients targets nodes, or another fault targets clients."""
     of_client = FaultTrait.OF_CLIENTS in kind.traits
     of_member = FaultTrait.NEEDS_MEMBERS in kind.traits
     if of_clients(target) == of_client and (target.partition(":")[0] == MEMBER) == of_member:
@@ -116,8 +119,8 @@ def _mismatched(here: str, kind: FaultKind, target: str) -> list[str]:
 
 
 def _of_zone_or_link(here: str, kind: FaultKind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a fault that targets a client zone or one link: only faults of links may. Raises FaultError for any
-    other fault.
+    """Return the parameters of a fault that targets a client zone or one link. Only faults of links may do so: raise
+    FaultError for any other fault.
     """
     of_link = target.startswith(f"{LINK_TARGET}:")
     if FaultTrait.OF_LINKS not in kind.traits:

@@ -1,6 +1,7 @@
-"""Evidence in words: the phrases that several kinds of faults share. Pure.
+"""Describes evidence in words: holds the phrases that several kinds of faults share. It does no I/O.
 
-The evidence of a fault that broke off is incomplete. A missing part is left out of the sentence, or is called unknown.
+The evidence of a fault that was interrupted is incomplete. A missing part is left out of the sentence, or is called
+unknown.
 """
 
 from __future__ import annotations
@@ -12,37 +13,39 @@ Json = Mapping[str, Any]
 
 
 def mapping(value: object) -> Json:
-    """The value if it is a JSON object, else an empty one."""
+    """Return the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, Mapping) else {}
 
 
 def objects(value: object) -> list[Json]:
-    """The members of a list that are JSON objects; nothing if the value is no list."""
+    """Return those members of a list that are JSON objects; [] if the value is no list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, (list, tuple)) else []
 
 
 def texts(value: object) -> list[str]:
-    """The members of a list as text; nothing if the value is no list."""
+    """Return the members of a list as text; [] if the value is no list."""
     return [str(each) for each in value] if isinstance(value, (list, tuple)) else []
 
 
 def number(value: object) -> float | None:
-    """The value as a float, or None if it is no number."""
+    """Return the value as a float, or None if it is no number."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def integer(value: object, otherwise: int = -1) -> int:
-    """The value if it is an integer, else `otherwise`."""
+    """Return the value if it is an integer, else `otherwise`."""
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
 def capital(words: str) -> str:
-    """The words as a sentence begins."""
+    """Return the words with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
 def after(act: Json, asked: str, done: str) -> str:
-    """The time from the moment `asked` to the moment `done` of an act, both keys of `act` in ns."""
+    """Return in words the time between two moments of an act: `asked` and `done` are keys of `act`, whose values are in
+    ns.
+    """
     begin, end = integer(act.get(asked)), integer(act.get(done))
     if begin < 0 or end < 0:
         return "(at an unknown time)"
@@ -50,12 +53,12 @@ def after(act: Json, asked: str, done: str) -> str:
 
 
 def arrows(links: object) -> str:
-    """Links as people read them: `1→2, 2→3`."""
+    """Return links as people read them: `1→2, 2→3`."""
     return ", ".join(link.replace("->", "→") for link in texts(links))
 
 
 def trips(probes: Sequence[Json]) -> str:
-    """The shortest and the longest round trip of the probes that were answered."""
+    """Return in words the shortest and the longest round trip of the answered probes."""
     times = [t for p in probes if p.get("ok") and (t := number(p.get("round_trip_ms"))) is not None]
     if not times:
         return "(no answer)"
@@ -64,12 +67,12 @@ def trips(probes: Sequence[Json]) -> str:
 
 
 def process(act: Json) -> str:
-    """The process of an act. The simulator's are named as such: no kernel knows their numbers."""
+    """Return the name of an act's process. A simulated process is named as such, because no kernel knows its number."""
     return f"{'simulated ' if act.get('simulated') else ''}process {act.get('pid')}"
 
 
 def came_back(up: object) -> list[str]:
-    """A sentence for each broker: when it was ready again, or which other fault keeps it down."""
+    """Return a sentence for each broker: when it was ready again, or which other fault holds it down."""
     return [
         f"Incarnation {act.get('incarnation')} ({process(act)}) was ready "
         f"{after(act, 'asked_ns', 'ready_ns')} after its start{_registered(act)}."
@@ -80,22 +83,21 @@ def came_back(up: object) -> list[str]:
 
 
 def _registered(act: Json) -> str:
-    """Return the broker epoch that a broker without a trace logged when it registered, in words; empty if there is
-    none.
+    """Return in words the broker epoch that a broker without a trace logged when it registered; empty if there is none.
     """
     epoch = act.get("broker_epoch")
     return "" if epoch is None else f", registered with broker epoch {epoch} ({act.get('seen_in')})"
 
 
 def was_down(act: Json) -> str:
-    """The sentence for a broker that another fault had already taken down when this fault began."""
+    """Return the sentence for a broker that another fault had already taken down when this fault began."""
     by = ", ".join(f"fault {fault} ({action})" for fault, action in mapping(act.get("by")).items())
     asked, answered = act.get("asked"), act.get("answered")
     return f"Broker {act.get('node')} was down already, by {by}: {answered} of {asked} probes were answered."
 
 
 def steps_in_turn(seen: Json) -> str:
-    """A sentence for each broker of a rolling restart: its new incarnation, and when it was in sync again."""
+    """Return a sentence for each broker of a rolling restart: its new incarnation, and when it was in sync again."""
     words = []
     for step in objects(seen.get("steps")):
         up = mapping(step.get("up"))
@@ -121,7 +123,7 @@ def cut_and_healed(seen: Json) -> str:
 
 
 def round_trips(seen: Json) -> str:
-    """The round trips over slowed links: during the fault, before it and after it."""
+    """Return in words the round trips over slowed links: during the fault, before it and after it."""
     before, during, later = (objects(seen.get(when)) for when in ("before", "during", "after"))
     count = len(texts(seen.get("links")))
     words = f"Round trips over {count} links took {trips(during)} while on, {trips(before)} before"
@@ -139,14 +141,14 @@ def how_they_ended(seen: Json) -> str:
 
 
 def counted(seen: Json) -> str:
-    """Say how often a fault struck that counts each strike."""
+    """Say how often a fault struck that counts its strikes."""
     hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
     words = f"It struck {sum(hits)} times over links {arrows(seen.get('links'))}."
     return " ".join([words, *map(_struck, objects(seen.get("struck")))])
 
 
 def _struck(frame: Json) -> str:
-    """A sentence on an EndTxn that was struck: what it said, how long it was held, and what it brought about."""
+    """Return a sentence about an EndTxn that was hit: what it requested, how long it was delayed, and what resulted."""
     held_ms, answer = integer(frame.get("held_ms"), 0), frame.get("answer")
     held = f" was held for {held_ms / 1000:g} s" if held_ms else " was struck"
     told = f" and then answered {answer}" if answer else ""
@@ -154,7 +156,7 @@ def _struck(frame: Json) -> str:
 
 
 def nth(params: Json) -> str:
-    """The parameter `nth`, as in "its 2nd write"."""
+    """Return the parameter `nth` in words, as in "its 2nd write"."""
     found = number(params.get("nth"))
     count = 1 if found is None else int(found)
     return {1: "next", 2: "2nd", 3: "3rd"}.get(count, f"{count}th")

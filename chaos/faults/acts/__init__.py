@@ -1,3 +1,3 @@
-"""Acts that several kinds of faults share, and long acts. They import trio, so a kind imports them only when it is
-played.
+"""Holds actions that several kinds of faults share, and long actions. These modules import trio, so a kind imports them
+only when it is played.
 """

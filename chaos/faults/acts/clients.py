@@ -1,4 +1,4 @@
-"""The workload's clients, for faults that hit them."""
+"""Finds the workload's clients that a fault hits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from squall.workloads.control import ClientHandle
 
 
 def handle_of(context: FaultContext, p: FaultExecution) -> ClientHandle:
-    """The client that the fault's target names, or a drawn one. Raises UnresolvedTargetError where there is none."""
+    """Return the client that the fault's target names, or a drawn client if the target names none. Raise
+    UnresolvedTargetError if there is no such client.
+    """
     kind, number = check_target("target", p.fault.target)
     if context.clients is None:
         raise UnresolvedTargetError("there is no workload")

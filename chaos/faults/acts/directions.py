@@ -1,11 +1,12 @@
-"""Finds out which requests still come to their target over a link that is cut.
+"""Finds out which requests still reach their target over a link that is cut.
 
-A probe fails if either direction of a link is cut, so it does not show which one is. What shows that requests pass is
-the target's memory of a fetch session (KIP-227). Before the cut, a connection is opened over the link, and beside it,
-over no link, a session with the target. During the cut, a Fetch of this session is sent over the connection. If it
-comes to the target, the session is in its second epoch from then on, and the target says so when it is asked directly.
+A probe fails if either direction of a link is cut, so a probe does not show which direction is cut. The target's memory
+of a fetch session (KIP-227) shows that requests pass. Before the cut, the nemesis opens a connection over the link, and
+a session with the target by a direct connection, over no link. During the cut, it sends a Fetch of this session over
+the link. If that Fetch reaches the target, the session enters its second epoch, and a direct question to the target
+shows this.
 
-That answers alone pass, over a link whose requests are cut, cannot be seen: there are no answers then.
+If a link's requests are cut, nobody can see whether its responses would pass: there are no responses then.
 """
 
 from __future__ import annotations
@@ -28,31 +29,36 @@ from squall.chaos.runtimes.contract import Cut, CutMode, Link, StreamDirection
 from squall.chaos.runtimes.layout import INTERNAL, Address, addresses
 
 CLIENT_ID, TOPIC = "squall-probe", "squall-probe"
-"""A session needs a partition that is fetched. There is no such topic, which does not matter."""
+"""Name the client and the topic of the probing fetches. A session needs a partition to fetch; the topic need not exist.
+"""
 VERSION = 12
-"""The last one in which topics have names."""
+"""Gives the version of Fetch, the last version in which requests name topics instead of topic ids."""
 FIRST, SECOND = 1, 2
-"""Epochs of a session: of its first incremental fetch, and of the one after that."""
+"""Give the epochs of a session's first incremental fetch and of the fetch after that."""
 PEEK_S = 0.3
-"""Within which a target answers what it is asked directly: else it is not known whether the request came."""
+"""Limits how long a target may take to answer a direct question, in s. After that it is unknown whether the request
+came.
+"""
 _SIZE = Struct(">i")
 
 
 class LinkDialer(Protocol):
-    """A runtime whose links can be dialled."""
+    """A runtime that can open connections over a link, through the link's faults."""
 
     async def connect(self, link: Link) -> Transport:
-        """Open a connection over a link, through its faults. OSError where it is refused."""
+        """Open a connection over a link, through the link's faults. Raises OSError if the connection is refused."""
 
 
 def can_dial_links(runtime: object) -> TypeGuard[LinkDialer]:
-    """Return whether a runtime is one. Why not by `isinstance`: see `counts_calls`."""
+    """Return whether a runtime is a `LinkDialer`. `triggers.counts_calls` explains why `isinstance` is not used."""
     return hasattr(runtime, "connect")
 
 
 @dataclass(slots=True)
 class DirectionProbe:
-    """One link that is going to be cut in `stream`, its connection, and the session of its target."""
+    """Probes one link that `stream` is going to be cut on: holds a connection over the link and a fetch session with
+    the link's target.
+    """
 
     link: Link
     stream: StreamDirection
@@ -60,16 +66,16 @@ class DirectionProbe:
     connection: Transport | None = None
     session: int = 0
     reached: bool | None = None
-    """True if the request came to the target during the cut; None: not known."""
+    """Is True if the request reached the target during the cut, False if it did not, and None if that is unknown."""
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is written to nemesis.jsonl."""
+        """Return what nemesis.jsonl records about this link."""
         return {"link": str(self.link), "stream": self.stream.value, "reached": self.reached}
 
 
 class DirectionProbes:
-    """The connections and sessions for one look during a cut. Links of refused connections are left out: a refusal
-    knows no direction.
+    """Holds the connections and sessions for one look during a cut. Links that refuse connections are left out, because
+    a refusal cuts both directions.
     """
 
     def __init__(
@@ -86,7 +92,9 @@ class DirectionProbes:
                 self.found.append(DirectionProbe(link, cut.stream, direct[link.target]))
 
     async def open(self) -> None:
-        """Open connections and sessions. Those that do not answer in time are left out: of them nothing is known."""
+        """Open the connections and sessions. Links that do not answer in time are left out, because nothing is known
+        about them.
+        """
         await self._each(self._open)
         self.found = [way for way in self.found if way.session]
 
@@ -115,7 +123,9 @@ class DirectionProbes:
             way.connection.close()
 
     async def _look(self, way: DirectionProbe) -> None:
-        """A request that must not pass has all of the time to do so. One that must is waited for that long."""
+        """Send a request over the link and ask the target whether the request arrived. If the request must not pass, it
+        gets the whole time-out to arrive; if it must pass, the look ends as soon as it has arrived.
+        """
         assert way.connection is not None, "it was opened"
         try:
             way.connection.send((_frame(way.session, FIRST),))
@@ -131,8 +141,8 @@ class DirectionProbes:
                 await trio.sleep(POLL_S)
 
     async def _peek(self, way: DirectionProbe) -> None:
-        """Ask for the session's second epoch: it is refused, and nothing changes, as long as the session is in its
-        first one.
+        """Ask for the session's second epoch. While the session is still in its first epoch, the target refuses that,
+        and nothing changes.
         """
         with suppress(OSError, MalformedFrame), trio.move_on_after(PEEK_S):
             code = (await self._ask(way.target, way.session, SECOND)).error_code
@@ -140,7 +150,7 @@ class DirectionProbes:
             way.reached = known.get(code)
 
     async def _ask(self, target: Address, session: int, epoch: int) -> FetchResponse:
-        """The answer to one Fetch, over a connection of its own."""
+        """Return the response to one Fetch, sent over a connection of its own directly to the target."""
         connection = await self._env.connect(*target)
         try:
             connection.send((_frame(session, epoch),))
@@ -153,7 +163,7 @@ class DirectionProbes:
 
 
 def _frame(session: int, epoch: int) -> bytes:
-    """A Fetch that waits for nothing. Epoch 0 asks for a new session."""
+    """Encode a Fetch that does not wait for records. Epoch 0 requests a new session."""
     named = [] if session else [FetchTopic(TOPIC, partitions=[FetchPartition(0)])]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=session, session_epoch=epoch, topics=named)
     return encode_request(FetchRequest.API_KEY, VERSION, 1, CLIENT_ID, request.encode(VERSION))

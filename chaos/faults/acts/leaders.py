@@ -1,5 +1,5 @@
-"""Faults by request. An administrator's request elects leaders or moves partitions. Another controller's request makes
-the active controller resign.
+"""Plays faults that are requests: an administrator's request elects leaders or moves partitions; a request in another
+controller's name makes the active controller resign.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from squall.workloads.client.settings import ClientSettings
 
 ASK_MS = 5_000
 AGAIN_S = 0.5
-"""Pause between two requests if the first one is refused."""
+"""Gives the pause between two requests if the first request is refused, in s."""
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
 INSIDE = ClientSettings(
     client_id="squall-nemesis", request_timeout_ms=1000, connect_timeout_ms=1000, control_timeout_ms=1000
@@ -36,12 +36,12 @@ Ask = Callable[[FaultContext, FaultExecution, ClusterSnapshot], Awaitable[dict[P
 
 async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
     """Ask the controller to elect preferred or unclean leaders, or to move replicas: of one partition that a target
-    leads or holds, of all partitions that it holds, or of some to it.
+    leads or holds, of all partitions that the target holds, or of some partitions onto the target.
 
     Evidence is Metadata before and after, and the controller's answers. A refused request is repeated while the fault
-    lasts, and longer while other faults are on: the broker that should lead may be down or behind, or the controller.
-    The fault then lasts as planned from when it was accepted. A move is followed by an election of the new preferred
-    leader. The cluster carries on with a move after the fault is over.
+    lasts, and longer while other faults are active: the controller, or the broker that should lead, may be down or
+    behind. The fault then lasts as planned from the moment at which the request was accepted. After a move, an election
+    of the new preferred leader is requested. The cluster continues with a move after the fault is over.
     """
     how = str(p.fault.params["how"])
     context.begun(p)
@@ -69,7 +69,9 @@ async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _elect_moved(context: FaultContext, p: FaultExecution, moved: list[Place]) -> None:
-    """Ask for an election of what was moved. Who leads afterwards is no part of the evidence."""
+    """Request an election of preferred leaders for the moved partitions. The evidence does not contain who leads
+    afterwards.
+    """
     await trio.sleep(max(0.0, context.left_s(p) / 2))
     with suppress(RequestFailed), context.within(max(0.0, context.left_s(p))):
         if moved:
@@ -77,8 +79,9 @@ async def _elect_moved(context: FaultContext, p: FaultExecution, moved: list[Pla
 
 
 async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple[ClusterSnapshot, dict[Place, str]]:
-    """Ask until the controller accepts at least one part, or it is too late. Returns the view before the request,
-    and the last answers. Raises UnresolvedTargetError or HarnessError if the last request could not be made at all.
+    """Ask until the controller accepts the request for at least one partition, or until it is too late. Return the view
+    of the cluster before the request, and the controller's last answers. Raise UnresolvedTargetError or HarnessError if
+    the last request could not be made at all.
     """
     waiting = ExtendableDeadline(lambda: context.any_other_on(p))
     ask: Ask = _drain_or_fill if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
@@ -105,12 +108,14 @@ async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple
 
 
 def _is_over(context: FaultContext, p: FaultExecution, waiting: ExtendableDeadline) -> bool:
-    """Return whether it is too late for a further request."""
+    """Return whether it is too late for another request."""
     return context.left_s(p) <= AGAIN_S and waiting.is_over()
 
 
 async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot, *, how: str) -> dict[Place, str]:
-    """Elect leaders of all partitions that the targets hold; if unclean, of all partitions that have no leader."""
+    """Elect leaders of all partitions that the targets hold. If unclean, prefer those of these partitions that have no
+    leader.
+    """
     unclean = how == "unclean"
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if unclean:
@@ -123,7 +128,9 @@ async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot
 
 
 async def _move(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
-    """Move one drawn partition of the targets: to other brokers if there are any, always in another order."""
+    """Move one drawn partition of the targets: to another broker if there is one, and always to another order of
+    replicas.
+    """
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if not held:
         raise UnresolvedTargetError("the targets hold no partition")
@@ -138,8 +145,9 @@ async def _move(context: FaultContext, p: FaultExecution, view: ClusterSnapshot)
 
 
 async def _drain_or_fill(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
-    """Drain: other brokers take over what the target holds, as before a broker leaves a cluster. Fill: the target takes
-    one replica of each partition that it does not hold, as after a broker joins.
+    """Request the moves of a drain or of a fill. In a drain, other brokers take over all replicas of the target, as
+    before a broker leaves a cluster. In a fill, the target takes one replica of each partition that it does not hold,
+    as after a broker joins.
     """
     if len(p.resolved) != 1:
         raise HarnessError(f"one broker at a time: {p.fault.target} is {len(p.resolved)}")
@@ -159,22 +167,24 @@ async def _drain_or_fill(context: FaultContext, p: FaultExecution, view: Cluster
 
 
 def _is_led(how: str, name: str, before: ClusterSnapshot, seen: ClusterSnapshot) -> bool:
-    """Return whether a partition is led as the election asked: by its first replica; if unclean, by any broker."""
+    """Return whether the partition has the leader that the election asked for: its first replica; if unclean, any
+    broker.
+    """
     leader = seen.leaders.get(name, -1)
     return leader >= 0 if how == "unclean" else leader in before.replicas.get(name, ())[:1]
 
 
 def _elected(how: str, said: Mapping[str, str], before: ClusterSnapshot, led: set[str]) -> bool:
-    """Return whether some partition was led as asked after the answers, and was not before. If the controller says that
-    a partition needed no election, it is enough that it was led as asked. Later changes of leader are the business
-    of other faults.
+    """Return whether at least one partition got the leader that was asked for, and did not have that leader before. If
+    the controller says that a partition needed no election, it is enough that the partition had the right leader. Later
+    changes of leader are caused by other faults.
     """
     return any(error == NOT_NEEDED or not _is_led(how, name, before, before) for name, error in said.items()
                if error in ("", NOT_NEEDED) and name in led)  # fmt: skip
 
 
 def _is_moved(p: FaultExecution, places: Sequence[str], before: ClusterSnapshot, after: ClusterSnapshot) -> bool:
-    """Return whether the replicas are those that the request asked for."""
+    """Return whether the partitions' replicas are those that the request asked for."""
     how, holds = p.fault.params["how"], [set(p.resolved) <= set(after.replicas.get(name, ())) for name in places]
     if how == "move":
         return any(before.replicas.get(name) != after.replicas.get(name) for name in places)
@@ -182,7 +192,8 @@ def _is_moved(p: FaultExecution, places: Sequence[str], before: ClusterSnapshot,
 
 
 async def resign(context: FaultContext, p: FaultExecution) -> None:
-    """The active controller, which must be among the targets, gives up the quorum's leadership and keeps running.
+    """Make the active controller, which must be among the targets, give up the quorum's leadership while it keeps
+    running.
 
     Evidence is the quorum's leader and epoch, before and after. The quorum may elect the same controller again.
     """
@@ -208,8 +219,9 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client) -> None:
-    """Ask the controller to resign until the quorum has a leader in a later epoch, from when on a late fault lasts as
-    planned. Raises HarnessError if it gets none while the fault lasts, and for longer while other faults are on.
+    """Ask the controller to resign until the quorum has a leader in a later epoch. If the planned time is over by then,
+    the fault lasts as planned from that moment. Raise HarnessError if no leader follows while the fault lasts; while
+    other faults are active, the wait is longer.
     """
     waiting = ExtendableDeadline(lambda: context.any_other_on(p))
     while True:
@@ -228,8 +240,8 @@ async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client)
 async def _controller(
     context: FaultContext, p: FaultExecution, inside: Client, waiting: ExtendableDeadline
 ) -> QuorumView:
-    """The quorum under a controller that is among the targets. Another one may have followed since they were found:
-    then they are found anew. Raises UnresolvedTargetError or HarnessError if that takes too long.
+    """Return the quorum once its leader is among the targets. If another controller has followed since the targets were
+    resolved, resolve them again. Raise UnresolvedTargetError or HarnessError if that takes too long.
     """
     while True:
         seen = await _answer(context, p, partial(admin.describe_quorum, inside), waiting)
@@ -246,7 +258,9 @@ async def _controller(
 async def _successor(
     context: FaultContext, p: FaultExecution, inside: Client, before: QuorumView, waiting: ExtendableDeadline
 ) -> tuple[int, QuorumView]:
-    """Ask for the resignation until a later epoch has a leader. Returns how often this controller was asked."""
+    """Ask the controller to resign until the quorum has a leader in a later epoch. Return how often the controller of
+    `before` was asked, and the new quorum.
+    """
     asked = 0
 
     async def ask() -> QuorumView | None:
@@ -268,7 +282,7 @@ async def _answer(
     ask: Callable[[], Awaitable[QuorumView | None]],
     waiting: ExtendableDeadline,
 ) -> QuorumView:
-    """Ask until there is an answer. Raises HarnessError, with the reason, if none comes in time."""
+    """Call `ask` until it returns a quorum. Raise HarnessError, with the reason, if it returns none in time."""
     while True:
         why = "no controller followed"
         try:

@@ -1,4 +1,4 @@
-"""Acts on links: cut links, count the strikes of a fault, and reset connections."""
+"""Cuts links, counts how often a fault of a link struck, and resets connections."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from squall.chaos.runtimes.contract import (
 from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, BrokerTraffic
 
 LAST_LOOK_S = 0.5
-"""A cut link is probed again this long before the cut ends."""
+"""Gives how long before the end of a cut the cut links are probed once more, in s."""
 LOOK_S = LAST_LOOK_S - POLL_S
-"""Time limit of a probe over a link that is still cut."""
+"""Limits a probe over a link that is still cut, in s."""
 
 
 async def cut(context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]]) -> None:
@@ -70,8 +70,9 @@ async def _cut(
     first: DirectionProbes,
     second: DirectionProbes,
 ) -> None:
-    """Cut links of which those of `whole` answer, in the `company` that each has. first, second: for the looks at the
-    begin and in the middle.
+    """Cut the links and record the evidence. whole: the links that answered before the cut. company: the other faults
+    that were active on each of these links. first, second: probes of directions for the looks at the begin and in the
+    middle.
     """
     links, name = list(cuts), f"fault-{p.fault.id}"
     try:
@@ -115,7 +116,7 @@ async def _cut(
 async def _both_looks(
     context: FaultContext, links: Sequence[Link], ways: DirectionProbes, limit_s: float
 ) -> list[ProbeResult]:
-    """Probe the links, and see whether requests pass over them. Returns the probes."""
+    """Probe the links, and at the same time test whether requests pass over them. Return the probes' results."""
     found = list[ProbeResult]()
 
     async def probes() -> None:
@@ -130,7 +131,9 @@ async def _both_looks(
 async def _in_the_middle(
     context: FaultContext, p: FaultExecution, links: Sequence[Link], ways: DirectionProbes
 ) -> list[ProbeResult]:
-    """Probe the links at a drawn moment between the first look and the last one; not if that leaves no time for it."""
+    """Probe the links at a drawn moment between the first look and the last look. Return [] if there is no time for
+    that.
+    """
     free_s = context.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * context.probe_timeout_s if ways.found else 0.0)
     if free_s <= 0:
         return []
@@ -139,7 +142,7 @@ async def _in_the_middle(
 
 
 def frames(params: Mapping[str, Any]) -> Frames:
-    """Return which frames to hit and what to do to them, from the parameters."""
+    """Return which frames the parameters select, and what the link does to these frames."""
     api, side = int(ApiKey[api_constant(params["api"])]), params["side"]
     also: tuple[int, ...] = ()
     if api == FETCH and side != BrokerTraffic.REPLICATION:  # what fetches the metadata log is a Fetch, too
@@ -157,8 +160,8 @@ def frames(params: Mapping[str, Any]) -> Frames:
 
 
 async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link], fault: LinkFault) -> None:
-    """Play a fault whose evidence is the number of its strikes. If it has met nothing by its end, it is extended by its
-    own length, at most `LONGER_S`: now and then no request is sent for a while.
+    """Play a fault whose evidence is the number of its strikes. If it has not struck by its end, extend it by its own
+    length, but at most by `LONGER_S`: sometimes no request is sent for a while.
     """
     name = f"fault-{p.fault.id}"
     if not links:
@@ -185,17 +188,17 @@ async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link],
 
 
 def _struck(healed: Evidence) -> list[dict[str, Any]]:
-    """The frames that the evidence of a healed link tells of."""
+    """Return the frames that the evidence of a healed link lists."""
     told = healed.get("struck")
     return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
 
 
 async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
-    """Reset the targets' connections at the beginning, and then at intervals until the end.
+    """Reset the targets' connections at the beginning of the fault, and then at intervals until its end.
 
-    The nemesis opens a connection of its own over each link at the beginning; it must be reset with the others. If none
-    can be opened (the target is down or just starting, its links are slow), the nemesis tries again with more patience,
-    and for longer while other faults are on.
+    At the beginning the nemesis opens a connection of its own over each link; this connection must be reset with the
+    others. If no connection can be opened (the target is down or just starting, or its links are slow), the nemesis
+    tries again with a longer time-out, and for longer while other faults are active.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
     links = links_of(p.fault.params, p.hit, context.runtime.links())
@@ -233,8 +236,8 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
 async def _watched(
     context: FaultContext, links: Sequence[Link], patience_s: float
 ) -> AsyncIterator[tuple[set[Link], dict[Link, ProbeResult]]]:
-    """Keep one connection open over each link that answers in time, while the block runs. Yields the set of those
-    links, and a mapping that says, after the block, how each connection ended.
+    """Keep one connection open over each link that answers in time, while the block runs. Yield the set of these links,
+    and a mapping that contains, after the block, how each connection ended.
     """
     opened: set[Link] = set()
     ended: dict[Link, ProbeResult] = {}
@@ -261,5 +264,5 @@ async def _watched(
 
 
 def api_constant(name: str) -> str:
-    """The constant's name of an API: INIT_PRODUCER_ID of InitProducerId."""
+    """Convert an API's name to its constant's name: InitProducerId to INIT_PRODUCER_ID."""
     return "".join(f"_{c}" if c.isupper() and at else c for at, c in enumerate(name)).upper()

@@ -1,4 +1,4 @@
-"""The members of the workload's groups, and what their coordinators say of them."""
+"""Finds the members of the workload's groups, and asks coordinators which members they know."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from squall.workloads.control import ClientHandle, GroupIdentity
 
 ASKED_WITHIN_S = 2.0
-"""For so long one question waits for its coordinator."""
+"""Limits how long the harness waits for a coordinator's answer to one question, in s."""
 MEMBER_WITHIN_S = 15.0
-"""Until a client that other faults may have thrown out is a member, and has a process that can crash."""
+"""Limits how long a fault waits until a client is a member and has a process that can crash, in s. Other faults may
+have removed the client from its group.
+"""
 
 
 def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> ClientHandle:
-    """The member that the fault's target names, or a drawn one: one that has partitions, if any member has some now.
-    `named`: one that has an instance id. Raises UnresolvedTargetError if there is none.
+    """Return the member that the fault's target names, or a drawn member if it names none: preferably a member that
+    owns partitions. named: only members with an instance id count. Raise UnresolvedTargetError if there is no such
+    member.
     """
     _, number = check_target("target", p.fault.target)
     if context.clients is None:
@@ -35,13 +38,14 @@ def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Clien
 
 
 def name_of(context: FaultContext, handle: ClientHandle) -> str:
-    """The member as a fault's target has it: its number is not that among all readers."""
+    """Return the member's name as a target spells it. Members have numbers of their own, beside the numbers of readers.
+    """
     assert context.clients is not None
     return f"member {context.clients.members.index(handle)}"
 
 
 async def members_of(context: FaultContext, group: str) -> frozenset[str] | None:
-    """Return the ids of the members that the group's coordinator knows. None: no coordinator answers just now."""
+    """Return the ids of the members that the group's coordinator knows, or None if no coordinator answers."""
     with trio.move_on_after(ASKED_WITHIN_S):
         try:
             return await admin.group_members(context.cluster.client, group)
@@ -51,14 +55,14 @@ async def members_of(context: FaultContext, group: str) -> frozenset[str] | None
 
 
 async def listed(context: FaultContext, group: str, member_id: str) -> bool | None:
-    """Return whether the group's coordinator knows a member of this id. None: no coordinator answers just now."""
+    """Return whether the group's coordinator knows a member with this id, or None if no coordinator answers."""
     known = await members_of(context, group)
     return None if known is None else member_id in known
 
 
 async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool = False) -> GroupIdentity:
-    """Return the client's member id, once its coordinator agrees. at_work: and once it has begun a poll since, which
-    shows that it is not stopped. Raises UnresolvedTargetError if that takes too long.
+    """Return the client's member id once the group's coordinator knows this id. at_work: wait also until the client has
+    begun another poll, which shows that the client is not stopped. Raise UnresolvedTargetError if that takes too long.
     """
     with context.within(MEMBER_WITHIN_S):
         while True:

@@ -1,7 +1,7 @@
-"""Acts on whole nodes that several kinds of faults share: take nodes down and start them, or restart them one by one.
+"""Takes whole nodes down and starts them, or restarts them one by one, for several kinds of faults.
 
-Several faults may hold one node down. The node stays down until the last of these faults ends; the last one starts the
-node. Each fault records its own evidence. Only the faults that take a process away (`kill`, `stop`) join a node that is
+Several faults may hold one node down. The node stays down until the last of these faults ends; that fault starts the
+node. Each fault records its own evidence. Only the faults that end a process (`kill`, `stop`) join a node that is
 already down. A power loss or a damaged disk on an ended node would be another fault than the plan's.
 """
 
@@ -22,16 +22,17 @@ from squall.chaos.runtimes.contract import Evidence, NodeState
 
 Take = Callable[[int], Awaitable[Evidence]]
 Found = Mapping[int, dict[str, Any]]
-"""Nodes that were already down: which faults hold them (`by`), and whether a node answered a probe though it should be
-down.
+"""Maps each node that was already down to the faults that hold it down (`by`), and to how often it was probed and
+answered although it should be down.
 """
 
 
 async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proof: str) -> None:
-    """Take nodes down, and start them at the end. proof: what the evidence of `take` must say.
+    """Take nodes down, and start them at the end of the fault. proof: the word that the evidence of `take` must
+    contain.
 
-    A node that other faults hold down stays down for longer. This fault checks that the node is down throughout; probes
-    at its begin and its end show it.
+    A node that other faults hold down stays down for longer. This fault checks that the node is down throughout: probes
+    at the fault's begin and end show it.
     """
     joined = await context.begin_on_running_nodes(p, joins=NodeState.DOWN)
     found: dict[int, dict[str, Any]] = {
@@ -55,7 +56,7 @@ async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proo
 
 
 async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
-    """Wait until the fault is over. Raises HarnessError if a node that was already down comes up before that."""
+    """Wait until the fault is over. Raise HarnessError if a node that was already down comes up before that."""
     if not found:
         await context.rest(p, partial(record_processes, context, p))
         return
@@ -70,12 +71,12 @@ async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
 
 
 async def record_processes(context: FaultContext, p: FaultExecution) -> None:
-    """Note in the evidence whether the fault's nodes have a process now: none of them may."""
+    """Record in the evidence what the processes of the fault's nodes have done. No such node may have a process now."""
     p.evidence["middle"] = await context.activities(p.resolved)
 
 
 async def _ask(context: FaultContext, found: Found) -> None:
-    """Probe every link to these nodes."""
+    """Probe every link to the nodes in `found`, and count the answers there."""
     links = [link for link in context.runtime.links() if link.target in found]
     for link, probe in zip(links, await context.probes(links), strict=True):
         seen = found[link.target]
@@ -108,8 +109,9 @@ async def one_by_one(
     between: Look = _nothing,
     after: Look = _nothing,
 ) -> None:
-    """Take each target down, start it, and wait until every partition is in sync. before, between, after: looks or acts
-    while the node still runs, while it is down, and once it runs again. Their answers become part of the node's step.
+    """Restart each target in turn: take it down, start it, and wait until every partition is in sync. before, between,
+    after: calls while the node still runs, while it is down, and once it runs again. Their results are merged into the
+    evidence of the node's step.
     """
     runtime = context.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
@@ -144,8 +146,8 @@ async def one_by_one(
 
 
 async def _until_running(context: FaultContext, p: FaultExecution, node: int) -> None:
-    """Wait until the node runs, if another fault holds it down or is starting it. Raises HarnessError if the time runs
-    out first.
+    """Wait until the node runs, if another fault holds it down or is starting it. Raise HarnessError if the fault's
+    time is over first.
     """
     while context.is_turning(node) or context.runtime.state(node) is not NodeState.RUNNING:
         if context.left_s(p) <= 0:

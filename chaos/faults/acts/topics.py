@@ -1,8 +1,8 @@
-"""Does to topics what an administrator does while they are used: creates, deletes and recreates them, adds partitions,
+"""Changes topics while they are in use, as an administrator does: creates, deletes and recreates them, adds partitions,
 alters settings, deletes records.
 
-If judging depends on a request, the history has it before it is sent. It is repeated until it is accepted, also after
-the fault's time: another fault may have the controller, or the leader, for a while.
+If the verdict depends on a request, the history records the request before it is sent. A request is repeated until it
+is accepted, also after the fault's time: another fault may block the controller or the leader for a while.
 """
 
 from __future__ import annotations
@@ -34,23 +34,27 @@ from squall.workloads.counters import LoadCounters
 from squall.workloads.reader import RecordedReader
 
 AGAIN_S, PATIENCE_S = 0.5, 30.0
-"""Pause between two requests if the first one is refused; how much longer than the fault lasts one is repeated."""
+"""Give the pause between two requests if the first request is refused, and how much longer than the fault a request is
+repeated, both in s.
+"""
 ASK_MS = 1_000
 PARTITIONS = 2
-"""Of a topic that is made, deleted and made again."""
+"""Gives the number of partitions of a topic that is created, deleted and created again."""
 MADE = ("", "TOPIC_ALREADY_EXISTS")
 GONE = ("", "UNKNOWN_TOPIC_ID")
 GROWN = ("", "INVALID_PARTITIONS")
-"""Answers to a request, also to one that is repeated because nobody knew whether it had been carried out."""
+"""Lists the errors of CreatePartitions that count as success. A repeated request gets INVALID_PARTITIONS if the earlier
+request was carried out but not answered.
+"""
 SETTINGS = {"min_isr": "min.insync.replicas", "retention": "retention.ms", "segment": "segment.bytes"}
 REMOVES = ("retention",)
-"""Settings that let records go."""
+"""Lists the settings that let brokers delete records."""
 
 Ask = Callable[[], Awaitable[str]]
 
 
 async def change(context: FaultContext, p: FaultExecution) -> None:
-    """One of these, as the parameter `how` says. Evidence is what was asked for and what the cluster answered."""
+    """Change topics as the parameter `how` says. Evidence is the requests and the cluster's answers."""
     context.begun(p)
     desk = None if context.clients is None else context.clients.desk
     if desk is None:
@@ -74,7 +78,9 @@ async def change(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _retry(context: FaultContext, p: FaultExecution, ask: Ask, fine: tuple[str, ...] = ("",)) -> str:
-    """Ask until the answer is one of `fine`. Raises HarnessError once patience is over, with the last answer."""
+    """Send the request until its error is in `fine` ("" means success), and return this error. Raise HarnessError with
+    the last error once the time for retries is over.
+    """
     told = ""
     while True:
         try:
@@ -95,9 +101,9 @@ async def _retry(context: FaultContext, p: FaultExecution, ask: Ask, fine: tuple
 
 
 async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
-    """Make a topic, write to it, delete it, make it again under its name: at least twice. The last one stays.
+    """Create a topic, write to it, delete it, and create it again under its name, at least twice. The last topic stays.
 
-    It is deleted by its id: a request that a broker held meanwhile must not find the next topic of the name.
+    The topic is deleted by its id: a request that a broker held back must not delete the next topic of this name.
     """
     client, like = context.cluster.client, desk.topics[0]
     topic = NewTopic(f"passing-{p.fault.id}", PARTITIONS, like.replication_factor, like.configs)
@@ -133,10 +139,10 @@ async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> No
 
 
 async def _recreate(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
-    """Delete the first topic of the workload, and make it again under its name.
+    """Delete the first topic of the workload, and create it again under its name.
 
-    Its clients crash before, so that the history says which of the two topics each operation was about; the group
-    stays, with its offsets, and its next members come once the topic is there again.
+    The topic's clients crash before that, so that the history shows which of the two topics each operation was about.
+    The group stays, with its offsets; its next members start once the topic exists again.
     """
     assert context.clients is not None
     client, like, me = context.cluster.client, desk.topics[0], p.fault.id
@@ -199,7 +205,7 @@ def _at_rest(handles: Sequence[ClientHandle]) -> Ask:
 
 
 async def _grow(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
-    """Add a partition to a topic of the workload, and write to it."""
+    """Add a partition to a topic of the workload, and write to that partition."""
     client, topic = context.cluster.client, _drawn(context, p, desk)
     async with _name_lock(desk, topic):
         count = 1 + _count(desk, topic)
@@ -223,12 +229,12 @@ def _count(desk: AdminLog, topic: NewTopic) -> int:
 
 
 def _name_lock(desk: AdminLog, topic: NewTopic) -> trio.Lock:
-    """The lock of requests about a topic that must not hit the next one of its name."""
+    """Return the lock for requests that must not hit the next topic of the same name."""
     return desk.turns.setdefault((topic.name, ""), trio.Lock())
 
 
 def _declare(desk: AdminLog, topic: NewTopic, place: Place) -> None:
-    """Tell the history of a partition that has come."""
+    """Record a new partition in the history."""
     cleanup = topic.configs.get("cleanup.policy", "delete")
     age, size = (int(topic.configs.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
     desk.recorder.partition(*place, cleanup=cleanup, retention_ms=age, retention_bytes=size, added=True)
@@ -238,8 +244,8 @@ def _declare(desk: AdminLog, topic: NewTopic, place: Place) -> None:
 
 
 async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: str) -> None:
-    """Alter a setting of a topic of the workload, and give it its old value when the fault ends. One fault at a time
-    alters the same setting of a topic: a second one waits for its turn, for the first takes its value back.
+    """Alter a setting of one of the workload's topics, and restore the old value when the fault ends. Only one fault at
+    a time alters the same setting of a topic; a second fault waits until the first has restored the value.
     """
     client, topic, name = context.cluster.client, _drawn(context, p, desk), SETTINGS[how]
     before, now = topic.configs.get(name), str(int(p.fault.params["value"]))
@@ -274,8 +280,8 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: 
 
 
 async def _delete_records(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
-    """Delete the older records of some partitions of the workload: up to an offset that is committed. At the end a
-    fresh client asks where their logs begin.
+    """Delete the older records of some partitions of the workload, up to an offset that is committed. At the end, a new
+    client asks for the log start offsets.
     """
     rng, process = context.rng(p, "offsets"), desk.recorder.process("admin", VERSION, {})
     places = [(topic, index) for topic in desk.topics for index in range(topic.partitions)]
@@ -294,7 +300,8 @@ async def _delete_records(context: FaultContext, p: FaultExecution, desk: AdminL
 async def _log_starts(
     context: FaultContext, p: FaultExecution, desk: AdminLog, places: Sequence[Place]
 ) -> dict[Place, admin.ListedOffset]:
-    """Have a fresh client ask for the earliest offsets. The history has each question and answer."""
+    """Return the earliest offsets that a new client gets by ListOffsets. The history records each request and response.
+    """
     env = context.runtime.env(f"asking-{p.fault.id}")
     async with trio.open_nursery() as nursery:
         client = Client(env, desk.bootstrap, CLIENT_SETTINGS)
@@ -309,7 +316,9 @@ async def _log_starts(
 async def _delete_before(
     context: FaultContext, p: FaultExecution, desk: AdminLog, process: int, place: Place, rng: Random
 ) -> tuple[int, int]:
-    """The offset before which records were deleted, and the smallest log start of all replicas."""
+    """Delete records of one partition. Return the offset before which they were deleted, and the partition's low
+    watermark (the smallest log start offset of all replicas).
+    """
     client, share, found = context.cluster.client, rng.choice((0.3, 0.7, 1.0)), (-1, -1)
 
     async def ask() -> str:
@@ -337,7 +346,9 @@ async def _delete_before(
 
 
 def _record_request(desk: AdminLog, process: int, what: str, part: int, **more: int) -> int:
-    """Write down what is asked for, before it is: it may be done whatever the answer is."""
+    """Record a request in the history before it is sent, because brokers may carry it out whatever the response says.
+    Return the number of the operation.
+    """
     op = desk.recorder.invoke(process, "admin", {"what": what, "part": part, **more})
     desk.recorder.flush()
     return op

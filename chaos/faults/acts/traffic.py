@@ -1,7 +1,7 @@
-"""Cuts one kind of request: those of replication, or those to controllers. All else passes on the same links.
+"""Cuts one kind of request: replication, or requests to controllers. All other requests still pass on the same links.
 
-The proof has two sides. A request of this traffic gets no answer while the cut is on, and gets one before and after.
-And a request of neither traffic gets its answer meanwhile: else the whole link was cut.
+The proof has two sides. First, a request of this kind gets no answer during the cut, and gets one before and after.
+Second, a request of another kind is answered during the cut; otherwise the whole link was cut.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from squall.chaos.runtimes.wire.frames import TRAFFIC, BrokerTraffic
 
 
 class TrafficProber(Protocol):
-    """A world whose brokers' links can be asked about one kind of traffic."""
+    """A runtime that can probe a link between brokers with one kind of request."""
 
     async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
-        """Probe a link as `Runtime.probe` does, with a request that counts as this traffic and changes nothing."""
+        """Probe a link as `Runtime.probe` does, with a request that belongs to this kind of traffic and changes
+        nothing.
+        """
 
 
 def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:
-    """Return whether a runtime can be asked so. `counts_calls` says why this is no `isinstance`."""
+    """Return whether a runtime is a `TrafficProber`. `triggers.counts_calls` explains why `isinstance` is not used."""
     return hasattr(runtime, "probe_traffic")
 
 
 def frames_of(cut: Cut, traffic: BrokerTraffic) -> Frames:
-    """Return what a cut does to the requests of one traffic, or to their responses if it cuts those."""
+    """Return what a cut does to the requests of one kind of traffic, or to their responses if it cuts the way back."""
     first, *rest = TRAFFIC[traffic]
     act = FrameAct.RESET if cut.manner is CutMode.REFUSE else FrameAct.DROP
     stream = StreamDirection.BACK if cut.stream is StreamDirection.BACK else StreamDirection.THERE
@@ -93,7 +95,7 @@ async def cut_traffic(
 def _wrong(
     during: Sequence[ProbeResult], other: dict[Link, ProbeResult], after: Sequence[ProbeResult], alone: Sequence[Link]
 ) -> str | None:
-    """Return what contradicts the cut. None: it is proven."""
+    """Return what contradicts the cut, or None if the cut is proven."""
     if not alone:
         return "other faults came to its targets as it began: nobody knows which of them silenced these links"
     if any(probe.ok for probe in during):

@@ -1,16 +1,16 @@
-"""Faults that make a working link worse: late, narrow, sliced, short-lived, slow to end, and flapping.
+"""Makes a working link worse: late, narrow, sliced, short-lived, slow to close, or flapping.
 
-The proof is a comparison on the same link: a measurement while the fault is on, against measurements just before its
-begin and just after its end. A proxy's own word that it has a toxic proves nothing. Noise only makes round trips
+The proof is a comparison on the same link: a measurement during the fault is compared with measurements just before its
+begin and just after its end. A proxy's own report that it has a toxic proves nothing. Noise only makes round trips
 longer. So the shortest of several round trips are compared, and the effect must be larger than noise that lasts for
 seconds.
 
-Other faults on the link and on its target are its company. Company only makes a link worse. So a measurement with the
-fault is compared with a measurement without it in the same company or in more. If the link has company, a comparison
-can only speak for the fault: if two faults slow a link down, the slower one may hide the other.
+The other faults on a link and on its target are called its company. Company only makes a link worse. So a measurement
+with the fault is compared with a measurement without it in the same company or in more. If the link has company, a
+comparison can only confirm the fault: if two faults slow a link down, the slower fault may hide the other.
 
-A link without an answer (its broker is down, another fault cuts it) is left out. At least one link must prove the
-fault, and no link may speak against it.
+A link that does not answer (because its broker is down, or another fault cuts it) is left out. At least one link must
+prove the fault, and no link may contradict it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from squall.chaos.faults.timeouts import POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, CutMode, Link, LinkFault, NodeState, ProbeResult
 
 ANSWER_BYTES = 2_000
-"""Larger than any answer to a probe: the answer goes through the same narrow link."""
+"""Is an upper bound for the size of a probe's response, in bytes. The response passes the same narrow link."""
 SURE = 0.8
-"""This share of the planned effect counts as proof: clocks and timers are not exact."""
+"""Gives the share of the planned effect that counts as proof: clocks and timers are not exact."""
 OF_MEAN = 0.25
-"""The same share of the average effect, for a fault that sometimes has no effect."""
+"""Gives the share of the planned average effect that counts as proof, for a fault that sometimes has no effect."""
 LEAST_MS = 1.0
 ROUNDS = 3
-"""How often each link is measured before, during and after the fault, if there is noise or much jitter."""
+"""Gives how often each link is measured before, during and after the fault, if there is noise or much jitter."""
 
 Measure = Callable[[Link, float], Awaitable[ProbeResult]]
-"""Measure a link that took so many seconds already before the fault: other faults may slow it down, too."""
+"""Measures a link. The number is the seconds that the link took before the fault, because other faults may slow it
+down.
+"""
 Timed = Callable[..., Awaitable[ProbeResult]]
-"""Measure a link, within `timeout_s`."""
-Tell = Callable[[ProbeResult], bool]
+"""Measures a link, within the keyword argument `timeout_s`."""
+ProbeTest = Callable[[ProbeResult], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +55,31 @@ class LinkCheck:
 
     fault: LinkFault
     measure: Measure
-    whole: Tell
-    """Whether a measurement without the fault shows a whole link. Any other measurement is left out."""
-    says: Tell
-    """Whether a measurement with the fault is usable, for or against it."""
-    shows: Callable[[Sequence[ProbeResult], Sequence[ProbeResult]], bool]
-    """Whether several measurements without the fault, and several with it, prove the fault."""
-    wrong: str
-    """The error's text if the fault did not land."""
-    told: Mapping[str, Any]
-    """What goes into the evidence beside the probes."""
+    is_whole: ProbeTest
+    """Returns whether a measurement without the fault shows an intact link. Other measurements are left out."""
+    is_usable: ProbeTest
+    """Returns whether a measurement with the fault is usable, be it for or against the fault."""
+    is_proof: Callable[[Sequence[ProbeResult], Sequence[ProbeResult]], bool]
+    """Returns whether the measurements without the fault (first) and with the fault (second) prove the fault."""
+    error: str
+    """Gives the error's text if the fault did not land."""
+    extra_evidence: Mapping[str, Any]
+    """Holds what the evidence contains beside the probes."""
     rounds: int = 1
 
 
 @dataclass(slots=True)
 class LinkMeasurement:
-    """The measurements of one link, each with the fault's company at that moment."""
+    """Holds the measurements of one link, each with the ids of the other faults that were active at that moment."""
 
     before: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
     during: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
     after: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
 
     def proves(self, proof: LinkCheck, *, noise: bool = True) -> bool | None:
-        """None: the measurements are not usable. Both sides (before and after) must prove the fault, because noise may
-        begin or end with it. One side is enough if company may hide the fault on the other side, or without noise.
+        """Return whether the measurements prove the fault, or None if they are not usable. The comparisons with before
+        and with after must both prove the fault, because noise may begin or end with it. One comparison is enough if
+        other faults may hide the fault in the second one, or if there is no noise.
         """
         sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
         if False in sides or True not in sides:
@@ -92,14 +95,14 @@ def _against(
     quiet: Sequence[tuple[frozenset[int], ProbeResult]],
     during: Sequence[tuple[frozenset[int], ProbeResult]],
 ) -> bool | None:
-    """Return whether the measurements show the fault. Those with it are compared with those without it that were taken
-    while the same other faults were on, or more of them. None: there is nothing to compare.
+    """Return whether the measurements show the fault, or None if there is nothing to compare. A measurement with the
+    fault is compared with measurements without it that were made while the same other faults, or more, were active.
     """
     shown = None
     for company in dict.fromkeys(company for company, _ in quiet):
         without = [probe for others, probe in quiet if others == company]
         with_it = [probe for others, probe in during if others <= company]
-        if with_it and proof.shows(without, with_it):
+        if with_it and proof.is_proof(without, with_it):
             shown = True
         elif with_it and not company:
             return False  # Company may hide it: if two faults slow a link down, the slower one counts.
@@ -114,12 +117,12 @@ def slower(
     least_ms: float,
     *,
     mean_ms: float = 0.0,
-    says: Tell = lambda probe: probe.ok,
-    told: Mapping[str, Any] | None = None,
+    is_usable: ProbeTest = lambda probe: probe.ok,
+    extra_evidence: Mapping[str, Any] | None = None,
 ) -> LinkCheck:
-    """Proof of a fault that makes a measurement take longer: by at least `least_ms` each time and by `mean_ms` on
-    average. limit_s: how long a measurement may take if nothing else slows the link down. says: whether a measurement
-    is usable. Raises HarnessError if the effect is too small to tell from noise.
+    """Return the check of a fault that makes a measurement take longer: by at least `least_ms` each time, and by
+    `mean_ms` on average. limit_s: how long a measurement may take if nothing else slows the link down. is_usable:
+    returns whether a measurement is usable. Raise HarnessError if the effect is too small to distinguish from noise.
     """
     noise_ms, floor_ms = context.runtime.noise_ms, SURE * least_ms
     if floor_ms < noise_ms:
@@ -129,7 +132,7 @@ def slower(
         )
     mean_floor_ms = max(LEAST_MS, OF_MEAN * mean_ms)
 
-    def shows(without: Sequence[ProbeResult], with_it: Sequence[ProbeResult]) -> bool:
+    def is_proof(without: Sequence[ProbeResult], with_it: Sequence[ProbeResult]) -> bool:
         quiet, slow = [each.round_trip_ms for each in without], [each.round_trip_ms for each in with_it]
         return min(slow) - min(quiet) >= floor_ms and fmean(slow) - min(quiet) >= mean_floor_ms
 
@@ -137,11 +140,11 @@ def slower(
     return LinkCheck(
         fault,
         lambda link, before_s: measure(link, timeout_s=limit_s + before_s),
-        says,
-        says,
-        shows,
+        is_usable,
+        is_usable,
+        is_proof,
         f"round trips over a link were not {floor_ms:.3g} ms longer than without the fault, or had no answer",
-        {"longer_by_ms": round(floor_ms, 3), **(told or {})},
+        {"longer_by_ms": round(floor_ms, 3), **(extra_evidence or {})},
         ROUNDS if noise_ms or jittery else 1,
     )
 
@@ -149,26 +152,26 @@ def slower(
 def ends(
     fault: LinkFault,
     measure: Callable[[Link], Awaitable[ProbeResult]],
-    whole: Tell,
-    struck: Tell,
-    wrong: str,
-    told: Mapping[str, Any],
+    is_whole: ProbeTest,
+    is_struck: ProbeTest,
+    error: str,
+    extra_evidence: Mapping[str, Any],
 ) -> LinkCheck:
-    """Proof of a fault that ends connections which stay whole without it."""
+    """Return the check of a fault that ends connections which stay open without the fault."""
     return LinkCheck(
         fault,
         # Not longer than before: how long a connection stays open is what is compared.
         lambda link, before_s: measure(link),
-        whole,
-        lambda probe: whole(probe) or struck(probe),
-        lambda without, with_it: all(map(struck, with_it)),
-        wrong,
-        told,
+        is_whole,
+        lambda probe: is_whole(probe) or is_struck(probe),
+        lambda without, with_it: all(map(is_struck, with_it)),
+        error,
+        extra_evidence,
     )
 
 
 async def worse(context: FaultContext, p: FaultExecution, proof: LinkCheck) -> None:
-    """Put a fault on the targets' links, measure, keep the fault on until its end, take it off, and measure again."""
+    """Put a fault on the targets' links, measure, keep the fault until its end, remove it, and measure again."""
     links = _links(context, p)
     name = f"fault-{p.fault.id}"
     seen = {link: LinkMeasurement() for link in links}
@@ -188,20 +191,20 @@ async def worse(context: FaultContext, p: FaultExecution, proof: LinkCheck) -> N
     p.evidence = {
         "links": [str(link) for link in links],
         **{when: [_shortest(getattr(seen[link], when)) for link in links] for when in ("before", "during", "after")},
-        **proof.told,
+        **proof.extra_evidence,
     }
     p.evidence["proven"] = [str(link) for link, shown in zip(whole, proven, strict=True) if shown]
     p.landed = True in proven and False not in proven
     if not p.landed:
         silent = "nothing could be compared: no link answered before, while on and after, in the same company"
-        p.error = "no link answered before it began" if not whole else proof.wrong if False in proven else silent
+        p.error = "no link answered before it began" if not whole else proof.error if False in proven else silent
 
 
 async def _compared(
     context: FaultContext, p: FaultExecution, proof: LinkCheck, seen: Mapping[Link, LinkMeasurement]
 ) -> list[bool | None]:
-    """Return for each link whether it shows the fault. If nothing can be compared, because other faults were on before
-    and after but not with it, the links are measured once more after those have ended.
+    """Return for each link whether it shows the fault. If nothing can be compared, because other faults were active
+    before and after but not during the fault, measure the links once more after those faults have ended.
     """
     waiting = patience(context, p, list(seen))
     while True:
@@ -210,7 +213,7 @@ async def _compared(
         if set(proven) != {None} or waiting.is_over() or not any(each.during for each in seen.values()):
             return proven
         await trio.sleep(POLL_S)
-        await _sample(context, p, proof, proof.whole, alone)
+        await _sample(context, p, proof, proof.is_whole, alone)
 
 
 Samples = Mapping[Link, list[tuple[frozenset[int], ProbeResult]]]
@@ -218,8 +221,8 @@ NOTHING: Mapping[Link, float] = {}
 
 
 def patience(context: FaultContext, p: FaultExecution, links: Sequence[Link]) -> ExtendableDeadline:
-    """Return how long a fault waits for its links to answer: a link that another fault has silenced cannot be seen to
-    fall silent.
+    """Return the deadline for a fault that waits until its links answer. A link that another fault has already silenced
+    cannot be used as proof.
     """
     return ExtendableDeadline(
         lambda: any(context.company(p, link) for link in links), whole_within_s(context.probe_timeout_s)
@@ -230,18 +233,18 @@ async def _sample(
     context: FaultContext,
     p: FaultExecution,
     proof: LinkCheck,
-    tell: Tell,
+    keep: ProbeTest,
     into: Samples,
     before_s: Mapping[Link, float] = NOTHING,
 ) -> None:
-    """Measure each link once, all at the same time. A measurement is kept if it is usable and its company stayed the
-    same.
+    """Measure each link once, all at the same time. Keep a measurement if it is usable and the other active faults
+    stayed the same meanwhile.
     """
 
     async def one(link: Link) -> ProbeResult:
         company = context.company(p, link)
         probe = await proof.measure(link, before_s.get(link, 0.0))
-        if tell(probe) and context.company(p, link) == company:
+        if keep(probe) and context.company(p, link) == company:
             into[link].append((company, probe))
         return probe
 
@@ -256,48 +259,50 @@ async def _quiet(
     *,
     enough: Callable[[Sequence[bool]], bool],
 ) -> None:
-    """Measure without the fault. If too few links answer, measure again those whose target runs, for a short while."""
+    """Measure without the fault. If too few links answer, measure those links again whose target runs, for a short
+    while.
+    """
     waiting = patience(context, p, list(into))
     while True:
-        await _sample(context, p, proof, proof.whole, into)
+        await _sample(context, p, proof, proof.is_whole, into)
         running = [link for link in into if context.runtime.state(link.target) is NodeState.RUNNING]
         if enough([bool(into[link]) for link in running]) or waiting.is_over():
             break
         await trio.sleep(POLL_S)
     for _ in range(proof.rounds - 1):
-        await _sample(context, p, proof, proof.whole, {link: found for link, found in into.items() if found})
+        await _sample(context, p, proof, proof.is_whole, {link: found for link, found in into.items() if found})
 
 
 async def _while_on(
     context: FaultContext, p: FaultExecution, proof: LinkCheck, into: Samples, before_s: Mapping[Link, float]
 ) -> None:
-    """Measure with the fault, as soon as it is on, at a drawn moment, and again shortly before its end. If another
-    fault cuts a link's measurement short, repeat it as long as this fault lasts.
+    """Measure with the fault: as soon as it is active, at a drawn moment, and again shortly before its end. If another
+    fault cuts a link's measurement short, repeat the measurement as long as this fault lasts.
     """
     began, took_s = trio.current_time(), context.left_s(p)
     with trio.move_on_after(max(0.0, took_s - POLL_S)):  # a link that another fault cuts is not waited for any longer
         for _ in range(proof.rounds):
-            await _sample(context, p, proof, proof.says, into, before_s)
+            await _sample(context, p, proof, proof.is_usable, into, before_s)
         took_s = trio.current_time() - began
         while silent := {link: found for link, found in into.items() if not found}:
             await trio.sleep(POLL_S)
-            await _sample(context, p, proof, proof.says, silent, before_s)
+            await _sample(context, p, proof, proof.is_usable, silent, before_s)
     if (spare_s := context.left_s(p) - 4 * took_s - POLL_S) > 0:
         await trio.sleep(spare_s * context.rng(p, "middle").random())
         with trio.move_on_after(context.left_s(p) - POLL_S):
             for _ in range(proof.rounds):
-                await _sample(context, p, proof, proof.says, into, before_s)
+                await _sample(context, p, proof, proof.is_usable, into, before_s)
     spare_s = context.left_s(p) - 2 * took_s - POLL_S
     if spare_s <= 0:
         return
     await trio.sleep(spare_s)
     with trio.move_on_after(max(0.0, context.left_s(p))):
         for _ in range(proof.rounds):
-            await _sample(context, p, proof, proof.says, into, before_s)
+            await _sample(context, p, proof, proof.is_usable, into, before_s)
 
 
 def _shortest(samples: Sequence[tuple[frozenset[int], ProbeResult]]) -> Mapping[str, Any]:
-    """The shortest round trip, for the evidence. Empty samples mean that nothing answered."""
+    """Return the shortest round trip, for the evidence. Empty samples mean that no probe was answered."""
     if not samples:
         return {"ok": False, "round_trip_ms": None, "error": "no answer", "of": 0}
     probe = min((probe for _, probe in samples), key=lambda each: each.round_trip_ms)
@@ -337,7 +342,7 @@ async def cut_in_turns(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def answering(context: FaultContext, p: FaultExecution, links: Sequence[Link]) -> list[Link]:
-    """The links that answer. If none does, wait a while for the first one that does."""
+    """Return the links that answer. If no link does, wait for a while until some link answers."""
     waiting = patience(context, p, links)
     while True:
         seen = await context.probes(links)
@@ -348,7 +353,7 @@ async def answering(context: FaultContext, p: FaultExecution, links: Sequence[Li
 
 
 async def _while_down(context: FaultContext, links: Sequence[Link], down_s: float) -> int:
-    """Return how many links answered while they were cut, at the beginning or just before the end of this time."""
+    """Return how many links answered while they were cut, at the beginning of this time or just before its end."""
     until, look_s = trio.current_time() + down_s, min(context.probe_timeout_s, 0.4 * down_s)
     first = await context.probes(links, look_s)
     await trio.sleep_until(until - look_s)
@@ -357,7 +362,7 @@ async def _while_down(context: FaultContext, links: Sequence[Link], down_s: floa
 
 
 async def _for(length_s: float, looking: Awaitable[list[ProbeResult]]) -> list[ProbeResult]:
-    """The probes' answers, after at least this length of time."""
+    """Return the probes' results after at least this length of time."""
     until = trio.current_time() + length_s
     seen = await looking
     await trio.sleep_until(until)

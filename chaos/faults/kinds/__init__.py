@@ -1,4 +1,4 @@
-"""The kinds of faults, one file each: adding such a file is adding a fault."""
+"""Collects the kinds of faults, which are one file each: to add such a file is to add a fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from squall.chaos.faults.kind import FaultKind
 
 
 def _found() -> dict[str, FaultKind]:
-    """Every module's `KIND`, by name, in order of their places."""
+    """Return the `KIND` of every module, by name, in the order of their places."""
     kinds: list[FaultKind] = []
     for module in pkgutil.iter_modules(__path__):
         kind: FaultKind = import_module(f"{__name__}.{module.name}").KIND
@@ -21,4 +21,4 @@ def _found() -> dict[str, FaultKind]:
 
 
 KINDS: Mapping[str, FaultKind] = _found()
-"""Every kind of fault, by name."""
+"""Maps the name of every kind of fault to its kind."""

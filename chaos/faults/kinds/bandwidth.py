@@ -1,4 +1,4 @@
-"""`bandwidth`: a link carries only few bytes a second."""
+"""Defines the fault `bandwidth`: a link carries only a few bytes a second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     pad = min(MEASURED_BYTES, rate * 300)
     limit_s = context.probe_timeout_s + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
     measure, least_ms = partial(context.runtime.probe, pad_bytes=pad), pad / (rate * 1.024)
-    await worse(context, p, slower(context, Bandwidth(rate), measure, limit_s, least_ms, told={"pad_bytes": pad}))
+    await worse(
+        context, p, slower(context, Bandwidth(rate), measure, limit_s, least_ms, extra_evidence={"pad_bytes": pad})
+    )
 
 
 KIND = FaultKind(

@@ -1,4 +1,4 @@
-"""`bit_rot`: bits flip in data that was written long ago."""
+"""Defines the fault `bit_rot`: bits flip in data that was written long ago."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Flip bits in a closed segment of each target. Nothing undoes that. The duration is the time in which the cluster
-    may notice.
+    """Flip bits in a closed segment of each target. Nothing undoes this. The duration is the time in which the cluster
+    may notice the damage.
     """
     context.begun(p)
     bits, where = int(p.fault.params["bits"]), cast(Where, p.fault.params["where"])

@@ -1,4 +1,4 @@
-"""`client`: one of the workload's clients crashes without a close, or is paused. The harness does both."""
+"""Defines the fault `client`: the harness crashes one of the workload's clients without a close, or pauses it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from squall.workloads.control import ClientHandle
 
 ALIVE_WITHIN_S = 5.0
-"""Until a client has a process that can crash."""
+"""Limits how long the fault waits until a client has a process that can crash, in s."""
 FOLLOWED_WITHIN_S = 10.0
-"""Until a client that may go on, or be followed, has done something."""
+"""Limits how long the fault waits until a resumed client, or a crashed client's successor, has done an operation, in s.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
@@ -39,7 +40,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
-    """The process is gone at once. At the end a successor starts, under another process id in the history."""
+    """End the client's process at once. At the end of the fault a successor starts, under another process id in the
+    history.
+    """
     me = p.fault.id
     # Between two processes, as after a transaction that could not go on, there is none for a moment.
     with context.within(ALIVE_WITHIN_S):
@@ -65,8 +68,8 @@ async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle)
 
 
 async def _pause(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
-    """The client begins no operation until the end. The gap is the proof: operations before, none during the fault,
-    more after.
+    """Let the client begin no operation until the end of the fault. The gap is the proof: there are operations before
+    the fault, none during it, and more after it.
     """
     me = p.fault.id
     context.begun(p)
@@ -89,18 +92,18 @@ async def _pause(context: FaultContext, p: FaultExecution, handle: ClientHandle)
 
 
 def draw_target(rng: Random, params: Params) -> str:
-    """Crash producers only. Both producers and readers may be paused."""
+    """Draw a producer for a crash, and a producer or a reader for a pause."""
     return "producer" if params["how"] == "crash" else rng.choice(("producer", "reader"))
 
 
 def check_target(target: str, params: Params) -> str:
-    """A reader that crashes leaves nothing in doubt."""
+    """Refuse to crash a reader: a reader that crashes leaves no operation with an unknown outcome."""
     crashed = target.partition(":")[0] == "reader" and params["how"] == "crash"
     return "how = 'crash': of producers only" if crashed else ""
 
 
 def describe_evidence(seen: Json) -> str:
-    """Name the process that followed; or count the operations before, during and after the pause."""
+    """Name the process that followed the crashed one, or count the operations before, during and after the pause."""
     who = str(seen.get("client")).capitalize()
     if "process" in seen:
         return f"{who}: process {seen.get('process')} was gone, process {seen.get('followed_by')} followed."

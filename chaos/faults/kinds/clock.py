@@ -1,4 +1,4 @@
-"""`clock`: a broker's wall clock is wrong."""
+"""Defines the fault `clock`: a broker's wall clock is wrong."""
 
 from __future__ import annotations
 
@@ -26,17 +26,21 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 LEAST_STROBE_MS = 200
-"""A broker process reads its clock offset every 50 ms."""
+"""Is the smallest interval at which a clock may change between wrong and right, in ms: a broker process reads its clock
+offset every 50 ms.
+"""
 CLOCK_TOLERANCE_MS = 9.0
-"""A node reads two clocks for one line of its trace. Between the two it may have to wait for a CPU."""
+"""Is the accepted error of a clock's offset, in ms. A node reads two clocks for one line of its trace, and may have to
+wait for a CPU between the two.
+"""
 FROM_BELOW = "faketime"
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """The wall clock jumps by an offset and runs at another rate, or jumps to and fro. It is true again at the end.
+    """Make the wall clock jump by an offset and run at another rate, or jump to and fro. It is right again at the end.
 
-    Only the nodes' own traces prove it: each must show that its clock is off by the ordered offset, and by what the
-    rate has added since its first line.
+    Only the nodes' own traces prove the fault: each must show that its clock is off by the ordered offset, and by what
+    the rate has added since the trace's first line.
     """
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
@@ -47,9 +51,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
             raise UnresolvedTargetError(f"the clock of node {node} is bent already")
     context.claim(p)
     context.begun(p)
-    clock_was_wrong: list[Any] = []
+    shifted: list[Any] = []
     try:
-        clock_was_wrong = [await bend(node, offset_ms, rate) for node in p.resolved]
+        shifted = [await bend(node, offset_ms, rate) for node in p.resolved]
         away = True
         while strobe_s and context.left_s(p) > strobe_s:
             await context.sleep(strobe_s)
@@ -64,7 +68,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
                 await bend(node, 0, 1.0)
         p.ended = context.now_ns()
     said = {str(node): clock_evidence(words[node], offset_ms, rate) for node in p.resolved}
-    p.evidence = {"bent": clock_was_wrong, "said": said}
+    p.evidence = {"bent": shifted, "said": said}
     silent = [node for node, each in said.items() if not each["off"] or (strobe_s and each["jumps"] < 2)]
     if silent:
         p.error = f"node {', '.join(silent)} did not show a bent clock in what it said itself"
@@ -74,7 +78,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
-    """The function that bends a node's clock: through its offset file, or through libfaketime, which knows no rates."""
+    """Return the function that sets a node's clock wrong: through its offset file, or through libfaketime, which cannot
+    change the rate.
+    """
     runtime = context.runtime
 
     async def by_file(node: int, offset_ms: float, rate: float) -> Evidence:
@@ -90,9 +96,9 @@ def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, floa
 
 
 def clock_evidence(words: Sequence[ClockReport], offset_ms: float, rate: float) -> dict[str, Any]:
-    """Return what a node's traced clock proves: how many lines it wrote, its first and last offset while it was wrong,
-    and how often it became wrong or right. `undone`: how often it had another setting after the fault's. `off`: most
-    of its readings match the fault's setting and not the true time.
+    """Return what a node's traced clock proves: how many lines the node wrote, its first and last offset while the
+    clock was wrong, and how often the clock became wrong or right. `undone`: how often the clock had another setting
+    after the fault's. `off`: most of the node's readings match the fault's setting and not the true time.
     """
     away: list[float] = []
     matches, since, undone = 0, 0, 0
@@ -114,7 +120,7 @@ def clock_evidence(words: Sequence[ClockReport], offset_ms: float, rate: float) 
 
 
 def check(params: Params) -> str:
-    """A strobe that processes can follow; no rate from below."""
+    """Refuse a strobe that is too fast for broker processes, and a rate together with libfaketime."""
     if 0 < params["strobe_ms"] < LEAST_STROBE_MS:
         return f"strobe_ms = {params['strobe_ms']:g}: 0, or {LEAST_STROBE_MS} at least"
     if params["how"] == FROM_BELOW and params["rate"] != 1:
@@ -123,13 +129,13 @@ def check(params: Params) -> str:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """Only container images have libfaketime built in."""
+    """Refuse libfaketime outside of containers: only the container images have it built in."""
     faked = params["how"] == FROM_BELOW and setting.runtime != "docker"
     return "libfaketime is in brokers' images only: how = 'offset'" if faked else ""
 
 
 def describe_evidence(seen: Json) -> str:
-    """Describe what each broker's trace shows of its clock."""
+    """Describe the wrong clock that each broker's trace shows."""
     words = []
     for node, each in mapping(seen.get("said")).items():
         told = mapping(each)

@@ -1,4 +1,6 @@
-"""`crash_at`: a process is killed just before a chosen write, fsync or send, so that this call never happens."""
+"""Defines the fault `crash_at`: a process is killed just before a chosen write, fsync or send, so that this call never
+happens.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Kill the process just before its n-th fsync, write or send since the fault began. Restart it at the end."""
+    """Kill the process just before its n-th fsync, write or send since the fault began. Restart the process at the end.
+    """
     from squall.chaos.faults.acts.nodes import record_processes
 
     if len(p.resolved) != 1:

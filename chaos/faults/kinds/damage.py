@@ -1,4 +1,4 @@
-"""`damage`: a broker is killed, and its disk loses synced data."""
+"""Defines the fault `damage`: a broker is killed, and its disk loses synced data."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ CAUGHT_UP_WITHIN_S = 60.0
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Kill a node, remove data from its disk while it is down, and start it at the end.
+    """Kill a node, remove data from its disk while it is down, and start the node at the end.
 
     The fault needs every partition of the node to be in sync on all replicas. Otherwise the node might have held the
-    only copy, and no verdict could tell. Nobody may know yet that another node has gone, and one may go before this one
-    has caught up: so evidence has who was in sync before, and when the node was again (as of `power_loss`).
+    only copy, and no verdict would be possible. The cluster may not have noticed yet that another node is gone, and
+    another node may go down before this node has caught up. So the evidence says which replicas were in sync before,
+    and when the node was in sync again (as in `power_loss`).
     """
     how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
     from squall.chaos.faults.acts.nodes import record_processes
@@ -70,7 +71,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _in_sync(context: FaultContext, p: FaultExecution, node: int) -> None:
-    """Wait a while for followers that an earlier fault has left behind."""
+    """Wait a while for followers that lag because of an earlier fault."""
     with context.within(IN_SYNC_WITHIN_S):
         while _lacking(p, node):
             await context.sleep(POLL_S)
@@ -78,8 +79,8 @@ async def _in_sync(context: FaultContext, p: FaultExecution, node: int) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return the fault as a swarm plays it: on a node that leads, and on the end of a segment where there may be no
-    closed one yet.
+    """Return the fault as a swarm plays it: on a node that leads, and on the end of a segment if there may be no closed
+    segment yet.
     """
     cluster = placement.cluster
     closed = cluster.rate * fault.at_s / cluster.places >= cluster.closes_after
@@ -94,7 +95,7 @@ def _lacking(p: FaultExecution, node: int) -> list[str]:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Name the file, and say what is left of it."""
+    """Name the file, and say how much of it is left."""
     done = mapping(seen.get("damaged"))
     if not done.get("path"):
         return "There was nothing to damage."

@@ -1,4 +1,4 @@
-"""`disk`: writes or fsyncs fail, or take long."""
+"""Defines the fault `disk`: writes or fsyncs fail, or take long."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """The targets' disks fail or are slow, and are whole again at the end. A node that ended because of the fault is
-    started then. A fault that has met nothing by its end stays once more as long, but at most `LONGER_S`.
+    """Make the targets' disks fail or slow until the end of the fault. Then start each node that ended because of the
+    fault. A fault that has hit no call by its end is extended by its own length, but at most by `LONGER_S`.
     """
     name, fault = f"fault-{p.fault.id}", disk_fault(p.fault.params)
     await context.begin_on_running_nodes(p)
@@ -49,12 +49,12 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _at_its_crash_point(context: FaultContext, p: FaultExecution, node: int) -> bool:
-    """Return whether a `crash_at`, which also makes a node end by itself, may have ended this node."""
+    """Return whether a `crash_at`, which also makes a node's process end by itself, may have ended this node."""
     return bool(context.others(p, node, FaultTrait.ENDS_BY_ITSELF).keys() - context.others_alike(p, node).keys())
 
 
 def disk_fault(params: Mapping[str, Any]) -> DiskFault:
-    """The disk fault that the parameters describe."""
+    """Return the disk fault that the parameters describe."""
     op = params["op"]
     if params["how"] == "slow":
         return SlowDisk(int(params["delay_ms"]), op)
@@ -62,7 +62,7 @@ def disk_fault(params: Mapping[str, Any]) -> DiskFault:
 
 
 def more_traits(params: Params) -> frozenset[FaultTrait]:
-    """After a failed fsync the kernel counts its pages as clean."""
+    """Return FORGETS_SYNCS for a failed fsync, after which the kernel counts its pages as clean."""
     failed = params.get("op") == "fsync" and params.get("how") != "slow"
     return frozenset({FaultTrait.FORGETS_SYNCS} if failed else ())
 

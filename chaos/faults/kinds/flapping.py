@@ -1,4 +1,4 @@
-"""`flapping`: links are cut and healed again and again."""
+"""Defines the fault `flapping`: links are cut and healed again and again."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Cut and heal the targets' links again and again. Probe them in each state."""
+    """Cut and heal the targets' links again and again, and probe them in each state."""
     from squall.chaos.faults.acts.worse_links import cut_in_turns
 
     await cut_in_turns(context, p)
 
 
 def describe_evidence(seen: Json) -> str:
-    """Count the probes that were answered while links were cut, and between."""
+    """Count the probes that were answered while links were cut, and in between."""
     turns = objects(seen.get("turns"))
     down, up = (sum(integer(turn.get(key)) for turn in turns) for key in ("down", "up"))
     of = sum(integer(turn.get("of")) for turn in turns)

@@ -1,4 +1,4 @@
-"""`kill`: the process is gone at once, as by SIGKILL. Its written data stays."""
+"""Defines the fault `kill`: a process ends at once, as by SIGKILL. Its written data stays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """SIGKILL, restart at the end."""
+    """Kill the targets' processes, and start them again at the end."""
     from squall.chaos.faults.acts.nodes import down_and_up
 
     await down_and_up(context, p, context.runtime.kill, "gone")
 
 
 def describe_evidence(seen: Json) -> str:
-    """Say when each process was gone, and when its successor was ready."""
+    """Say when each process had ended, and when its successor was ready."""
     words = []
     for act in objects(seen.get("down")):
         if "found" in act:

@@ -1,4 +1,4 @@
-"""`latency`: bytes arrive late."""
+"""Defines the fault `latency`: bytes arrive late."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 SIDE_SHARE = 0.2
-"""The share of these faults that a swarm puts on clients' links."""
+"""Gives the share of these faults that a swarm puts on clients' links."""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Bytes on the targets' links arrive late."""
+    """Delay the bytes on the targets' links."""
     from squall.chaos.faults.acts.worse_links import slower, worse
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
@@ -30,7 +30,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
-    """Some are of clients' links."""
+    """Put some of these faults on clients' links."""
     return {**params, "side": rng.choice(("clients", "both"))} if rng.random() < SIDE_SHARE else dict(params)
 
 

@@ -1,4 +1,4 @@
-"""`leadership`: leaders change by request, as administrators ask for it."""
+"""Defines the fault `leadership`: leaders change by request, as administrators request it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ ASKS: Mapping[str, tuple[str, ...]] = {
     "resign": (),
 }
 OF_HELD = ("move", "preferred", "unclean")
-"""These act on partitions that the target holds."""
+"""Lists the values of `how` that act on partitions that the target holds."""
 RESIGN_SHARE, CONTROLLERS = 0.3, 3
-"""In a swarm so many ask the controller to resign, where there are so many brokers: each is a controller then."""
+"""Give the share of these faults that a swarm turns into a resignation of the controller, and the number of brokers
+from which it does so: there each of three brokers is a controller.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
-    holds, or of some to it; or the controller's resignation.
+    """Elect preferred or unclean leaders, move partitions of the target or onto it, or make the controller resign, as
+    the parameter `how` says.
     """
     from squall.chaos.faults.acts.leaders import change_leaders, resign
 
@@ -49,21 +51,24 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """A drained broker needs another broker that can take its replicas."""
+    """Refuse to drain or fill if no broker could take the replicas: that needs more brokers than replicas."""
     full = params["how"] in ("drain", "fill") and setting.nodes <= setting.replicas
     return "more brokers than replicas are needed: cluster.nodes" if full else ""
 
 
 def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
-    """Sometimes ask the controller to resign instead of asking it for leaders, if there is another controller."""
+    """Return, for some faults, a resignation of the controller in place of a change of leaders, if there is another
+    controller.
+    """
     if rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE and nodes >= CONTROLLERS:
         return replace(fault, target="controller", params={"how": "resign"})
     return None
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Whom an earlier request unseats just now is no controller any more: a partition is moved instead. A node without
-    a partition has none to move or to have a leader elected of.
+    """Return the fault with a target that it can hit. A controller that an earlier fault makes resign just now is no
+    controller any more: the fault then moves a partition instead. A node without a partition has nothing to move or to
+    elect.
     """
     if fault.params["how"] == "resign":
         earlier = (other for other in placement.faults if (other.at_s, other.id) < (fault.at_s, fault.id))
@@ -78,13 +83,13 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
 
 
 def alone(params: Params) -> dict[str, Any]:
-    """On one broker no other broker can take a partition."""
+    """Replace a move by an election if there is only one broker: no other broker can take a partition."""
     return {**params, "how": "preferred"} if params["how"] == "move" else dict(params)
 
 
 def for_foreign_brokers(params: Params, external: bool) -> dict[str, Any]:
-    """Only Squall's brokers resign when asked. Somebody else's cluster is never asked for an unclean election: that
-    could lose records that the cluster promised to keep.
+    """Replace a resignation by an election, because only Squall's brokers resign when asked. On somebody else's
+    cluster, replace an unclean election too: that could lose records that the cluster promised to keep.
     """
     never = ("resign", "unclean") if external else ("resign",)
     return {**params, "how": "preferred" if params["how"] in never else params["how"]}

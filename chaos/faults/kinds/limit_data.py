@@ -1,4 +1,4 @@
-"""`limit_data`: a connection ends after it has carried a given number of bytes."""
+"""Defines the fault `limit_data`: a connection ends after it has carried a given number of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`member_crash`: a member of a group is gone without leaving it. Its coordinator has to find out."""
+"""Defines the fault `member_crash`: a member of a group ends without leaving the group, and its coordinator must
+notice.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,19 @@ if TYPE_CHECKING:
     from squall.workloads.control import ClientHandle, GroupIdentity
 
 LEFT_WITHIN_S = 0.25
-"""Who says that it leaves is off its coordinator's list by then. Sessions are longer, by more than one heartbeat."""
+"""Gives the seconds after which a coordinator has removed a member that sent LeaveGroup. A session time-out is longer,
+by more than one heartbeat.
+"""
 FOLLOWED_WITHIN_S = 10.0
-"""Until a member that may be followed is."""
+"""Limits how long the fault waits until a crashed member has a successor, in s."""
 GONE_WITHIN_S = 60.0
-"""Until the coordinator has given a member up: its session, and for as long as other faults keep coordinators away."""
+"""Limits how long the fault waits until the coordinator has removed a member, in s: the session time-out, and as long
+as other faults make coordinators unavailable.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Crash the member, and let it have a successor at the end. The proof is its coordinator's."""
+    """Crash the member, and start a successor at the end. The coordinator's answers are the proof."""
     import trio
 
     from squall.chaos.faults.acts.members import member_of, name_of, settled
@@ -57,7 +63,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _still_listed(context: FaultContext, p: FaultExecution, known: GroupIdentity) -> None:
-    """Ask the coordinator when a member that has left would be gone, and its session cannot be over."""
+    """Ask the coordinator at a moment at which a member that had left would be gone, but a session cannot have timed
+    out.
+    """
     from squall.chaos.faults.acts.members import listed
 
     await context.sleep(LEFT_WITHIN_S)
@@ -71,8 +79,8 @@ async def _still_listed(context: FaultContext, p: FaultExecution, known: GroupId
 
 
 async def _watch(context: FaultContext, p: FaultExecution, handle: ClientHandle, known: GroupIdentity) -> None:
-    """Ask again and again, until the coordinator lists the member no more; then wait for a successor. Who has an
-    instance id may lose its place to its successor before it is given up.
+    """Ask the coordinator until it no longer lists the member, then wait for a successor. The successor of a static
+    member may take over its instance id before the member's session times out.
     """
     from squall.chaos.faults.acts.members import members_of
 
@@ -107,17 +115,17 @@ def _since(context: FaultContext, p: FaultExecution) -> float:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """Somebody has to be a member."""
+    """Refuse the fault for a workload without members of groups."""
     return "" if setting.groups else "the workload has no consumer group, and so no members"
 
 
 def draw_target(rng: Random, params: Params) -> str:
-    """Any of the members."""
+    """Return the target "member": any member."""
     return "member"
 
 
 def describe_evidence(seen: Json) -> str:
-    """Name the member that crashed, its states at the coordinator just then and later, and its successor."""
+    """Name the member that crashed, its states at the coordinator at the crash and later, and its successor."""
     who = str(seen.get("client")).capitalize()
     process, group = seen.get("process"), seen.get("group")
     if not seen.get("listed"):

@@ -1,4 +1,5 @@
-"""`member_twin`: a second process joins a group with an instance id that a member has. The harness does it."""
+"""Defines the fault `member_twin`: the harness starts a second process that joins a group with a member's instance id.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
     from squall.workloads.control import DuplicateMember
 
 BEGUN_WITHIN_S = 15.0
-"""Until the second process has begun: the member may stand still, or join anew."""
+"""Limits how long the fault waits until the second process has begun, in s: the member may be paused, or join anew."""
 FENCED_WITHIN_S = 30.0
-"""Until one of the two has been told, after the end of the fault: other faults may keep their coordinator away."""
+"""Limits how long after its end the fault waits until a coordinator has fenced or refused one of the two processes, in
+s. Other faults may make the coordinator unavailable.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Start the second process; it goes at the end, without a word."""
+    """Start the second process. At the end it ends without leaving the group."""
     from squall.chaos.faults.acts.members import member_of, name_of, settled
 
     handle, me = member_of(context, p, named=True), p.fault.id
@@ -60,7 +63,7 @@ def _seen(double: DuplicateMember) -> dict[str, object]:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """Only who has an instance id can have a double."""
+    """Refuse the fault for a workload whose members have no instance ids."""
     if setting.named:
         return ""
     if setting.groups:
@@ -69,12 +72,13 @@ def refuse(params: Params, setting: PlanTraits) -> str:
 
 
 def draw_target(rng: Random, params: Params) -> str:
-    """Any of the members with an instance id."""
+    """Return the target "member": any member with an instance id."""
     return "member"
 
 
 def describe_evidence(seen: Json) -> str:
-    """Name the member that had the instance id, the one that joined with the same id, and the answer to each."""
+    """Name the member that had the instance id, the member that joined with the same id, and the error that each got.
+    """
     who = str(seen.get("client")).capitalize()
     joined = f"process {seen.get('second')} joined with the instance id of process {seen.get('first')}"
     errors: dict[object, list[str]] = {seen.get("first"): [], seen.get("second"): []}

@@ -1,4 +1,4 @@
-"""`packet_loss`: the network loses packets, and TCP sends them again."""
+"""Defines the fault `packet_loss`: the network loses packets, and TCP sends them again."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 OFTEN, FEW = 0.3, 10
-"""Of few packets so large a share is lost that some are; few: up to so many records a second."""
+"""Give the share of packets to lose if there are few packets, and the records per second up to which packets are few.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """The targets' packets get lost and come late."""
+    """Lose packets of the targets, so that their bytes come late."""
     from squall.chaos.faults.acts.links import count
 
     loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
@@ -37,8 +38,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Clients talk to leaders. With few records little is said, and between brokers that replicate nothing: of that a
-    larger share is lost.
+    """Return the fault with a target that sends packets: clients talk to leaders. If few records are sent, or brokers
+    replicate nothing, there are few packets, and a larger share is lost.
     """
     params, target, cluster = dict(fault.params), fault.target, placement.cluster
     if params["side"] == "clients" and target not in ("all", "majority"):

@@ -1,4 +1,4 @@
-"""`partition`: links are cut, in one of several shapes and manners."""
+"""Defines the fault `partition`: links are cut, in one of several shapes and manners."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 OF_ITS_TARGET = ("isolate", "one-way")
-"""Shapes that leave all other nodes together, with a quorum among them or without any change of an ISR. Clients' links
-know only these shapes.
+"""Lists the shapes that leave all other nodes connected, with a quorum among them or without any change of an ISR. Only
+these shapes exist for clients' links.
 """
 OF_THREE = ("ring", "bridge")
-"""Shapes that need three brokers."""
+"""Lists the shapes that need three brokers."""
 SHAPE_SHARE, SIDE_SHARE = 0.25, 0.2
-"""In a swarm so many are of such a shape; so many of the rest of clients' links."""
+"""Give the share of a swarm's partitions that have a shape of `OF_THREE`, and the share of the rest that cut clients'
+links.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Cut directed links: between brokers, or of clients to brokers."""
+    """Cut directed links: between brokers, or from clients to brokers."""
     from squall.chaos.faults.acts.links import cut
     from squall.chaos.faults.acts.traffic import cut_traffic
     from squall.chaos.runtimes.wire.frames import BrokerTraffic
@@ -50,7 +52,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def check(params: Params) -> str:
-    """Shapes apply only to links between brokers. A refusal has no direction."""
+    """Refuse shapes for clients' links, and directions for refused connections."""
     if params["side"] in TRAFFIC and params["manner"] == "hold":
         return f"manner = 'hold' holds bytes, and side = {params['side']!r} is of requests: drop or refuse them"
     if params["side"] in BETWEEN_BROKERS:
@@ -63,21 +65,21 @@ def check(params: Params) -> str:
 
 
 def check_target(target: str, params: Params) -> str:
-    """One link knows no shapes of several."""
+    """Refuse shapes of several links if the target is one link."""
     if target.startswith("link:") and params["shape"] not in OF_ITS_TARGET:
         return f"shape = {params['shape']!r} is of many links, and the target is one: shape = 'isolate' or 'one-way'"
     return ""
 
 
 def needs_nodes(params: Params) -> int:
-    """Shapes need at least three brokers."""
+    """Return 3 for a shape of `OF_THREE`, 2 for links between brokers, else 1."""
     if params["shape"] in OF_THREE:
         return 3
     return 2 if params["side"] in BETWEEN_BROKERS else 1
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
-    """Some are of shapes that need three brokers, some of clients' links."""
+    """Give some faults a shape that needs three brokers, and put some on clients' links."""
     drawn = rng.random()
     if nodes >= 3 and drawn < SHAPE_SHARE:
         return {**params, "shape": rng.choice(OF_THREE)}
@@ -87,7 +89,7 @@ def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
 
 
 def more_traits(params: Params) -> frozenset[FaultTrait]:
-    """Return the traits of shapes that leave no broker with a majority, and of sides that need relays that know
+    """Return the traits of shapes that leave no broker with a majority, and of sides that need relays that parse
     requests.
     """
     of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {FaultTrait.EITHER_END})
@@ -95,13 +97,13 @@ def more_traits(params: Params) -> frozenset[FaultTrait]:
 
 
 def describe_params(params: Params) -> str:
-    """Shape, manner and side."""
+    """Format shape, manner and side."""
     side = params.get("side", "peers")
     return f" ({params.get('shape')}, {params.get('manner')}{'' if side == 'peers' else f', {side}'})"
 
 
 def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
-    """Name the brokers that do not hear the node any more, or those that the node does not hear."""
+    """Name the brokers that do not hear the node any more, or the brokers that the node does not hear."""
     pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
     sends = {target for source, target in pairs if source == str(node)}
     hears = {source for source, target in pairs if target == str(node)}

@@ -1,4 +1,4 @@
-"""`pause`: a process is stopped, as in a long garbage collection, and then continues."""
+"""Defines the fault `pause`: a process is stopped, as in a long garbage collection, and then continues."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Pause the nodes, and resume them at the end. If several faults hold a node, the last one resumes it.
+    """Pause the nodes, and resume them at the end. If several faults hold a node, the last of them resumes it.
 
-    Each process is looked at when it has been paused, at a drawn moment in the middle, and before the end. It must be
+    Each process is inspected after it has been paused, at a drawn moment in the middle, and before the end. It must be
     stopped each time, and have done nothing in between.
     """
     runtime, looks = context.runtime, list[Any]()
@@ -67,7 +67,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _held_already(context: FaultContext, node: int) -> dict[str, Any]:
-    """Evidence of a pause for a node that another fault already holds: it answers no probe over any link."""
+    """Return the evidence of a pause for a node that another fault already holds: it answers no probe over any link."""
     probes = await context.probes([link for link in context.runtime.links() if link.target == node])
     silent = all(not probe.ok for probe in probes)
     state = "T" if silent and context.runtime.state(node) is NodeState.PAUSED else "?"
@@ -75,7 +75,7 @@ async def _held_already(context: FaultContext, node: int) -> dict[str, Any]:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Name the witness that each node was held, and describe how the node was found afterwards."""
+    """Say what shows that each node was stopped, and in which state the node was found afterwards."""
     words = []
     for act in objects(seen.get("paused")):
         probe = mapping(act.get("probe"))
@@ -95,8 +95,9 @@ def describe_evidence(seen: Json) -> str:
 
 
 def _held(act: Json) -> str:
-    """Name the witness that a node was held: the kernel for a process, the engine for a container, whose group it
-    freezes, or the simulator. For a node that another fault held already only its silence is evidence.
+    """Name the source of the evidence that a node was stopped: the kernel for a process, the engine for a container,
+    whose control group it freezes, or the simulator. If another fault already held the node, only its silence is
+    evidence.
     """
     if act.get("joined"):
         return "Another fault held it already"

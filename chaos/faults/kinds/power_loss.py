@@ -1,4 +1,4 @@
-"""`power_loss`: a machine loses power. Data that was not synced is gone, or torn."""
+"""Defines the fault `power_loss`: a machine loses power. Data that was not synced is gone, or torn."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CAUGHT_UP_WITHIN_S = 60.0
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Power goes for all targets at one moment, and comes back at the end. Data that was not synced may be gone.
+    """Cut the power of all targets at one moment, and restore it at the end. Data that was not synced may be gone.
 
-    The checkers must know whether some partition had no in-sync replica that kept power. So evidence has each
+    The checkers must know whether some partition had no in-sync replica that kept power. So the evidence has each
     partition's ISR before (`isr`). The fault's record stays open until the nodes have caught up with the others
     (`caught_up_ns`; -1: not within the available time).
     """
@@ -51,7 +51,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Draw a kill where `FaultContext.check_metadata_survives` would refuse: after a failed fsync of the only voter."""
+    """Return a kill in place of a power loss that `FaultContext.check_metadata_survives` would refuse: after a failed
+    fsync of the only voter.
+    """
     from squall.chaos.faults.vocabulary import make_fault
 
     forgot = any(FaultTrait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in placement.faults)

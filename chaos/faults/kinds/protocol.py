@@ -1,4 +1,4 @@
-"""`protocol`: the n-th request of an API is dropped, delayed, duplicated, overtaken or answered by the link."""
+"""Defines the fault `protocol`: a link drops, delays, duplicates, reorders or answers the n-th request of an API."""
 
 from __future__ import annotations
 
@@ -39,26 +39,28 @@ APIS = (
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch"),
     *("AddOffsetsToTxn", "TxnOffsetCommit", "ConsumerGroupHeartbeat"),
 )
-"""Whose requests and responses the fault may hit."""
+"""Lists the APIs whose requests and responses the fault may hit."""
 
 ERRORS = (
     *("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
     *("UNKNOWN_SERVER_ERROR", "NOT_CONTROLLER", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"),
     "STALE_BROKER_EPOCH",
 )
-"""The errors that a link may answer in a broker's stead."""
+"""Lists the errors that a link may answer in a broker's stead."""
 OF_COORDINATORS = (
     *("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
     "PRODUCER_FENCED",
 )
-"""More of them, which only a transaction coordinator answers."""
+"""Lists further errors, which only a transaction coordinator answers."""
 COORDINATED = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn")
-"""What a transaction coordinator is asked by clients, and AddPartitionsToTxn by brokers, too (KIP-890)."""
+"""Lists the APIs that clients call at a transaction coordinator. Brokers call AddPartitionsToTxn as well (KIP-890)."""
 OF_MARKERS = (
     *("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
     "KAFKA_STORAGE_ERROR",
 )
-"""After these a coordinator sends its markers again. After any other Kafka's gives up, and the transaction hangs."""
+"""Lists the errors after which a coordinator sends its transaction markers again. After any other error, Kafka's
+coordinator gives up, and the transaction hangs.
+"""
 
 _GROUPS_MOVE = ("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS")
 _OF_MEMBERS = (*_GROUPS_MOVE, "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
@@ -72,14 +74,14 @@ OF_GROUPS: Mapping[str, tuple[str, ...]] = {
     "TxnOffsetCommit": _OF_MEMBERS,
     "ConsumerGroupHeartbeat": (*_GROUPS_MOVE, "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"),
 }
-"""What a group's coordinator is asked by clients, and errors with which it answers. Those of its log become
-COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR. UNSTABLE_OFFSET_COMMIT is left out: brokers say it of partitions only, and
-a link wherever there is a place for an error.
+"""Maps the APIs that clients call at a group coordinator to the errors that it answers. The coordinator converts errors
+of its log to COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR. UNSTABLE_OFFSET_COMMIT is left out: brokers report it only
+for single partitions, but a link writes an error into every error field.
 """
 OF_GROUPS_ONLY = tuple(
     dict.fromkeys(error for errors in OF_GROUPS.values() for error in errors if error not in OF_COORDINATORS)
 )
-"""Errors which nobody else answers."""
+"""Lists the errors of `OF_GROUPS` that no other API answers."""
 
 ASKED: Mapping[str, str] = {
     "Produce": "leader",
@@ -89,16 +91,18 @@ ASKED: Mapping[str, str] = {
     **dict.fromkeys((*COORDINATED, *OF_GROUPS), "coordinator"),
     "WriteTxnMarkers": "all",
 }
-"""The brokers that receive such requests. On other brokers the fault would hit nothing."""
+"""Maps each API to the brokers that receive its requests. On other brokers the fault would hit nothing."""
 REPLICATED = ("ListOffsets", "OffsetForLeaderEpoch")
-"""Beside Fetch, what followers ask leaders."""
+"""Lists the APIs that followers call at leaders, beside Fetch."""
 OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics", "EndTxn", "AddOffsetsToTxn", *OF_GROUPS)
 OF_TRANSACTIONS = ("AddPartitionsToTxn", "WriteTxnMarkers")
-"""Between brokers, but neither replication nor the controllers' traffic."""
+"""Lists the APIs between brokers that belong neither to replication nor to the controllers' traffic."""
 SPREAD = 3
-"""With fewer brokers or partitions it may be that each coordinator leads all partitions: it asks nobody for markers."""
+"""Gives the least number of brokers and of partitions for WriteTxnMarkers. With fewer, each coordinator may lead all
+partitions, and then sends no markers to other brokers.
+"""
 ASKS_S = 0.5
-"""How long before the fault's end somebody must have a reason to send such a request."""
+"""Gives how long before the fault's end there must be a reason to send such a request, in s."""
 DONE = {
     "drop": "dropped",
     "delay": "delayed",
@@ -109,14 +113,14 @@ DONE = {
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """The link drops, delays or doubles requests of one API to the targets, or answers them with an error."""
+    """Make the links to the targets drop, delay or duplicate requests of one API, or answer them with an error."""
     from squall.chaos.faults.acts.links import count, frames
 
     await count(context, p, asked_over(p.fault.params, p.hit, context.runtime.links()), frames(p.fault.params))
 
 
 def check(params: Params) -> str:
-    """A link can neither double nor invent responses. Not every request is of every traffic."""
+    """Refuse acts that a link cannot do to responses, and APIs that do not belong to the side's traffic."""
     side, api = params["side"], params["api"]
     if side in TRAFFIC and api != "Fetch" and (side == "replication") != (api in REPLICATED):
         return f"api = {api!r} is nothing that side = {side!r} has: leave out the side"
@@ -131,7 +135,7 @@ def check(params: Params) -> str:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """Refuse requests that are never sent, and traffic that cannot be told apart."""
+    """Refuse requests that the workload never sends, and traffic that the runtime cannot distinguish."""
     api, in_groups = params["api"], ("AddOffsetsToTxn", "TxnOffsetCommit")
     if api in ("EndTxn", *OF_TRANSACTIONS, *in_groups) and not setting.transactional:
         return f"api = {api!r}: the workload has no transactional producers"
@@ -141,7 +145,7 @@ def refuse(params: Params, setting: PlanTraits) -> str:
 
 
 def _unfit(api: str, error: str) -> str:
-    """Why no broker answers this API with this error. Empty: one may."""
+    """Return why no broker answers this API with this error. Empty: a broker may."""
     if api == "WriteTxnMarkers":
         return "" if error in OF_MARKERS else f"error = {error!r}: WriteTxnMarkers takes {', '.join(OF_MARKERS)}"
     if api in COORDINATED:
@@ -157,7 +161,7 @@ def _unfit(api: str, error: str) -> str:
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Requests of which there are many, most often."""
+    """Draw the API and the act. APIs with many requests are drawn most often."""
     act = rng.choice(("drop", "delay", "duplicate", "error"))
     stream = rng.choice(("there", "back")) if act in ("drop", "delay") else "there"
     api = rng.choice(("Produce", "Produce", "Produce", "Fetch", "Fetch", "Fetch", "Metadata", "BrokerHeartbeat"))
@@ -173,7 +177,9 @@ def drawn(rng: Random) -> dict[str, Any]:
 
 
 def coordinated(rng: Random, fault: Fault) -> Fault:
-    """Requests of which there is at least one with each transaction, to whichever broker coordinates it."""
+    """Hit an API that is called at least once per transaction, at all brokers, because any broker may be its
+    coordinator.
+    """
     api = rng.choice(("EndTxn", "EndTxn", "WriteTxnMarkers"))
     act = rng.choice(("drop", "delay", "duplicate", "error"))
     error = rng.choice(OF_MARKERS if api == "WriteTxnMarkers" else OF_COORDINATORS[:-1])
@@ -182,7 +188,7 @@ def coordinated(rng: Random, fault: Fault) -> Fault:
 
 
 def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
-    """Hit an API that members call again and again, at whichever broker coordinates their group."""
+    """Hit an API that members call again and again, at all brokers, because any broker may coordinate the group."""
     api = rng.choice(asked)
     act, error = rng.choice(("drop", "delay", "duplicate", "error")), rng.choice(OF_GROUPS[api])
     drawn = {"api": api, "act": act, "stream": "there", "nth": 1, "error": error, "side": "both"}
@@ -190,8 +196,9 @@ def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
 
 
 def likely(seed: int, fault: Fault, in_flight: int) -> Params:
-    """A client that has its metadata asks for none for minutes: what it fetches is hit instead. Of a load with several
-    requests in flight some that were drawn to come late are overtaken by others.
+    """Return parameters under which the fault strikes. A client with fresh metadata sends no Metadata for minutes, so
+    its Fetch is hit instead. If several requests are in flight, some requests that were drawn to be delayed are
+    overtaken instead.
     """
     params = fault.params
     if params["api"] == "Metadata":
@@ -203,9 +210,10 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Choose an API that will see traffic. Clients send no Metadata unless a leader changes; one broker has no peers;
-    acks=0 has no Produce responses. While another fault holds a node, leaders change or are not known, and producers
-    wait: then few requests are sent. A heartbeat that waits for the next controller is one of few as well.
+    """Choose an API, a target and a count with which the fault strikes. Clients send no Metadata unless a leader
+    changes; a single broker has no peers; acks=0 has no Produce responses. While another fault holds a node, leaders
+    change or are unknown, and producers wait: then few requests are sent. Few heartbeats are sent while a controller is
+    elected.
     """
     params, target, api, cluster = dict(fault.params), fault.target, fault.params["api"], placement.cluster
     last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {FaultTrait.MOVES_LEADERS}

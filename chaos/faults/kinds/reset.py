@@ -1,4 +1,4 @@
-"""`reset`: open connections are reset."""
+"""Defines the fault `reset`: open connections are reset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 ANSWERS_MS = 1000
-"""The life of a measured link's connection between two resets."""
+"""Gives how long a connection lives between two resets if another fault measures its link, in ms."""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
@@ -35,7 +35,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """While another fault measures a link, resets leave enough time for a slow answer."""
+    """Return the fault with longer pauses between resets if another fault measures a link, so that a slow answer can
+    arrive.
+    """
     measured = any(FaultTrait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in placement.faults)
     if not fault.params["every_ms"] or not measured:
         return fault
@@ -43,7 +45,7 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Count the connections that were reset, and how often."""
+    """Count the connections that were reset, and say how often that was done."""
     told = [each.get("reset") for each in objects(seen.get("resets"))]
     known = [each for each in told if isinstance(each, int)]
     count = f"{sum(known)} connections" if known else "The connections there were"

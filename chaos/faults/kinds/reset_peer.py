@@ -1,4 +1,4 @@
-"""`reset_peer`: each connection is reset some time after its first use, again and again."""
+"""Defines the fault `reset_peer`: each connection is reset some time after its first use, again and again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """Reset each of the targets' connections some time after its first use, again and again.
 
-    Toxiproxy does so in each direction separately: a client that waits for an answer sees the reset after twice the
+    Toxiproxy does so in each direction separately: a client that waits for a response sees the reset after twice the
     time.
     """
     from squall.chaos.faults.acts.worse_links import ends, worse

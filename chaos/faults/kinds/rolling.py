@@ -1,4 +1,4 @@
-"""`rolling`: brokers are restarted one after the other, as for a new configuration."""
+"""Defines the fault `rolling`: brokers are restarted one after the other, as for a new configuration."""
 
 from __future__ import annotations
 

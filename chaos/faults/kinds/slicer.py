@@ -1,4 +1,4 @@
-"""`slicer`: bytes arrive in small pieces, so that frames arrive in parts."""
+"""Defines the fault `slicer`: bytes arrive in small pieces, so that frames arrive in parts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 SHORTEST_MS = 50.0
-"""The least delay that counts: a busy machine can cause a smaller one too."""
+"""Is the least delay that counts as evidence, in ms: a busy machine can cause a smaller delay."""
 _MEASURED_MS = 80.0
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Bytes on the targets' links arrive in pieces, one after the other."""
+    """Deliver the bytes on the targets' links in pieces, one after the other."""
     from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     params = p.fault.params
@@ -32,11 +32,11 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     limit_s = context.probe_timeout_s + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
     measure = partial(context.runtime.probe, pad_bytes=pad)
     sliced = Slicer(average, variation, delay_us)
-    await worse(context, p, slower(context, sliced, measure, limit_s, least_ms, told={"pad_bytes": pad}))
+    await worse(context, p, slower(context, sliced, measure, limit_s, least_ms, extra_evidence={"pad_bytes": pad}))
 
 
 def check(params: Params) -> str:
-    """The pieces must be slow enough to measure, and fast enough to pass."""
+    """Refuse pieces that pass too fast to be measured, or too slowly to get through."""
     average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
     delay_ms = params["delay_us"] / 1000
     if variation >= average and variation:

@@ -1,4 +1,4 @@
-"""`slow`: a broker gets only a share of a CPU."""
+"""Defines the fault `slow`: a broker gets only a share of a CPU."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SHARE_TOLERANCE = 0.2
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Limit each target to a share of a CPU, and lift the limit at the end. As proof, the process must have been held
-    often enough for that share.
+    """Limit each target to a share of a CPU, and lift the limit at the end. The proof is how often the process was
+    throttled.
     """
     name, share = f"fault-{p.fault.id}", float(p.fault.params["share"])
     await context.begin_on_running_nodes(p)
@@ -37,7 +37,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Say how often each node was held, and how much CPU it had all the same."""
+    """Say how often each node was throttled, and how much CPU time it still got."""
     words = []
     for act in objects(seen.get("healed")):
         cpu = number(act.get("cpu_share"))

@@ -1,4 +1,4 @@
-"""`slow_close`: the end of a connection becomes known late."""
+"""Defines the fault `slow_close`: the other side learns late that a connection has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """The other side learns late that a connection of the targets has ended."""
+    """Delay the news that a connection of the targets has ended."""
     from squall.chaos.faults.acts.worse_links import SURE, slower, worse
 
     delay_ms = int(p.fault.params["delay_ms"])
@@ -31,7 +31,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
             partial(context.runtime.ending, spoil=True),
             limit_s,
             delay_ms,
-            says=lambda probe: probe.ok and (probe.error == "closed" or probe.round_trip_ms >= SURE * delay_ms),
+            is_usable=lambda probe: probe.ok and (probe.error == "closed" or probe.round_trip_ms >= SURE * delay_ms),
         ),
     )
 

@@ -1,4 +1,5 @@
-"""`stop`: a broker shuts down in good order, as by SIGTERM. The controller moves its leaders first."""
+"""Defines the fault `stop`: a broker shuts down in good order, as by SIGTERM. The controller moves its leaders first.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +14,16 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Controlled shutdown, restart at the end. A broker that no controller answers leaves without; it says so."""
+    """Shut the targets down in good order, and start them at the end. A broker that gets no answer from a controller
+    shuts down without a controlled shutdown, and its evidence says so.
+    """
     from squall.chaos.faults.acts.nodes import down_and_up
 
     await down_and_up(context, p, context.runtime.stop_node, proofs.CONTROLLED)
 
 
 def describe_evidence(seen: Json) -> str:
-    """Say how each process left, and when its successor was ready."""
+    """Say how each process shut down, and when its successor was ready."""
     words = []
     for act in objects(seen.get("down")):
         if "found" in act:

@@ -1,4 +1,4 @@
-"""`topics`: topics change by request, as administrators ask for it."""
+"""Defines the fault `topics`: topics change by request, as administrators request it."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ VALUES: Mapping[str, tuple[int, ...]] = {
     "retention": (1_000, 3_000),
     "segment": (16_384, 65_536),
 }
-"""Setting -> values that a seed may draw. No batch of the default size is larger than 64 KiB."""
+"""Maps a setting to the values that a seed may draw. No batch of the default size is larger than 64 KiB."""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """As an administrator would, with a client of the harness."""
+    """Change topics as an administrator would, with a client of the harness."""
     from squall.chaos.faults.acts.topics import change
 
     await change(context, p)
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Draw each `how` as often as any other, but topics that are made again twice as often. Not all clients bear
-    `remake`.
+    """Draw each `how` equally often, but `churn` twice as often. `remake` is not drawn, because not all clients can
+    handle it.
     """
     how = rng.choice(("churn", *(each for each in ASKS if each != "remake")))
     return {"how": how, "value": rng.choice(VALUES.get(how, (0,)))}
 
 
 def under_groups(rng: Random, params: Params) -> Params:
-    """Half of the topics that are made again are the workload's own."""
+    """Turn half of the faults `churn` into `remake`, which deletes and recreates the workload's own topics."""
     return {**params, "how": "remake"} if params["how"] == "churn" and rng.random() < 0.5 else params
 
 
 def check(params: Params) -> str:
-    """A setting needs a value."""
+    """Require a value if `how` names a setting."""
     return f"how = {params['how']!r} needs a value of at least 1" if _alters(params) and params["value"] < 1 else ""
 
 
@@ -68,7 +68,7 @@ def _alters(params: Params) -> bool:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Describe the requests, and what came of them."""
+    """Describe the requests and their results."""
     topic, told = seen.get("topic"), [str(each) for each in texts(seen.get("acknowledged"))]
     if "ids" in seen:
         made = len(texts(seen.get("ids")))
@@ -88,7 +88,7 @@ def describe_evidence(seen: Json) -> str:
 
 
 def describe_params(params: Params) -> str:
-    """The value only where there is one."""
+    """Format the parameters, and leave `value` out if `how` names no setting."""
     value = f", value {params['value']:g}" if _alters(params) else ""
     return f" (how {params['how']}{value})"
 

@@ -1,4 +1,4 @@
-"""`upgrade`: brokers are restarted one after the other with another version."""
+"""Defines the fault `upgrade`: brokers are restarted one after the other with another version."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Restart the brokers one by one as `rolling` does, each as the second version. Its version before and after is not
-    taken from the plan: the machine or the engine says what runs, the broker what it supports.
+    """Restart the brokers one by one as `rolling` does, each as the second version. The versions before and after are
+    not taken from the plan: the machine or the engine says what runs, and the broker says what it supports.
     """
     from squall.chaos.faults.acts.nodes import one_by_one
 
@@ -46,12 +46,12 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """There must be a second version."""
+    """Refuse the fault if the plan names no second version."""
     return "" if setting.upgrade_to else "to which version? name it: --upgrade-to (upgrade_to)"
 
 
 def describe_evidence(seen: Json) -> str:
-    """Describe each step, and what ran before and after."""
+    """Describe each step, and name the software that ran before and after."""
     steps = [step for step in objects(seen.get("steps")) if "is" in step]
     changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in steps]
     by = " and ".join(dict.fromkeys(str(now.get("by")) for _, now in changes))

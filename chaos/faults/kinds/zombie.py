@@ -1,5 +1,5 @@
-"""`zombie`: a producer is stopped inside a transaction while another process takes over its id, and then writes on. The
-harness does it.
+"""Defines the fault `zombie`: the harness stops a producer inside a transaction while another process takes over its
+transactional id, and then lets the producer continue.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from squall.workloads.control import ZombieRun
 
 STOPPED_WITHIN_S = 30.0
-"""Until a zombie stands still, and its successor has done a transaction. The fault's length counts from then. Members
-of a group rebalance for it twice, and other faults may hit their coordinator meanwhile.
+"""Limits how long the fault waits until a zombie is stopped and its successor has done a transaction, in s. The fault's
+duration counts from then. Members of a group rebalance twice for this, and other faults may hit their coordinator.
 """
 OVER_WITHIN_S = 15.0
-"""Until a zombie that was woken has done all that it tries. Its requests may wait for a coordinator."""
+"""Limits how long a resumed zombie may take for all its attempts, in s. Its requests may wait for a coordinator."""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Stop the next process of the producer beside its successor, and wake it at the end."""
+    """Stop the next process of the producer while a successor runs, and resume the stopped process at the end."""
     from squall.chaos.faults.acts.clients import handle_of
 
     handle, me = handle_of(context, p), p.fault.id
@@ -71,12 +71,12 @@ def refuse(params: Params, setting: PlanTraits) -> str:
 
 
 def check_target(target: str, params: Params) -> str:
-    """A reader has no transactional id."""
+    """Refuse a reader, because a reader has no transactional id."""
     return "of producers only" if target.partition(":")[0] == "reader" else ""
 
 
 def draw_target(rng: Random, params: Params) -> str:
-    """Any of the producers."""
+    """Return the target "producer": any producer."""
     return "producer"
 
 

@@ -1,4 +1,4 @@
-"""`zone_isolation`: a zone's clients reach one broker only, and must find that out by themselves."""
+"""Defines the fault `zone_isolation`: a zone's clients reach only one broker, and must find that out by themselves."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def _kept(context: FaultContext, p: FaultExecution) -> int:
 
 
 def check_target(target: str, params: Params) -> str:
-    """The target must be a client zone."""
+    """Refuse any target that is not a client zone."""
     return "" if target.startswith("zone:") else f"target {target!r}: a zone is isolated, as in zone:1"
 
 
 def describe_evidence(seen: Json) -> str:
-    """Whom the zone still reached, and what probes over the other links showed."""
+    """Name the broker that the zone still reached, and say what probes over the other links showed."""
     kept = seen.get("kept")
     return f"{cut_and_healed(seen)} Broker {kept} was left." if kept is not None else cut_and_healed(seen)
 
 
 def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
-    """Empty for every broker: the target is a zone."""
+    """Return "" for every broker: the target is a zone."""
     return "out of a zone's reach"
 
 
