@@ -1,4 +1,4 @@
 """Implements a Kafka-compatible broker on trio: `await broker_main(env, config)`. See ARCHITECTURE.md.
 
-All of it is private: the module `squall` says what is not.
+Everything here is private, as the docstring of `squall` explains.
 """

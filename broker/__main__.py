@@ -66,9 +66,9 @@ def main() -> int:
         with open(path, encoding="utf-8") as file:
             config = BrokerConfig.from_text(file.read())
     except (OSError, UnicodeDecodeError, ConfigError) as error:
-        _say(path, str(error).splitlines())
+        _print_lines(path, str(error).splitlines())
         return USAGE
-    _say(path, config.ignored)
+    _print_lines(path, config.ignored)
     try:
         env = _env(config, arguments[3] if len(arguments) == 4 else None)
     except (OSError, ValueError) as error:
@@ -89,7 +89,7 @@ def main() -> int:
     return 0
 
 
-def _say(path: str, lines: Iterable[str]) -> None:
+def _print_lines(path: str, lines: Iterable[str]) -> None:
     for line in lines:
         sys.stderr.write(f"broker: {path}: {line}\n")
 

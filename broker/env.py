@@ -63,7 +63,7 @@ class File(Protocol):
         """
 
     def fsync(self) -> None:
-        """Make what was written before this call durable. It blocks: run it with `env.cpu` if latency matters."""
+        """Make all earlier writes durable. It blocks: run it with `env.cpu` if latency matters."""
 
     def size(self) -> int:
         """Return the bytes in the file."""
@@ -153,7 +153,7 @@ class Listener(Protocol):
     """Represents a listening endpoint."""
 
     port: int
-    """Gives the open port: the requested one, or the assigned one if 0 was requested."""
+    """Gives the open port: the requested port, or the assigned port if 0 was requested."""
 
     async def accept(self) -> Transport:
         """Return the next incoming connection. Raises LinkClosed once the listener is closed."""
@@ -179,7 +179,7 @@ class WakeupSignal(Protocol):
 
 
 class Env(Protocol):
-    """Provides everything that node code may use of the world. Each node incarnation has its own."""
+    """Provides everything that node code may use of the world. Each node incarnation has its own Env."""
 
     name: str
     """Gives the node's name, for traces ("broker-1")."""
@@ -215,4 +215,4 @@ class Env(Protocol):
         """Run a blocking function (fsync, a large checksum) off the event loop and wait for its result."""
 
     def trace(self, event: str, **fields: Any) -> None:
-        """Write one line of the node's trace: an event that decides what happens to data."""
+        """Write one line of the node's trace, about an event that decides what happens to data."""

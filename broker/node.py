@@ -68,7 +68,7 @@ SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
 """Is the cost of deleting a log's old segments in a turn of retention, as a number of checks of a log."""
 ALONE_S = 2.5
-"""Gives the seconds without an answer of a controller after which a stopping broker stops without one."""
+"""Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
 
 
 async def broker_main(
@@ -188,7 +188,7 @@ class Node:
                 nursery.start_soon(self._announce, membership, server, task_status)
                 await stop.wait()
             env.trace("node_stopping")
-            self._metrics_say(STOPPING)
+            self._trace_metrics(STOPPING)
             said = {"controlled": False}
             if joined and config.controlled_shutdown_enable:
                 said = await self._leave(membership)
@@ -223,7 +223,7 @@ class Node:
     ) -> None:
         await membership.unfenced.wait()
         server.open_to_clients()
-        self._metrics_say(RUNNING)
+        self._trace_metrics(RUNNING)
         self.env.trace("node_ready", ports=server.ports, broker_epoch=membership.broker_epoch)
         task_status.started(self)
 
@@ -292,12 +292,14 @@ class Node:
             self.longest_turn_s,
         )
 
-    def _metrics_say(self, state: int) -> None:
+    def _trace_metrics(self, state: int) -> None:
         if self.metrics is not None:
             self.metrics.state = state
 
     def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
-        """Return the addresses to advertise: those in the configuration, with the ports that were really opened."""
+        """Return the addresses to advertise, as configured. The port of a listener with port 0 is the port that was
+        opened.
+        """
         return {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
 
     def _drop_strays(self) -> None:

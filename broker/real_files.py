@@ -17,7 +17,7 @@ more than they hold.
 """
 RESERVED = 32 << 20
 """Gives the bytes that are reserved at a time."""
-SPARED = 1 << 30
+MIN_FREE_BYTES = 1 << 30
 """Gives the free bytes on the disk below which nothing is reserved: if space is short, the first writer gets it."""
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
@@ -31,12 +31,12 @@ class RealFile(File):
     Dropping the last reference closes the file, so that a slice being sent keeps the bytes of a removed segment alive.
     """
 
-    __slots__ = ("_end", "_fd", "_room")
+    __slots__ = ("_end", "_fd", "_reserved_end")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._end = os.fstat(fd).st_size
-        self._room: float = RESERVED_FROM
+        self._reserved_end: float = RESERVED_FROM
         """Gives the position up to which appends may write before space is reserved again."""
 
     def fileno(self) -> int:
@@ -57,10 +57,10 @@ class RealFile(File):
 
     @override
     def append(self, data: Buffer) -> int:
-        """Append `data`, and return where it begins. On an error the file is as before: nothing is half appended."""
+        """Append `data`, and return its offset. On an error the file is as before: nothing is half appended."""
         start = self._end
-        if start + len(data) > self._room:
-            self._room = start + RESERVED if _set_aside(self._fd, start) else inf
+        if start + len(data) > self._reserved_end:
+            self._reserved_end = start + RESERVED if _reserve_space(self._fd, start) else inf
         try:
             written = os.pwrite(self._fd, data, start)
             if written != len(data):
@@ -87,12 +87,12 @@ class RealFile(File):
         # If this fails too, the end remembered is still `size`: the next append overwrites what is left there.
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, size)
-        self._room = RESERVED_FROM
+        self._reserved_end = RESERVED_FROM
 
     @override
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
-        self._end, self._room = size, RESERVED_FROM
+        self._end, self._reserved_end = size, RESERVED_FROM
 
     @override
     def seal(self) -> None:
@@ -121,13 +121,13 @@ class RealFile(File):
             self.close()
 
 
-def _set_aside(fd: int, offset: int) -> bool:
+def _reserve_space(fd: int, offset: int) -> bool:
     """Reserve the next blocks of a file at once, which saves 6 to 8 % of the CPU of appends. The file's size stays.
     Return False if the file system cannot do that, or if the disk is nearly full.
     """
     try:
         disk = os.fstatvfs(fd)
-        if disk.f_bavail * disk.f_frsize < SPARED or _fallocate is None:
+        if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES or _fallocate is None:
             return False
     except OSError:
         return False

@@ -24,14 +24,14 @@ class TaskStepMeter(trio.abc.Instrument):
     def __init__(self, trace: Callable[..., None], cpu_time: Callable[[], float] = thread_time) -> None:
         self._trace, self._cpu_time = trace, cpu_time
         self._began = cpu_time()
-        self._begin_anew()
+        self._reset()
 
     @property
     def longest_s(self) -> float:
         """Returns the CPU time of the longest turn since the last report, in seconds."""
         return self._longest_s
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._longest_s, self._task = 0.0, ""
         self._most = WorkCounters()
         for unit in WorkCounters.__slots__:
@@ -60,4 +60,4 @@ class TaskStepMeter(trio.abc.Instrument):
         most = {f"most_{unit}": getattr(self._most, unit) for unit in WorkCounters.__slots__}
         longest_s = round(self._longest_s, 6)
         self._trace("turns_measured", squall_longest_turn_seconds=longest_s, task=self._task, **most)
-        self._begin_anew()
+        self._reset()

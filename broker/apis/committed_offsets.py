@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.apis.coordinator_requests import answer_each, ask
-from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, made
+from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, run_to_end
 from squall.broker.coordinators.groups.values import (
     NO_TIME,
     Commit,
@@ -32,7 +32,7 @@ from squall.broker.work import DONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from squall.broker.apis.large_responses import LargeResponseLane, Making
+    from squall.broker.apis.large_responses import LargeResponseLane, ResponseSteps
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.values import TopicPartition
@@ -49,9 +49,9 @@ BATCHED_FROM = 8
 GROUP_ERROR_FROM = 2
 """Is the first version of OffsetFetch whose response has a field for an error of the whole group."""
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""Answers a request if the coordinator's log does not commit in time. Kafka uses the same error."""
-AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""Answers the second and later mentions of a group in one request."""
+"""Is the response if the coordinator's log does not commit in time. Kafka uses the same error."""
+REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
+"""Is the response for a group that a request names again."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = OffsetAndMetadata(-1)
 
@@ -82,8 +82,7 @@ class CommittedOffsetApis:
         )
 
     def _named(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, ErrorCode]:
-        """Return the name of a topic ("" for an unknown id), and the error that forbids commits to the topic, or NONE.
-        """
+        """Return a topic's name ("" for an unknown id), and the error that forbids commits to it, or NONE."""
         if by_id:
             topic = self._image.topics_by_id.get(topic_id)
             return (topic.name, ErrorCode.NONE) if topic is not None else ("", ErrorCode.UNKNOWN_TOPIC_ID)
@@ -166,8 +165,8 @@ class CommittedOffsetApis:
                 group.group_id, partitions, stable, group.member_id, group.member_epoch
             )
 
-        def making(answers: list[GroupResponse]) -> Making:
-            answers = answer_each([group.group_id for group in request.groups], answers, AGAIN)
+        def making(answers: list[GroupResponse]) -> ResponseSteps:
+            answers = answer_each([group.group_id for group in request.groups], answers, REPEATED)
             return self._groups(request, answers, by_id)
 
         return self._respond_to_fetch(list(asked.values()), making, slot)
@@ -177,19 +176,19 @@ class CommittedOffsetApis:
         if request.topics is not None:
             partitions = tuple((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
 
-        def making(answers: list[GroupResponse]) -> Making:
+        def making(answers: list[GroupResponse]) -> ResponseSteps:
             return _response_of_one_group(answers[0], partitions or (), slot.version)
 
         asked = FetchOffsets(request.group_id, partitions, request.require_stable)
         return self._respond_to_fetch([asked], making, slot)
 
     def _respond_to_fetch(
-        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: PendingResponse
+        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], ResponseSteps], slot: PendingResponse
     ) -> Any:
         """Return the response, or a `DeferredResponse` if the response waits or is large."""
         if sum(map(self._weight_of, asked)) > FEW:
             return DeferredResponse(partial(self._offset_fetch_in_pieces, asked, making, slot), holds=True)
-        return self._ask(asked, lambda answers: made(making(answers)), has_large_answers=True)
+        return self._ask(asked, lambda answers: run_to_end(making(answers)), has_large_answers=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
         """Return the number of entries that the response would have now. A committed offset counts as one entry, and so
@@ -202,7 +201,7 @@ class CommittedOffsetApis:
         return len(wanted) + sum(len(known[where].metadata) for where in wanted if where in known) // CHARACTERS_OF_ONE
 
     async def _offset_fetch_in_pieces(
-        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: PendingResponse
+        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], ResponseSteps], slot: PendingResponse
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
         """Build a large response in pieces: one small request may ask for the offsets that a hundred clients have
         committed.
@@ -211,10 +210,10 @@ class CommittedOffsetApis:
         # whose log does not commit would keep the others waiting.
         first = await self._answers([replace(each, partitions=()) for each in asked])
         if all(one.error for one in first):
-            found: fetch_wire.OffsetFetchResponse = made(making(first))
+            found: fetch_wire.OffsetFetchResponse = run_to_end(making(first))
             return found
 
-        async def begin() -> Making:
+        async def begin() -> ResponseSteps:
             going_on = [each for each, one in zip(asked, first, strict=True) if not one.error]
             answers = iter(await self._answers(going_on))
             return making([one if one.error else next(answers) for one in first])
@@ -226,7 +225,9 @@ class CommittedOffsetApis:
         answers: list[GroupResponse] = await found.wait() if isinstance(found, DeferredResponse) else found
         return answers
 
-    def _groups(self, request: fetch_wire.OffsetFetchRequest, answers: Sequence[GroupResponse], by_id: bool) -> Making:
+    def _groups(
+        self, request: fetch_wire.OffsetFetchRequest, answers: Sequence[GroupResponse], by_id: bool
+    ) -> ResponseSteps:
         groups = []
         for asked, answer in zip(request.groups, answers, strict=True):
             groups.append((yield from self._group(asked, answer, by_id)))
@@ -307,9 +308,8 @@ def _or_no_commit(committed: OffsetAndMetadata | None) -> OffsetAndMetadata:
     return _NOTHING if committed is None else committed
 
 
-def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPartition], version: int) -> Making:
-    """Build the response of the versions that ask for one group. `partitions` are the partitions named in the request.
-    """
+def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPartition], version: int) -> ResponseSteps:
+    """Build the response of the versions that ask for one group. `partitions` are those named in the request."""
     if answer.error and version >= GROUP_ERROR_FROM:
         return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
     found = answer.offsets if isinstance(answer, FetchOffsetsResult) else ()

@@ -25,7 +25,7 @@ from squall.broker.protocol.schema import consumer_group_heartbeat as beat_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from squall.broker.apis.large_responses import LargeResponseLane, Making
+    from squall.broker.apis.large_responses import LargeResponseLane, ResponseSteps
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.consumer.answers import DescribedMember
@@ -43,8 +43,8 @@ TYPES_FROM = 1
 """Is the first version of ConsumerGroupDescribe whose response names the protocol of each member (KIP-1099)."""
 OF_CLASSIC, OF_CONSUMER = 0, 1
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""Answers the second and later mentions of a group in one request."""
+REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
+"""Is the response for a group that a request names again."""
 
 
 class ConsumerGroupApis:
@@ -135,9 +135,9 @@ class ConsumerGroupApis:
             found = self._ask(asked, list, has_large_answers=True)
             answers = await found.wait() if isinstance(found, DeferredResponse) else found
 
-            async def begin() -> Making:
+            async def begin() -> ResponseSteps:
                 operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-                return self._all_described(names, answer_each(names, answers, AGAIN), version, operations)
+                return self._all_described(names, answer_each(names, answers, REPEATED), version, operations)
 
             return await self._large.build(begin, slot)
 
@@ -145,7 +145,7 @@ class ConsumerGroupApis:
 
     def _all_described(
         self, names: Sequence[str], answers: Sequence[GroupResponse], version: int, operations: int
-    ) -> Making:
+    ) -> ResponseSteps:
         groups = []
         for name, answer in zip(names, answers, strict=True):
             groups.append(self._described(name, answer, version, operations))

@@ -85,7 +85,7 @@ class PiecewiseProduceResponse(DelayedProduceResponse[R]):
         self._owed = 1
 
     def wait_for(self, append: DelayedProduce) -> None:
-        """Wait for one more partition, from the moment of its append on."""
+        """Wait also for this append, which was just made."""
         self._owed += 1
         self._growing.append(append)
         append.queue.add(append, self)

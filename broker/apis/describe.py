@@ -259,7 +259,7 @@ def _entries(
             everyone = image.configs.get((BROKER_RESOURCE, ""), {})
             of_all = layers._replace(own={}, file={})
             entries = describe_broker(with_altered(context.config, everyone), of_all)
-            return [entry.alone() for entry in entries if entry.name in everyone]
+            return [entry.with_source_only() for entry in entries if entry.name in everyone]
         if name == str(node_id):
             return describe_broker(with_altered(context.config, altered), layers)
         result.error_code = ErrorCode.INVALID_REQUEST

@@ -151,8 +151,8 @@ class FetchApi:
         of_plane: Mapping[bytes, Callable[[PendingResponse, FetchIn], None]],
         max_parked: int = 10_000,
     ) -> None:
-        """Take the handlers, by topic id, for the control plane's logs, which other nodes fetch (`of_plane`).
-        `max_parked` is squall.connection.parked.max.partitions.
+        """Take the parts that a Fetch needs. `of_plane` maps topic ids of the control plane's logs, which other nodes
+        fetch, to their handlers. `max_parked` is squall.connection.parked.max.partitions.
         """
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane, self._max_parked = of_plane, max_parked
@@ -201,7 +201,7 @@ class FetchApi:
         if session is not None and request.replica_id >= 0:
             fetch = self._fetch_of_session(slot, request, session, find, now_ms)
         else:
-            wants = [_want(find, key, part) for key, part in parts]
+            wants = [_partition_request(find, key, part) for key, part in parts]
             fetch = DelayedFetch(self, slot, request, wants, session, list(enumerate(wants)))
         if request.replica_id >= 0:
             self._acknowledge(fetch, request.replica_epoch, now_ms)
@@ -231,7 +231,7 @@ class FetchApi:
                 if all_of_them:
                     look.append((len(wants), want))
             else:
-                want = known[place] = _want(find, place[0], part)
+                want = known[place] = _partition_request(find, place[0], part)
                 want.sent = sent.get(place)
                 look.append((len(wants), want))
             wants.append(want)
@@ -456,7 +456,7 @@ class FetchApi:
 _EMPTY: Any = b""
 
 
-def _want(find: Find, key: bytes, part: FetchPart) -> PartitionRequest:
+def _partition_request(find: Find, key: bytes, part: FetchPart) -> PartitionRequest:
     hosted = find(key)
     return PartitionRequest(key, part, hosted.get(part.index) if hosted else None)
 

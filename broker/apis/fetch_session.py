@@ -55,7 +55,7 @@ class SessionError(Exception):
         self.error = int(error)
 
 
-def named_once(topics: Sequence[tuple[bytes, Sequence[FetchPart]]]) -> list[tuple[bytes, FetchPart]]:
+def without_duplicates(topics: Sequence[tuple[bytes, Sequence[FetchPart]]]) -> list[tuple[bytes, FetchPart]]:
     """Return topic and partition of a full fetch without duplicates. The last mention of a partition counts, at the
     place of the first, as in Kafka's FetchRequest.fetchData.
     """
@@ -132,7 +132,7 @@ class FetchSessions:
     """
 
     def __init__(self, slots: int, rng: random.Random, partitions: int = 200_000) -> None:
-        self._slots, self._rng, self._room = slots, rng, partitions
+        self._slots, self._rng, self._free_partitions = slots, rng, partitions
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
 
@@ -149,7 +149,7 @@ class FetchSessions:
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._drop(request.session_id)
             session = self._create(request, now_ms, by_ids) if request.session_epoch == INITIAL_EPOCH else None
-            return session, named_once(request.topics)
+            return session, without_duplicates(request.topics)
         session = self._sessions.get(request.session_id)
         if session is None:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -180,8 +180,8 @@ class FetchSessions:
         """
         before = len(session.parts)
         session.update(request)
-        self._room -= len(session.parts) - before
-        while self._room < 0:
+        self._free_partitions -= len(session.parts) - before
+        while self._free_partitions < 0:
             if not self._evict(now_ms, session.replica_id, for_slot=False):
                 self._drop(session.session_id)
                 return False
@@ -206,4 +206,4 @@ class FetchSessions:
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._room += len(session.parts)
+            self._free_partitions += len(session.parts)

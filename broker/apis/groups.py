@@ -14,7 +14,7 @@ from uuid import UUID
 
 from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
-from squall.broker.apis.large_responses import FEW, PIECE, made
+from squall.broker.apis.large_responses import FEW, PIECE, run_to_end
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     ClassicHeartbeat,
@@ -45,7 +45,7 @@ from squall.broker.work import DONE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from squall.broker.apis.large_responses import LargeResponseLane, Making
+    from squall.broker.apis.large_responses import LargeResponseLane, ResponseSteps
     from squall.broker.config import BrokerConfig
     from squall.broker.env import Env
     from squall.broker.net.connection import PendingResponse
@@ -66,13 +66,13 @@ PROTOCOL_REQUIRED_FROM = 5
 NOT_FOUND_FROM = 6
 """Is the first version of DescribeGroups that distinguishes an unknown group from a dead group (KIP-1043)."""
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""Answers the second and later mentions of a group in one request."""
+REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
+"""Is the response for a group that a request names again."""
 
 
 def fresh_member_id(of: str, drawn: UUID) -> str:
     """Return a new member id, built as in Kafka from an instance id or client id (`of`) and a random UUID. A long id is
-    cut: other members, above all the group's leader, could not decode a string beyond the longest permitted one.
+    cut: the group's leader, which gets the ids of all members, could not decode a longer string.
     """
     behind = f"-{drawn}"
     return of.encode()[: LONGEST_STRING - len(behind)].decode(errors="ignore") + behind
@@ -197,9 +197,9 @@ class GroupApis:
             found = self._ask([DescribeGroup(name) for name in dict.fromkeys(names)], list, has_large_answers=True)
             answers = await found.wait() if isinstance(found, DeferredResponse) else found
 
-            async def begin() -> Making:
+            async def begin() -> ResponseSteps:
                 operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-                return _all_described(names, answer_each(names, answers, AGAIN), version, operations)
+                return _all_described(names, answer_each(names, answers, REPEATED), version, operations)
 
             return await self._large.build(begin, slot)
 
@@ -208,14 +208,14 @@ class GroupApis:
     def list_groups(self, request: list_wire.ListGroupsRequest, slot: PendingResponse) -> Any:
         """List the groups that this broker coordinates, filtered by state and type."""
         if self._coordinator.count_groups() <= FEW:
-            return made(self._listed(request))
+            return run_to_end(self._listed(request))
 
-        async def begin() -> Making:
+        async def begin() -> ResponseSteps:
             return self._listed(request)
 
         return DeferredResponse(partial(self._large.build, begin, slot), holds=True)
 
-    def _listed(self, request: list_wire.ListGroupsRequest) -> Making:
+    def _listed(self, request: list_wire.ListGroupsRequest) -> ResponseSteps:
         states = [name.lower() for name in request.states_filter]
         types = [name.lower() for name in request.types_filter]
         error, found = self._coordinator.groups()
@@ -243,7 +243,9 @@ class GroupApis:
         return self._ask([DeleteGroup(name) for name in names], respond)
 
 
-def _all_described(names: Sequence[str], answers: Sequence[GroupResponse], version: int, operations: int) -> Making:
+def _all_described(
+    names: Sequence[str], answers: Sequence[GroupResponse], version: int, operations: int
+) -> ResponseSteps:
     groups = []
     for name, answer in zip(names, answers, strict=True):
         groups.append(_described(name, answer, version, operations))

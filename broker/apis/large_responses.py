@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.net.connection import PendingResponse
 
-Making = Generator[None, None, Any]
-"""Makes a response in pieces of work. Other tasks may run at each `yield`."""
+ResponseSteps = Generator[None, None, Any]
+"""Builds a response in pieces of work. Other tasks may run at each `yield`."""
 FEW: Final = 200
 """Limits the entries of a response that is built at once. An entry takes some µs, and a client may repeat its request.
 """
@@ -36,13 +36,13 @@ class LargeResponseLane:
     def __init__(self, env: Env) -> None:
         self._env, self._turn = env, trio.Lock()
 
-    async def build(self, begin: Callable[[], Awaitable[Making]], slot: PendingResponse) -> bytes | list[Any]:
+    async def build(self, begin: Callable[[], Awaitable[ResponseSteps]], slot: PendingResponse) -> bytes | list[Any]:
         """Return the encoded response, or [] if the connection has ended. `begin` is called when the turn of this
         response comes, and collects its data. `begin` must not wait for logs or peers: the other responses of the lane
         would wait with it.
         """
         async with self._turn:
-            making: Making | None = None
+            making: ResponseSteps | None = None
             while not slot.conn.closed:
                 if making is None:
                     making = await begin()
@@ -55,8 +55,8 @@ class LargeResponseLane:
         return []
 
 
-def made(making: Making) -> Any:
-    """Return the response that `making` makes, without letting other tasks run."""
+def run_to_end(making: ResponseSteps) -> Any:
+    """Return the response that the steps build, without letting other tasks run."""
     while True:
         try:
             next(making)

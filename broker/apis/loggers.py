@@ -114,5 +114,5 @@ class Loggers:
 
 
 def id_of(resource: wire.AlterConfigsResource | wire.AlterConfigsResourceResponse) -> tuple[int, str]:
-    """Return what identifies a resource in its request and in its response: its type and name."""
+    """Return type and name of a resource, which identify it in its request and in its response."""
     return resource.resource_type, resource.resource_name

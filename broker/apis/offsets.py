@@ -59,7 +59,7 @@ class _TimestampLookup(NamedTuple):
     leader_epoch: int
     lookup: TimestampLookup
     may_fail: bool
-    """Is True if the leader does not know yet what is committed. Then a search that finds nothing answers
+    """Is True if the leader does not know yet which records are committed. Then a search that finds nothing answers
     OFFSET_NOT_AVAILABLE.
     """
 
@@ -105,7 +105,7 @@ class OffsetApis:
                     continue
                 found = self._list_one(topic.name, asked, request.replica_id, request.isolation_level, slot.version)
                 if isinstance(found, _TimestampLookup):
-                    step = _go_on(found, turn)
+                    step = _search_on(found, turn)
                     if step is not None:
                         left.append((found, step))
                     found = found.part
@@ -138,7 +138,7 @@ class OffsetApis:
                 if not state.is_leader or state.leader_epoch != search.leader_epoch:
                     _refuse(search.part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     break
-                step = _go_on(search, turn)
+                step = _search_on(search, turn)
         return _downgraded_to(response, slot.version)
 
     def _list_one(
@@ -200,7 +200,7 @@ class OffsetApis:
         return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _go_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
+def _search_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
     """Search until the next batch takes long to read or the turn is over, and return that step. Return None if the
     search has ended.
     """
@@ -227,7 +227,9 @@ def _refuse(part: Part, error: ErrorCode) -> Part:
 
 
 def _downgraded_to(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
-    """Replace what clients of a version do not know: leader epochs, and the error OFFSET_NOT_AVAILABLE."""
+    """Remove from the response what clients of that version do not know: leader epochs, and the error
+    OFFSET_NOT_AVAILABLE.
+    """
     for topic in response.topics:
         for part in topic.partitions:
             if version < _EPOCHS_FROM:

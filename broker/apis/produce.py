@@ -73,15 +73,20 @@ class ProduceApi:
         env: Env,
         replicas: ReplicaManager,
         timers: Timers,
-        gate: TxnVerification,
+        verification: TxnVerification,
         records: RecordValidator,
         start_soon: Callable[..., None],
         *,
         most_batches: int,
     ) -> None:
-        """Take the parts that a Produce needs. `most_batches` limits the batches, and also the topics, of one request.
-        """
-        self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
+        """Take the parts that a Produce needs. `most_batches` limits the batches and the topics of one request."""
+        self._env, self._replicas, self.timers, self._verification, self._records = (
+            env,
+            replicas,
+            timers,
+            verification,
+            records,
+        )
         self._start_soon, self._most_batches = start_soon, most_batches
         self.counts = ProducerSettingsCounter(env.trace)
         self.messages_in = self.bytes_in = 0
@@ -108,31 +113,30 @@ class ProduceApi:
             self._append_all(slot, request, checked, _all_refused(request) if _has_transactions(request) else None)
             return
         by_ids = slot.version >= _TOPIC_IDS_FROM
-        if not self._gate.defer(slot, request, by_ids, partial(self._append_all, slot, request, checked)):
+        if not self._verification.defer(slot, request, by_ids, partial(self._append_all, slot, request, checked)):
             self._append_all(slot, request, checked, None)
 
     def _append_all(
         self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> None:
-        """Append all batches but those in `refused`, which maps a batch to the error that refuses it."""
+        """Append all batches except the `refused` ones. `refused` maps a batch to the error that refuses it."""
         if request.size > FEW_PARTITIONS:
             turns = self._turns(slot, request, checked, refused)
             if next(turns, False):
                 slot.conn.hold(when_closed=True)
-                self._start_soon(self._go_on, slot, turns)
+                self._start_soon(self._append_rest, slot, turns)
             return
         acks = request.acks
         now_ms, results, parked = self._append_some(slot.version, acks, request.topics, checked, refused)
         if acks == 0:
-            self._answer_nothing(slot, results)
+            self._send_no_response(slot, results)
         elif parked:
             self._park(slot, results, parked, acks, now_ms + request.timeout_ms)
         else:
             self.reply(slot, results)
 
-    async def _go_on(self, slot: PendingResponse, turns: Iterator[bool]) -> None:
-        """Append the turns after the first. They are made even if the connection ends: the whole request was received.
-        """
+    async def _append_rest(self, slot: PendingResponse, turns: Iterator[bool]) -> None:
+        """Append the turns after the first, even if the connection ends: the whole request was received."""
         try:
             more = True
             while more:
@@ -182,7 +186,7 @@ class ProduceApi:
         if delayed.is_over():
             return  # the connection has ended
         if request.acks == 0:
-            self._answer_nothing(slot, results)
+            self._send_no_response(slot, results)
             return
         delayed.settled()
         if request.acks == -1 and not delayed.is_over():
@@ -252,7 +256,7 @@ class ProduceApi:
             refusal.faults = done.faults
             return refusal, None
         if done.duplicate:
-            self._known(h, records, done)
+            self._trace_duplicate(h, records, done)
         else:
             self.messages_in += done.last_offset - done.base_offset + 1
             self.bytes_in += len(records)
@@ -267,7 +271,7 @@ class ProduceApi:
             result.refuse(_NOT_ENOUGH_AFTER_APPEND)
         return result, None
 
-    def _known(self, h: HostedPartition, records: memoryview, done: AppendResult) -> None:
+    def _trace_duplicate(self, h: HostedPartition, records: memoryview, done: AppendResult) -> None:
         """Trace that a producer sent a batch again: a run's story needs such events, and they are rare."""
         sent = BatchHeader._make(HEADER.unpack_from(records))
         self._env.trace(
@@ -292,7 +296,7 @@ class ProduceApi:
         slot.parked = delayed
         self.timers.add(delayed, deadline_ms)
 
-    def _answer_nothing(self, slot: PendingResponse, results: Results) -> None:
+    def _send_no_response(self, slot: PendingResponse, results: Results) -> None:
         """Send no response, because acks=0 has none. An error closes the connection, as with Kafka."""
         _count_errors(slot, results)
         slot.drop()

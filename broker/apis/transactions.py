@@ -62,9 +62,9 @@ QUICK_CHARS = 2_000
 """Limits the characters of transactional ids that are matched on the event loop. They take 20 ms with any pattern."""
 CHARS_A_TURN = 20_000
 TIMED_OUT = TxnResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""Answers a request if the coordinator's log does not commit in time. Kafka uses the same error."""
-AGAIN = TxnResponse(ErrorCode.INVALID_REQUEST)
-"""Answers the second and later mentions of a transactional id in one request."""
+"""Is the response if the coordinator's log does not commit in time. Kafka uses the same error."""
+REPEATED = TxnResponse(ErrorCode.INVALID_REQUEST)
+"""Is the response for a transactional id that a request names again."""
 
 
 class TransactionApis:
@@ -103,7 +103,7 @@ class TransactionApis:
 
         def respond(answers: list[TxnResponse]) -> InitProducerIdResponse:
             (answer,) = answers
-            error = _known(answer.error, "InitProducerId", version)
+            error = _downgraded_error(answer.error, "InitProducerId", version)
             return InitProducerIdResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.epoch)
 
         asked = InitProducer(name, request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
@@ -167,7 +167,7 @@ class TransactionApis:
         producer_id, epoch = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
         def respond(answers: list[TxnResponse]) -> add_wire.AddPartitionsToTxnResponse:
-            error = ErrorCode(_known(answers[0].error, "AddPartitionsToTxn", version))
+            error = ErrorCode(_downgraded_error(answers[0].error, "AddPartitionsToTxn", version))
             return add_wire.AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=_by_topic([(p, error) for p in partitions])
             )
@@ -201,7 +201,7 @@ class TransactionApis:
 
         def respond(answers: list[TxnResponse]) -> EndTxnResponse:
             (answer,) = answers
-            response = EndTxnResponse(error_code=_known(answer.error, "EndTxn", version))
+            response = EndTxnResponse(error_code=_downgraded_error(answer.error, "EndTxn", version))
             if generation == V2:
                 response.producer_id, response.producer_epoch = answer.producer_id, answer.epoch
             return response
@@ -218,7 +218,7 @@ class TransactionApis:
         names = list(request.transactional_ids)
 
         def respond(answers: list[TxnResponse]) -> describe_wire.DescribeTransactionsResponse:
-            answers = answer_each(names, answers, AGAIN)
+            answers = answer_each(names, answers, REPEATED)
             states = [_described(name, answer) for name, answer in zip(names, answers, strict=True)]
             return describe_wire.DescribeTransactionsResponse(transaction_states=states)
 
@@ -260,11 +260,11 @@ class TransactionApis:
                 await done.wait()
             if not done.is_set():
                 return list_wire.ListTransactionsResponse(error_code=int(TIMED_OUT.error))
-            return answer(found if pattern is None else await self._among(pattern, list(found), slot))
+            return answer(found if pattern is None else await self._matching_names(pattern, list(found), slot))
 
         return DeferredResponse(wait)
 
-    async def _among(self, pattern: RegexPattern, names: list[str], slot: PendingResponse) -> list[str]:
+    async def _matching_names(self, pattern: RegexPattern, names: list[str], slot: PendingResponse) -> list[str]:
         """Return the names that the pattern matches. They are matched off the event loop, a part at a time."""
         matching: list[str] = []
         at = 0
@@ -315,8 +315,8 @@ def _described(name: str, answer: TxnResponse) -> describe_wire.TransactionState
     )
 
 
-def _known(error: ErrorCode, api: str, version: int) -> int:
-    """Return the error code, or an older one if the clients of this version do not know the error."""
+def _downgraded_error(error: ErrorCode, api: str, version: int) -> int:
+    """Return the error code, or an older code if clients of this version do not know the error."""
     if error == ErrorCode.PRODUCER_FENCED and version < FENCED_FROM[api]:
         return int(ErrorCode.INVALID_PRODUCER_EPOCH)
     return int(error)

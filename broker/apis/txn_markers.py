@@ -72,14 +72,14 @@ class TxnMarkersApi:
         turns = self._turns(request, results, delayed)
         if next(turns, False):
             slot.conn.hold()
-            self._start_soon(self._go_on, slot, turns, delayed)
+            self._start_soon(self._append_rest, slot, turns, delayed)
         else:
             delayed.settled()
         if not delayed.is_over():
             slot.parked = delayed
             self.timers.add(delayed, int(self._env.mono() * 1000) + self._timeout_ms)
 
-    async def _go_on(
+    async def _append_rest(
         self, slot: PendingResponse, turns: Iterator[bool], delayed: PiecewiseProduceResponse[MarkerResults]
     ) -> None:
         """Append the turns after the first, until the request times out or its connection ends. The coordinator then

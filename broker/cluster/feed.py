@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from squall.broker.cluster.image import ClusterImage, everything
+from squall.broker.cluster.image import ClusterImage, full_delta
 from squall.broker.cluster.replay import replay
 from squall.broker.cluster.snapshot import difference, restored
 
@@ -41,7 +41,7 @@ class ImageFeed:
         registration of this incarnation: until then, a restarted node replays its own past, record by record.
         """
         if caught_up:
-            follower(everything(self.image))
+            follower(full_delta(self.image))
         self._followers.append(follower)
 
     def committed(self, records: Sequence[tuple[int, int, Any]]) -> None:
@@ -62,7 +62,7 @@ class ImageFeed:
         """Take over the content of `image`, which must not be used afterwards. For control planes that send whole
         states.
         """
-        self.image.become(image, difference(self.image, image))
+        self.image.replace_with(image, difference(self.image, image))
         self._notify_followers()
 
     def _notify_followers(self) -> None:
@@ -73,7 +73,7 @@ class ImageFeed:
         moved, self._moved = self._moved, trio.Event()
         moved.set()
 
-    async def until(self, holds: Callable[[ClusterImage], bool]) -> None:
+    async def wait_until(self, holds: Callable[[ClusterImage], bool]) -> None:
         """Wait until `holds(image)` is true."""
         while not holds(self.image):
             await self._moved.wait()

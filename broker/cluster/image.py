@@ -81,7 +81,9 @@ class PartitionImage:
     leader: int
     """Gives the broker id of the leader, or NO_NODE."""
     leader_epoch: int
-    """Counts the changes of the leader, and those changes that the leader must notice without having requested them."""
+    """Counts the changes of the leader, and further changes that the leader must notice although it did not request
+    them.
+    """
     partition_epoch: int
     """Counts all changes of the partition."""
     leader_recovery_state: int = RECOVERED
@@ -135,8 +137,8 @@ class ImageDelta:
         )
 
 
-def everything(image: ClusterImage) -> ImageDelta:
-    """Return a delta in which everything in `image` is new, for a new follower of the image."""
+def full_delta(image: ClusterImage) -> ImageDelta:
+    """Return a delta in which full_delta in `image` is new, for a new follower of the image."""
     return ImageDelta(
         brokers=dict.fromkeys(image.brokers),
         partitions={(topic.id, index): None for topic, index, _ in image.partitions()},
@@ -199,7 +201,7 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
 
-    def become(self, other: ClusterImage, delta: ImageDelta) -> None:
+    def replace_with(self, other: ClusterImage, delta: ImageDelta) -> None:
         """Take over the content of `other`, which must not be used afterwards. `delta` is the difference."""
         assert other is not self
         assert other.offset >= self.offset, f"an image of {other.offset} after one of {self.offset}"

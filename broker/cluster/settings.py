@@ -25,7 +25,7 @@ THROTTLES = frozenset(
     }
 )
 """Names settings that are stored and described, but have no effect."""
-AT_WORK = frozenset(
+APPLIED_AT_RUN_TIME = frozenset(
     {
         "max.connections",
         "max.connections.per.ip",
@@ -34,7 +34,7 @@ AT_WORK = frozenset(
     }
 )
 """Names the settings of a whole broker that take effect while it runs."""
-KEPT = frozenset(
+WITHOUT_EFFECT = frozenset(
     {
         "background.threads",
         "log.cleaner.backoff.ms",
@@ -51,8 +51,12 @@ KEPT = frozenset(
     }
 )
 """Names further settings that are stored and described, but have no effect, whether altered or in a file."""
-DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values()) | THROTTLES | AT_WORK | KEPT
-"""Names the broker settings that may be altered while a broker runs: defaults of topics' settings, and those above."""
+DYNAMIC_BROKER_SETTINGS = (
+    frozenset(name for name, _ in BROKER_SYNONYMS.values()) | THROTTLES | APPLIED_AT_RUN_TIME | WITHOUT_EFFECT
+)
+"""Names the broker settings that may be altered while a broker runs: the defaults of topics' settings, and the sets
+above.
+"""
 
 
 class ControllerSettings:
@@ -116,6 +120,7 @@ def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:
 
 
 def layers_of(image: ClusterImage, config: BrokerConfig) -> ConfigLayers:
-    """Return a node's settings by the place where they were given. `config` is the configuration of the node's file."""
+    """Return a node's settings by the place at which they were given. `config` is the configuration of the node's file.
+    """
     own = image.configs.get((BROKER_RESOURCE, str(config.node_id)), {})
     return ConfigLayers(own, image.configs.get(CLUSTER_DEFAULT, {}), config.given)

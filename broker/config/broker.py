@@ -60,7 +60,7 @@ class BrokerConfig:
     broker_rack: str | None = text(None)
     listeners: tuple[Endpoint, ...] = listing((Endpoint("PLAINTEXT", "", 9092),), item=read_endpoint)
     advertised_listeners: tuple[Endpoint, ...] = listing((), item=read_endpoint)
-    """Replaces the advertised address of the named listeners. The others advertise the address where they listen."""
+    """Replaces the advertised address of the named listeners. All other listeners advertise their own address."""
     inter_broker_listener_name: str | None = text(None)
     controller_listener_names: tuple[str, ...] = listing(())
     listener_security_protocol_map: tuple[str, ...] = listing(())

@@ -46,7 +46,7 @@ class GroupConfig:
 GROUP_SETTINGS = declared(fields(GroupConfig))
 """Maps the name of every setting of a group to its description."""
 WITHOUT_BROKER_LEVEL = frozenset({"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"})
-"""Names the group settings for which Kafka's brokers have no setting. For the others the broker's is `group.` + the
+"""Names the group settings for which Kafka's brokers have no setting. For all others the broker's is `group.` + the
 name.
 """
 BOUNDS: Mapping[str, tuple[int, int]] = {

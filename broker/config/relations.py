@@ -1,4 +1,4 @@
-"""Checks which settings of a node exclude each other. Each fault names the settings, their values and the reason."""
+"""Checks which settings of a node exclude each other. Each error names the settings, their values and the reason."""
 
 from __future__ import annotations
 
@@ -134,18 +134,20 @@ def _quorum(config: CrossCheckedConfig) -> Found:
             "controller.quorum.bootstrap.servers names no ids",
         )
     if config.is_controller and not voters:
-        own = {f"{_home(each.host)}:{each.port}" for each in (*config.listeners, *config.advertised_listeners)}
+        own = {
+            f"{_normalized_host(each.host)}:{each.port}" for each in (*config.listeners, *config.advertised_listeners)
+        }
         for server in config.controller_quorum_bootstrap_servers:
             host, _, port = server.rpartition(":")
             yield from _require(
-                f"{_home(host)}:{port}" in own,
+                f"{_normalized_host(host)}:{port}" in own,
                 "controller.quorum.bootstrap.servers",
                 f"controller.quorum.bootstrap.servers={server} is another node: voters are not asked for here, "
                 "so name them all, as controller.quorum.voters=ID@HOST:PORT",
             )
 
 
-def _home(host: str) -> str:
+def _normalized_host(host: str) -> str:
     """Return the host of an address, with one name for all hosts that mean this machine."""
     return "localhost" if host.strip("[]") in ("", "0.0.0.0", "::", "127.0.0.1", "::1") else host.strip("[]")
 

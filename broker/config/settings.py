@@ -95,11 +95,11 @@ class Setting:
     high: float | None = None
     choices: tuple[str, ...] = ()
     item: Callable[[str], Any] | None = None
-    """Reads one item of a list. The ValueError that it raises says what the item should be."""
+    """Reads one item of a list. Its ValueError describes a valid item."""
     required: bool = False
 
     def parse(self, text: str) -> Any:
-        """Return the value that `text` stands for. A ConfigError names the setting, the text and the allowed values."""
+        """Return the value of `text`. A ConfigError names the setting, the text and the allowed values."""
         text = text.strip(JAVA_BLANKS)
         try:
             value = self._read(text)

@@ -166,7 +166,9 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """Represents a place that could give a setting its value. `ConfigEntry.synonyms` lists the nearest first."""
+    """Represents a place that could give a setting its value. `ConfigEntry.synonyms` lists the place of highest
+    priority first.
+    """
 
     name: str
     value: str | None
@@ -188,7 +190,7 @@ class ConfigEntry(NamedTuple):
         """Is True if the value is the default."""
         return self.source is ConfigSource.DEFAULT
 
-    def alone(self) -> ConfigEntry:
+    def with_source_only(self) -> ConfigEntry:
         """Return the entry with the source of its value as the only synonym: Kafka names no other for the settings of
         all brokers.
         """
@@ -207,7 +209,7 @@ def topic_setting(name: str) -> Setting:
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """Return the settings in force for a topic: its overrides, else the broker's settings. Raises ConfigError for an
     impossible override. Settings that exclude each other are accepted: the broker's may have been altered after the
-    topic's, or may differ from those of the controller that checked the topic's.
+    topic's, or may differ from the settings of the controller that checked the topic's.
     """
     values: dict[str, Any] = {name: getattr(broker, attribute) for name, attribute in _FROM_BROKER}
     for name, value in overrides.items():
@@ -285,7 +287,8 @@ def alter_list(setting: Setting, before: str | None, operation: int, value: str)
 
 
 class ConfigLayers(NamedTuple):
-    """Holds broker-level settings by the place where they were given, the nearest first, as text by name."""
+    """Holds the broker-level settings of each place where settings can be given, as text by name, in order of priority.
+    """
 
     own: Mapping[str, str]
     """Holds the settings altered at run time for this node."""
@@ -294,8 +297,7 @@ class ConfigLayers(NamedTuple):
     file: Mapping[str, str]
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Return every place that has a setting of the same family as a broker-level setting, place by place, defaults
-        last.
+        """Return every value of a broker-level setting, or of a setting of its family: place by place, defaults last.
         """
         from squall.broker.config.broker import BROKER_SETTINGS
 
@@ -314,8 +316,8 @@ class ConfigLayers(NamedTuple):
         return found
 
     def described_synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """Return the synonyms that DescribeConfigs shows: as with Kafka, those from the first with the setting's own
-        name on.
+        """Return the synonyms that DescribeConfigs shows. As with Kafka, the list begins with the first synonym that
+        has the setting's own name.
         """
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.synonyms(name)))
 

@@ -32,9 +32,9 @@ _JOIN_LIMIT = 16 << 10
 _MOST_PIECES = 1024
 """Limits the pieces that leave in one system call: IOV_MAX of Linux."""
 _COPY_LIMIT = 256 << 10
-"""Limits the slices of files that are read and sent together with their neighbours: one call, where `sendfile` needs
-two or three. Up to this size that costs less (a fifth of the brokers' CPU with batches of 100 KB); copying megabytes
-costs more.
+"""Limits the size of a file slice that is read into memory and sent together with its neighbours, in one system call;
+`sendfile` needs two or three. Up to this size copying costs less (a fifth of the brokers' CPU with batches of 100 KB),
+beyond it more.
 """
 _COPIED_AHEAD = 512 << 10
 """Limits the unsent bytes of a connection beyond which slices stay in their files: a client that does not read must not
@@ -102,7 +102,7 @@ class PendingResponse:
 
 
 class Connection:
-    """Queues and sends the responses of one link, and holds what the server knows about the peer."""
+    """Queues and sends the responses of one link, and holds the server's knowledge of the peer."""
 
     def __init__(
         self, link: Transport, listener: str, mark_dirty: Callable[[Connection], None], start_task: Callable[..., None]
@@ -129,7 +129,7 @@ class Connection:
         """
         self._blocked = False
         self._mark_dirty, self._start_task = mark_dirty, start_task
-        self._relaxed: trio.Event | None = None
+        self._uncongested: trio.Event | None = None
         self.held: trio.Event | None = None
         """Is not None while no further request may be taken from this connection. The event is set at the release."""
         self._is_held_when_closed = False
@@ -161,7 +161,9 @@ class Connection:
         self._mark_dirty(self)
 
     def flush(self) -> None:
-        """Send the responses that are known and next in order. A task sends what the socket does not take at once."""
+        """Send the responses that are known and next in order. A task sends the bytes that the socket does not take at
+        once.
+        """
         slots, out, before = self.slots, self._out, self._out_bytes
         while slots and (chunks := slots[0].chunks) is not None:
             slots.popleft()
@@ -174,8 +176,8 @@ class Connection:
         self._answered_bytes -= self._out_bytes - before
         if out and not self._blocked and not self.closed:
             self._send()
-        if self._relaxed is not None:
-            self._relax()
+        if self._uncongested is not None:
+            self._wake_uncongested()
 
     def _queue_slice(self, chunk: FileSlice) -> None:
         """Queue a file slice, and read it at once if it is small. If the read fails, the connection ends, because the
@@ -273,16 +275,16 @@ class Connection:
             len(self.slots) > max_requests or self._out_bytes + self._answered_bytes > max_bytes
         )
 
-    async def wait_relaxed(self, max_requests: int, max_bytes: int) -> None:
+    async def wait_uncongested(self, max_requests: int, max_bytes: int) -> None:
         """Wait until the connection is not `congested` any more, or closes."""
         while self.congested(max_requests, max_bytes):
-            self._relaxed = trio.Event()
-            await self._relaxed.wait()
+            self._uncongested = trio.Event()
+            await self._uncongested.wait()
 
-    def _relax(self) -> None:
-        if self._relaxed is not None:
-            self._relaxed.set()
-            self._relaxed = None
+    def _wake_uncongested(self) -> None:
+        if self._uncongested is not None:
+            self._uncongested.set()
+            self._uncongested = None
 
     def abort(self) -> None:
         """Close by a reset, so that responses in the kernel's buffer do not arrive. Idempotent."""
@@ -305,7 +307,7 @@ class Connection:
         for callback in self.on_close:
             callback()
         self.on_close.clear()
-        self._relax()
+        self._wake_uncongested()
         if not self._is_held_when_closed:
             self.release()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TICK_MS = 25
 _NEVER = 1 << 40
-_JUST = 1e-6
+_TICK_MARGIN_S = 1e-6
 """Adds some seconds to a wait, so that the awaited tick is surely over after it."""
 
 
@@ -24,7 +24,7 @@ class Expirable(Protocol):
     bucket: int
 
     def expire(self) -> None:
-        """Respond with what is there, because the deadline has passed."""
+        """Respond with the data that is there, because the deadline has passed."""
 
 
 class Timers:
@@ -70,7 +70,7 @@ class Timers:
             if first is not None and first < now_ms // TICK_MS:
                 return
             self._awaited = _NEVER if first is None else first
-            await sooner.wait(inf if first is None else ((first + 1) * TICK_MS - now_ms) / 1000 + _JUST)
+            await sooner.wait(inf if first is None else ((first + 1) * TICK_MS - now_ms) / 1000 + _TICK_MARGIN_S)
             self._awaited = 0
 
     def __len__(self) -> int:

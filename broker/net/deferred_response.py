@@ -1,4 +1,4 @@
-"""Defines what a handler returns if its response must wait: most responses of such handlers do not."""
+"""Defines `DeferredResponse`, which a handler returns if its response must wait. Most responses need not wait."""
 
 from __future__ import annotations
 

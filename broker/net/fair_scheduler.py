@@ -32,8 +32,7 @@ class Schedulable(Protocol):
 
 
 class FairScheduler:
-    """Keeps the time budget of clients, and the queue of those that must wait because it is spent: first come, first
-    served.
+    """Keeps the time budget of clients, and queues connections if the budget is spent: first come, first served.
 
     `rounds` counts the renewals of the budget. The budget is renewed when the loop has surely completed a pass: because
     a connection that was served in this round wants to serve again, or, while connections queue, by a task that calls
@@ -143,8 +142,7 @@ _ANSWER: ContextVar[ResponseTask | None] = ContextVar("answer", default=None)
 
 
 async def give_way() -> None:
-    """Let other tasks run, in a task that builds a response in pieces. Do not call this while holding a lock of others.
-    """
+    """Let other tasks run, in a task that builds a response in pieces. Do not call this while holding a lock."""
     answer = _ANSWER.get()
     if answer is None:
         await trio.lowlevel.checkpoint()

@@ -1,12 +1,12 @@
 """Reads length-prefixed frames from a link: one `recv_into` per wake-up, into one buffer that is reused.
 
-Growing buffers and joining pieces cost 30 to 45 % of throughput where this was measured. So a connection keeps one
-buffer, small at first, larger once a larger frame comes, and complete frames are handed out as views of it. A view is
-valid until the next `burst`.
+Growing buffers and joining pieces were measured to cost 30 to 45 % of throughput. So a connection keeps one buffer,
+small at first, larger once a larger frame comes, and complete frames are handed out as views of it. A view is valid
+until the next `burst`.
 
 A frame's announced length is not trusted before its bytes arrive: the buffer doubles each time they have filled it.
-Once such a frame is complete, its connection gets a large buffer. `ReceiveMemory` limits what all connections hold
-beyond their first small buffer (`queued.max.request.bytes`).
+Once such a frame is complete, its connection gets a large buffer. `ReceiveMemory` limits the memory of all connections
+beyond their first small buffers (`queued.max.request.bytes`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _LENGTH = Struct(">i").unpack_from
 class ReceiveMemory:
     """Limits the memory of enlarged receive buffers of all connections together, in bytes.
 
-    If it is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`, connections end
-    until there is enough for those that wait: first those with slow frames, the slowest first. A client that announces
-    many bytes and sends few must not keep others from sending.
+    If the memory is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`,
+    connections are closed until there is enough for the waiting connections: first connections with slow frames, the
+    slowest first. A client that announces many bytes and sends few must not keep other clients from sending.
     """
 
     def __init__(self, limit: int) -> None:
@@ -86,7 +86,7 @@ class ReceiveMemory:
         self._next_look_s = now_s + PERIOD_S
 
     def end_slow_ones(self, now_s: float) -> None:
-        """End connections that hold memory without using it, as far as others wait for memory; at most once in
+        """Close connections that hold memory without using it, if other connections wait for memory; at most once in
         `PERIOD_S`.
         """
         if now_s < self._next_look_s:
@@ -186,8 +186,8 @@ class FrameReader:
                 return frames
 
     def _fit(self) -> None:
-        """Resize the buffer between two bursts: give an empty buffer back if others wait for memory; else, after a
-        frame for which the buffer grew, take a large buffer if there is memory for it.
+        """Resize the buffer between two bursts. An empty buffer is given back if other connections wait for memory.
+        Otherwise, after a frame for which the buffer grew, a large buffer is taken if there is memory for it.
         """
         if self._memory.wanting:
             self.shrink_if_idle()
@@ -262,7 +262,7 @@ class FrameReader:
         raise LinkClosed("receive memory is exhausted")
 
     def end(self) -> int:
-        """Close the link, because others need its memory. Return the bytes of memory that are given back."""
+        """Close the link, because other connections need its memory. Return the bytes of memory that are given back."""
         given = self.enlarged_by
         self._ended = True
         self._link.close()

@@ -1,4 +1,4 @@
-"""Lists the APIs that this broker serves, in one place: ApiVersions lists exactly what dispatch accepts."""
+"""Lists the APIs that this broker serves, in one place: ApiVersions shows exactly the APIs that dispatch accepts."""
 
 from __future__ import annotations
 

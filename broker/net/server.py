@@ -146,14 +146,14 @@ class Server:
                 await self._env.sleep(0.05)
                 continue
             address = link.peer.rpartition(":")[0]
-            if not self._may_come(name, address):
+            if not self._has_room(name, address):
                 self._env.trace("connection_refused", listener=name, peer=link.peer, reason="too many connections")
                 link.close()
                 continue
             self._per_address[address] = self._per_address.get(address, 0) + 1
             self._nursery.start_soon(self._serve, link, name, address)
 
-    def _may_come(self, listener: str, address: str) -> bool:
+    def _has_room(self, listener: str, address: str) -> bool:
         """Return whether there is room for one more connection. Brokers have room of their own on a listener of their
         own, so that clients cannot keep them out (KIP-402). If that is full, a quiet connection there ends.
         """
@@ -179,7 +179,7 @@ class Server:
         conn.last_active_ms = int(self._env.mono() * 1000)
         if listener in self._inner:
             self._of_brokers[conn] = None
-        turns = self._turns_of(listener)
+        turns = self._scheduler_of(listener)
         max_parked, max_unsent, mono = self._max_parked, self._max_unsent, self._env.mono
         busy_since = mono()
         try:
@@ -202,7 +202,7 @@ class Server:
                 if turns is not None:
                     turns.spend(mono() - busy_since)
                 if conn.congested(max_parked, max_unsent):
-                    await conn.wait_relaxed(max_parked, max_unsent)
+                    await conn.wait_uncongested(max_parked, max_unsent)
         except MalformedFrame as wrong:
             self._env.trace("malformed_frame", peer=link.peer, listener=listener, why=str(wrong))
             if turns is not None:
@@ -218,20 +218,19 @@ class Server:
             self._heavy.pop(conn, None)
             self._release(address)
 
-    def _turns_of(self, listener: str) -> FairScheduler | None:
+    def _scheduler_of(self, listener: str) -> FairScheduler | None:
         apart = self._config.inter_broker_listener in self._inner and listener not in self._inner
         return self._turns if apart else None
 
     async def _give_way(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Pause in the middle of a burst: send what is answered, let other tasks run, and wait while more responses are
-        parked or unsent than the settings allow. Return when the connection's next turn began, in s of the node's
-        clock.
+        """Pause in the middle of a burst: send the known responses, let other tasks run, and wait while more responses
+        are parked or unsent than the settings allow. Return when the next turn began, in s of the node's clock.
         """
         self.settle()
         if turns is not None:
             turns.spend(self._env.mono() - busy_since)
         await trio.lowlevel.checkpoint()
-        await conn.wait_relaxed(self._max_parked, self._max_unsent)
+        await conn.wait_uncongested(self._max_parked, self._max_unsent)
         if turns is not None and turns.must_queue(conn):
             return await self._queue(conn, turns)
         return self._is_active(conn)
@@ -372,7 +371,7 @@ class Server:
     async def _answer_later(
         self, wait: Callable[[], Awaitable[Any]], slot: PendingResponse, holds: bool, is_large: bool
     ) -> None:
-        turns = self._turns_of(slot.conn.listener)
+        turns = self._scheduler_of(slot.conn.listener)
         long = ResponseTask(turns, self._env.mono) if turns is not None else None
         try:
             if long is not None:
@@ -454,8 +453,7 @@ class Server:
             most.abort()
 
     async def sweep_idle(self) -> None:
-        """Give back the receive memory of quiet connections, and close those idle for longer than
-        connections.max.idle.ms.
+        """Give back the receive memory of quiet connections, and close connections idle beyond connections.max.idle.ms.
         """
         limit_ms = self._config.connections_max_idle_ms
         while True:

@@ -71,9 +71,9 @@ def unpacked(codec: int, data: memoryview, max_bytes: int) -> bytes:
 
 
 def unpacked_stepwise(codec: int, data: memoryview, max_bytes: int) -> Iterator[tuple[bytes | bytearray, bool]]:
-    """Yield longer and longer beginnings of the decompressed `data`, each with whether it is everything.
+    """Yield longer and longer prefixes of the decompressed `data`, each with whether it is complete.
 
-    A caller that finds its record in an early one does not pay for the rest. Raises as `decompress`.
+    A caller that finds its record in a short prefix need not decompress the rest. Raises as `decompress`.
     """
     import cramjam
 

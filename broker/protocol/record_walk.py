@@ -81,7 +81,7 @@ def _representable(timestamp: int) -> int:
 
 
 class RecordFault(NamedTuple):
-    """Describes what is wrong with one record."""
+    """Describes an invalid record of a batch."""
 
     place: int
     """Gives the position of the record in the batch, from 0."""

@@ -23,7 +23,7 @@ baseTimestamp, maxTimestamp, producerId, producerEpoch, baseSequence, recordCoun
 
 HEADER_SIZE: Final = 61
 LENGTH_OVERHEAD: Final = 12
-"""Is the number of bytes before those that `length` counts: base offset and the length itself."""
+"""Counts the bytes of a batch that `length` does not count: base offset and the length itself."""
 CRC_FROM: Final = 21
 """Is the position of the first byte that the CRC covers."""
 SMALLEST_RECORD: Final = 7

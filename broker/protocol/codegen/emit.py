@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from squall.broker.protocol.codegen.functions import ReaderEmitter, WriterEmitter
 from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, MessageModel, StructModel
-from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, fresh, hint, is_made_anew, literal, snake
+from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, fresh, hint, literal, needs_fresh_default, snake
 
 NOTICE = """# Licensed under the Apache License, Version 2.0 (https://www.apache.org/licenses/LICENSE-2.0).
 # Field names, types, versions and defaults derive from Apache Kafka's message definitions (Apache-2.0).
@@ -184,13 +184,13 @@ class MessageEmitter:
         out("def __init__(")
         out("    self,")
         for field in struct.fields.values():
-            default = self.use("NEW") if is_made_anew(field) else self.literal(field)
+            default = self.use("NEW") if needs_fresh_default(field) else self.literal(field)
             out(f"    {field.name}: {hint(field)} = {default},")
         out(") -> None:")
         out.depth += 1
         for field in struct.fields.values():
             value = field.name
-            if is_made_anew(field):
+            if needs_fresh_default(field):
                 value = f"{fresh(field)} if {field.name} is NEW else {field.name}"
             line = f"self.{field.name} = {value}"
             if len(line) + 4 * out.depth <= WIDTH:

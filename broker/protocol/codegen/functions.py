@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, MessageModel, StructModel
-from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, is_made_anew
+from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, needs_fresh_default
 
 
 class EmittedMessage(Protocol):
@@ -239,7 +239,7 @@ class ReaderEmitter(FunctionEmitter):
         out("at += m")
 
     def emit_tags(self, number_is_read: bool) -> None:
-        """Emit the reading of the tagged fields that this version knows; the others are skipped."""
+        """Emit the reading of the tagged fields that this version knows. Unknown tagged fields are skipped."""
         out = self.out
         for wire in self.tags:
             out(f"o.{wire.name} = {self.parent.fresh(self.struct.fields[wire.name])}")
@@ -444,7 +444,7 @@ class WriterEmitter(FunctionEmitter):
             return f"{value} is None or {value}"
         if field.default is ... and field.struct is not None:
             nested = self.parent.message.structs[field.struct].fields.values()
-            if not any(is_made_anew(inner) for inner in nested):
+            if not any(needs_fresh_default(inner) for inner in nested):
                 literals = [(inner.name, self.parent.literal(inner)) for inner in nested]
                 return " or ".join(f"{value}.{name} != {text}" for name, text in literals)
         return self.differs(field)

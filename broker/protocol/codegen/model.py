@@ -56,7 +56,7 @@ class FieldModel:
     """Is True if the field is nullable in at least one version."""
     default: object
     """Is an int, bool, float, str, bytes or None; () for an empty array; for "struct" fields None, or ... for a new
-    one.
+    structure.
     """
     struct: str | None = None
     ignorable: bool = False
@@ -74,7 +74,7 @@ class StructModel:
 
 @dataclass(slots=True)
 class MessageModel:
-    """Describes a message. `structs` lists the structures in it before those that use them; the message's own is the
+    """Describes a message. `structs` lists structures before the structures that contain them; the message's own is the
     last.
     """
 

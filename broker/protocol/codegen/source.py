@@ -46,7 +46,7 @@ def literal(value: object) -> str:
     return '""' if value == "" else 'b""' if value == b"" else repr(value)
 
 
-def is_made_anew(field: FieldModel) -> bool:
+def needs_fresh_default(field: FieldModel) -> bool:
     """Return whether each object needs a default of its own."""
     return field.default == () or field.default is ...
 

@@ -24,7 +24,7 @@ _u_h: Final = Struct(">h").unpack_from
 _p_i: Final = Struct(">i").pack
 
 
-def behind_the_frame(at: int, view: memoryview) -> MalformedFrame:
+def past_end_error(at: int, view: memoryview) -> MalformedFrame:
     """Return the error for a message whose content ends at `at`, behind the end of `view`."""
     return MalformedFrame(f"ends {at - len(view)} bytes behind the frame")
 
@@ -72,7 +72,7 @@ def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None,
 
 
 def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Return the tagged fields of a response that has one, tag 0: the endpoints of the named leaders (KIP-951)."""
+    """Encode a section of tagged fields with one field, tag 0: the endpoints of the named leaders (KIP-951)."""
     out = [UVARINT[len(endpoints) + 1]]
     for node_id, host, port, rack in endpoints:
         out += (_p_i(node_id), compact_string(host), _p_i(port), compact_nullable_string(rack), b"\0")

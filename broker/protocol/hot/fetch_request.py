@@ -1,4 +1,4 @@
-"""Decodes Fetch requests, versions 4 to 18, of all clients, and encodes those of this broker's followers."""
+"""Decodes Fetch requests of all clients, versions 4 to 18, and encodes Fetch requests of this broker's followers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.hot.common import (
-    behind_the_frame,
     bounded_count,
     end_of_struct,
+    past_end_error,
     read_classic_bytes,
     read_compact_bytes,
     read_compact_nullable_string,
@@ -59,7 +59,7 @@ def decode_fetch(view: memoryview, at: int, version: int) -> FetchIn:
     except DECODE_ERRORS as problem:
         raise MalformedFrame(f"Fetch version {version}: {problem}") from problem
     if at > len(view):
-        raise behind_the_frame(at, view)
+        raise past_end_error(at, view)
     return found
 
 

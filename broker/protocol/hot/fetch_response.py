@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.hot.common import (
-    behind_the_frame,
     bounded_count,
     end_of_struct,
     endpoint_tags,
+    past_end_error,
     read_classic_bytes,
     read_compact_bytes,
     read_compact_nullable_string,
@@ -166,7 +166,7 @@ def decode_fetch_response(view: memoryview, at: int, version: int) -> FetchOut:
     except DECODE_ERRORS as problem:
         raise MalformedFrame(f"Fetch response version {version}: {problem}") from problem
     if at > len(view):
-        raise behind_the_frame(at, view)
+        raise past_end_error(at, view)
     return found
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.hot.common import (
-    behind_the_frame,
     endpoint_tags,
+    past_end_error,
     read_classic_bytes,
     read_classic_nullable_string,
 )
@@ -57,7 +57,7 @@ def decode_produce(view: memoryview, at: int, version: int, most: int = MOST_BAT
     except DECODE_ERRORS as problem:
         raise MalformedFrame(f"Produce version {version}: {problem}") from problem
     if at > len(view):
-        raise behind_the_frame(at, view)
+        raise past_end_error(at, view)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.broker.cluster.image import TOPIC_RESOURCE, ClusterImage, everything
+from squall.broker.cluster.image import TOPIC_RESOURCE, ClusterImage, full_delta
 from squall.broker.cluster.replay import replay
 from squall.broker.protocol.schema.metadata_records import (
     BrokerEndpoint,
@@ -192,7 +192,7 @@ def test_a_clone_shares_nothing_that_can_change() -> None:
 
 def test_everything_is_a_delta_from_nothing() -> None:
     image = with_topic(a_registration())
-    delta = everything(image)
+    delta = full_delta(image)
     assert delta.partitions == {(TOPIC, 0): None}
     assert delta.brokers == {1: None}
     assert list(delta.created_topics) == [TOPIC]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from squall.broker.cluster.feed import ImageFeed
-from squall.broker.cluster.image import ClusterImage, ImageDelta, everything
+from squall.broker.cluster.image import ClusterImage, ImageDelta, full_delta
 from squall.broker.cluster.replay import replay
 from squall.broker.cluster.snapshot import difference, records_of, restored
 from squall.broker.protocol.apis import ApiKey
@@ -126,7 +126,7 @@ def test_followers_of_an_image_are_told_what_a_snapshot_changed() -> None:
 def test_the_first_snapshot_is_everything() -> None:
     image = busy_harness().image
     new = difference(ClusterImage(), image)
-    whole = everything(image)
+    whole = full_delta(image)
     assert (new.brokers, new.partitions, new.created_topics) == (whole.brokers, whole.partitions, whole.created_topics)
     assert (new.configs, new.features) == (whole.configs, whole.features)
 

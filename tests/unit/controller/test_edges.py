@@ -362,7 +362,7 @@ async def test_a_dead_brokers_leaderships_move_within_the_session_and_a_tenth(
     await create(harness, 1, "t", 3, 2)
     harness.kill(3)
     died = trio.current_time()
-    await harness.nodes[2].feed.until(lambda image: image.brokers[3].fenced)
+    await harness.nodes[2].feed.wait_until(lambda image: image.brokers[3].fenced)
     assert trio.current_time() - died < 9.0 * 1.1 + 0.1
     assert leader(harness, "t") == 2
     env = harness.nodes[1].env
@@ -399,11 +399,11 @@ async def test_a_broker_that_was_cut_off_is_fenced_and_comes_back_by_itself(
 ) -> None:
     await create(harness, 1, "t", 3)
     harness.cut_off.add(3)
-    await harness.nodes[2].feed.until(lambda image: image.brokers[3].fenced)
+    await harness.nodes[2].feed.wait_until(lambda image: image.brokers[3].fenced)
     assert leader(harness, "t") == NO_NODE
     harness.heal(3)
     healed = trio.current_time()
-    await harness.nodes[2].feed.until(lambda image: image.brokers[3].active)
+    await harness.nodes[2].feed.wait_until(lambda image: image.brokers[3].active)
     assert trio.current_time() - healed < 3
     assert leader(harness, "t") == 3
 
@@ -413,7 +413,7 @@ async def test_a_broker_whose_registration_was_taken_over_registers_again(
 ) -> None:
     old = harness.nodes[3]
     harness.cut_off.add(3)
-    await harness.nodes[2].feed.until(lambda image: image.brokers[3].fenced)
+    await harness.nodes[2].feed.wait_until(lambda image: image.brokers[3].fenced)
     new = harness.start(3)
     await new.lifecycle.unfenced.wait()
     new.scope.cancel()

@@ -62,7 +62,7 @@ def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room is set aside for small files, too."""
     monkeypatch.setattr(real_files, "RESERVED_FROM", 64 * KIB)
     monkeypatch.setattr(real_files, "RESERVED", 1024 * KIB)
-    monkeypatch.setattr(real_files, "SPARED", 0)
+    monkeypatch.setattr(real_files, "MIN_FREE_BYTES", 0)
 
 
 def blocks(path: Path) -> int:
@@ -116,7 +116,7 @@ def test_where_no_room_can_be_set_aside_files_grow_as_they_are_written(
     if lacking == "call":
         monkeypatch.setattr(real_files, "_fallocate", lambda *_: -1)
     else:
-        monkeypatch.setattr(real_files, "SPARED", 1 << 60)
+        monkeypatch.setattr(real_files, "MIN_FREE_BYTES", 1 << 60)
     path = tmp_path / "f"
     file = fs.open(str(path), create=True)
     for _ in range(3):

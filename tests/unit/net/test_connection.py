@@ -117,7 +117,7 @@ async def test_a_connection_with_too_much_parked_is_congested_until_replies_leav
     relaxed = []
 
     async def wait() -> None:
-        await peer.conn.wait_relaxed(2, 1000)
+        await peer.conn.wait_uncongested(2, 1000)
         relaxed.append(len(peer.conn.slots))
 
     async with trio.open_nursery() as nursery:
@@ -143,7 +143,7 @@ async def test_the_end_of_a_connection_frees_who_waits_for_it_to_relax() -> None
     peer = Peer()
     peer.slots(3)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(peer.conn.wait_relaxed, 2, 1000)
+        nursery.start_soon(peer.conn.wait_uncongested, 2, 1000)
         await trio.testing.wait_all_tasks_blocked()
         peer.conn.close()
     assert not peer.conn.slots
