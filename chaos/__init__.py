@@ -1,3 +1,5 @@
-"""Hurts a cluster on schedule, proves that each fault landed, and records what happened. Private, as `squall` says."""
+"""Injects faults into a cluster on schedule, proves that each fault landed, and records what happened. The package is
+private, as `squall` says.
+"""
 
 __version__ = "0.1.0"

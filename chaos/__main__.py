@@ -1,4 +1,4 @@
-"""`python -m squall.chaos`: what ./squall runs."""
+"""Runs the `squall` program as `python -m squall.chaos`, which is what ./squall starts."""
 
 from squall.chaos.cli import main
 

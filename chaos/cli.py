@@ -1,4 +1,6 @@
-"""The `squall` program: a table of commands, each loaded only when it is called, so that --help answers at once."""
+"""Defines the `squall` program: a table of commands, each imported only when it is called, so that --help answers at
+once.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from squall.chaos.errors import HarnessError, traceback_of, trouble_of
+from squall.chaos.errors import HarnessError, gravest_error, traceback_text
 from squall.chaos.flags import default_map
 from squall.chaos.garbage import garbage_waits
 from squall.chaos.interrupts import as_ctrl_c
 from squall.chaos.nearest import did_you_mean, nearest
 from squall.chaos.standard_streams import outlive_readers
-from squall.chaos.toolchain.extras import lacking
+from squall.chaos.toolchain.extras import install_hint
 
 UNKNOWN = 2
 USAGE = 3
@@ -92,14 +94,14 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 
 
 class LazyCommandGroup(click.Group):
-    """A group whose members are imported on first use."""
+    """Holds the commands of `COMMANDS`, and imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table, which is the order a newcomer needs them in."""
+        """Return the commands' names in the order of the table, which is the order in which a newcomer needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself. UsageError with the nearest name where there is none."""
+        """Import and return a command. Raise UsageError with the nearest name if there is no such command."""
         if cmd_name not in COMMANDS:
             if cmd_name in ("help", "version"):
                 raise click.UsageError(f"there is no command {cmd_name!r}: squall --{cmd_name}", ctx)
@@ -112,14 +114,15 @@ class LazyCommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called, with the flags of squall.toml and the environment as its defaults."""
+        """Return the command that is called, and set its defaults from squall.toml and the environment."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not {"-h", "--help"} & {*rest}:
             ctx.default_map = default_map(ctx, name, command, COMMANDS)
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command, and keep a broken pipe from click, which exits with 1 for it: that code is an anomaly's.
+        """Call the command. A BrokenPipeError is wrapped, because click exits with 1 for it, and 1 means an anomaly
+        here.
 
         Pipes of our own output do not break (`outlive_readers`).
         """
@@ -129,13 +132,13 @@ class LazyCommandGroup(click.Group):
             raise ExceptionGroup("a broken pipe", [broken]) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """The table again: importing all of it takes a second."""
+        """Complete names from the table, because importing all commands takes a second."""
         names = {name: about for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)}
         items = [CompletionItem(name, help=about) for name, about in names.items()]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table, without importing what it names."""
+        """Write the table of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
 
@@ -159,7 +162,9 @@ def squall() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command. Returns the exit code; neither a usage error nor a bug of ours ever looks like an anomaly."""
+    """Run one command, and return its exit code. Neither a usage error nor a bug of ours returns 1, the code of an
+    anomaly.
+    """
     try:
         result = squall.main(args=arguments, prog_name="squall", standalone_mode=False)
     except BaseException as error:
@@ -168,8 +173,8 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _told(error: BaseException) -> int:
-    """Say what went wrong in a sentence and return its exit code."""
-    gravest = trouble_of(error)
+    """Print a sentence about the error, and return its exit code."""
+    gravest = gravest_error(error)
     match gravest:
         case click.exceptions.NoArgsIsHelpError() as asked:
             click.echo(asked.format_message())
@@ -187,7 +192,7 @@ def _told(error: BaseException) -> int:
             return INTERRUPTED
         case SystemExit():
             raise gravest
-        case ModuleNotFoundError(name=str(module)) if told := lacking(module):
+        case ModuleNotFoundError(name=str(module)) if told := install_hint(module):
             click.echo(f"squall: {told}", err=True)
             return USAGE
         case OSError():
@@ -199,11 +204,13 @@ def _told(error: BaseException) -> int:
 
 
 def _kept_traceback(error: BaseException) -> str:
-    """Write the traceback to a file and say where it is; the traceback itself where no file can be written."""
+    """Write the traceback to a file, and return a line that names the file; the traceback itself if no file can be
+    written.
+    """
     import os
     import tempfile
 
-    text = traceback_of(error)
+    text = traceback_text(error)
     for folder in (Path("runs"), Path(tempfile.gettempdir())):
         try:
             folder.mkdir(exist_ok=True)
@@ -216,7 +223,7 @@ def _kept_traceback(error: BaseException) -> str:
 
 
 def main() -> None:
-    """The entry point of the program."""
+    """Run the program, and exit with its code."""
     outlive_readers()
     as_ctrl_c()
     code = run()

@@ -1,4 +1,4 @@
-"""Random streams, one for each purpose."""
+"""Makes random streams, one for each purpose."""
 
 from __future__ import annotations
 
@@ -6,5 +6,6 @@ from random import Random
 
 
 def rng_for(seed: int, *purpose: object) -> Random:
-    """One random stream for each purpose, so that removing one fault does not reshuffle the others."""
+    """Return the random stream of a seed for one purpose, so that removing one fault does not change what others draw.
+    """
     return Random(repr((seed, *purpose)))

@@ -1,7 +1,7 @@
-"""Flags that a team always gives: `squall.toml` and `SQUALL_COMMAND_FLAG` in the environment.
+"""Reads default flags from `squall.toml` and from environment variables such as SQUALL_RUN_SEED.
 
-Both become click's `default_map`, so that the command line wins; the environment wins over the file. They are checked
-as the command line is, and an error names the file and the line, or the variable.
+Both become click's `default_map`, so that the command line wins; the environment wins over the file. Their values are
+checked as the command line is, and an error names the file and the line, or the variable.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from click.core import ParameterSource
 
 FILE = "squall.toml"
 NAMED = "SQUALL_CONFIG"
-"""Names another file; empty: none is read."""
+"""Names the environment variable that names another file; if that is empty, no file is read."""
 PREFIX = "SQUALL_"
 
 Words = tuple[str, ...]
 
 
 def default_map(ctx: click.Context, name: str, command: click.Command, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for the flags of a command that file and environment give. UsageError.
+    """Return the default values of a command's flags, from file and environment. Raise UsageError for a wrong name or
+    value.
 
-    names: of all commands.
+    names: the names of all commands.
     """
     return {name: _values(ctx, command, (name,), *_read_file(names))}
 
 
 def of_this_call(flags: dict[str, Any]) -> dict[str, Any]:
-    """The flags without those of file and environment, which are defaults of new plans: one that exists has its own."""
+    """Return the flags without the values that file and environment give. Those are defaults of new plans only; an
+    existing plan keeps its own values.
+    """
     ctx = click.get_current_context()
     kept = dict(flags)
     for name, value in flags.items():
@@ -47,7 +50,7 @@ def is_typed(name: str) -> bool:
 
 
 def environment_of_children() -> dict[str, str]:
-    """The environment for `run` and `sim` that are given all their flags: neither file nor variable adds one."""
+    """Return the environment for child processes that are given all their flags: it adds no flag of `run` or `sim`."""
     prefixes = tuple(_variable((name,), "") for name in ("run", "sim"))
     return {**{k: v for k, v in os.environ.items() if not k.startswith(prefixes)}, NAMED: ""}
 
@@ -56,7 +59,8 @@ def environment_of_children() -> dict[str, str]:
 
 
 def _find_file() -> Path | None:
-    """`squall.toml` of the working directory, or of its nearest parent up to the checkout (the folder with .git).
+    """Return the nearest `squall.toml`: of the working directory, or of a parent up to the checkout (the folder with
+    .git). Return None if there is none.
 
     Outside a checkout only the working directory counts.
     """
@@ -69,7 +73,9 @@ def _find_file() -> Path | None:
 
 
 def _read_file(names: Mapping[str, Any]) -> tuple[Path, str, dict[str, Any]]:
-    """The file, its text and its values; an empty text where there is none. UsageError."""
+    """Return the file's path, text and values; an empty text if there is no file. Raise UsageError if it cannot be
+    read.
+    """
     import tomllib
 
     path = _find_file()
@@ -108,7 +114,7 @@ def _near(name: str, names: Mapping[str, Any]) -> str:
 def _values(
     ctx: click.Context, command: click.Command, words: Words, path: Path, text: str, table: dict[str, Any]
 ) -> dict[str, Any]:
-    """The `default_map` of a command. table: what the file says above it."""
+    """Return the `default_map` of a command. table: the table of the file that holds the command's own table."""
     table = table.get(words[-1], {})
     inside = click.Context(command, info_name=words[-1], parent=ctx)
     if isinstance(command, click.Group):
@@ -150,14 +156,16 @@ def _variable(words: Words, key: str) -> str:
 
 
 def _options(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Option]]:
-    """(name of the flag, without hyphens before it, option)."""
+    """Yield each option of a command with the name of its flag, without leading hyphens."""
     for param in command.get_params(ctx):
         if isinstance(param, click.Option) and param.expose_value:
             yield from ((flag.lstrip("-"), param) for flag in param.opts)
 
 
 def _checked(ctx: click.Context, option: click.Option, value: Any) -> Any:
-    """The value as the command line would have it. BadParameter."""
+    """Return the value in the form in which the command line would give it. Raise BadParameter if the option rejects
+    it.
+    """
     if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):
         raise click.BadParameter(f"one value is wanted, not {value!r}")
     if isinstance(value, bool) and not option.is_flag:

@@ -1,4 +1,4 @@
-"""Decides when a process that simulates collects garbage: between two simulations or not at all, never during one."""
+"""Decides when a process that simulates collects garbage: between two simulations or never, but not during one."""
 
 # After a simulation the collector would walk over the whole result; half a gigabyte costs less than a collection for
 # each seed. So a batch collects nothing, and its processes end after 25 seeds.
@@ -11,17 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ROOM_MIB = 1024
-"""Of memory that a process may have filled before garbage that stays is collected nevertheless."""
+"""Gives the memory of a process, in MiB, from which garbage is collected between simulations in spite of
+`garbage_stays`.
+"""
 
 _simulated_before = _stays = False
 
 
 @contextmanager
 def garbage_waits() -> Iterator[None]:
-    """Inside, garbage is collected only where a simulation begins. Also a decorator.
+    """Collect garbage inside the block only when a simulation begins. It is also a decorator.
 
-    During a simulation, memory use would decide when a finaliser runs. Around many simulations it saves time: a
-    collection behind each one would search everything that the results so far still hold.
+    During a simulation, memory use would decide when a finaliser runs. Around many simulations it saves time, because a
+    collection after each simulation would search all objects that the earlier results still hold.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -34,8 +36,8 @@ def garbage_waits() -> Iterator[None]:
 
 @contextmanager
 def garbage_stays() -> Iterator[None]:
-    """Keep garbage uncollected between simulations, too, and otherwise do as `garbage_waits`. It is for processes that
-    end before memory runs out. From `ROOM_MIB` on they collect between simulations after all.
+    """Do not collect garbage inside the block, not even between simulations. It is for processes that end before memory
+    runs out. From `ROOM_MIB` on, garbage is collected between simulations all the same.
     """
     global _stays
     before, _stays = _stays, True
@@ -47,8 +49,8 @@ def garbage_stays() -> Iterator[None]:
 
 
 def collect_what_was_left() -> None:
-    """Collect the garbage of earlier simulations; called where one begins. Objects older than the first one are never
-    searched.
+    """Collect the garbage of earlier simulations; the simulator calls this when a simulation begins. Objects that are
+    older than the first simulation are never searched.
     """
     global _simulated_before
     if _simulated_before:
@@ -60,5 +62,5 @@ def collect_what_was_left() -> None:
 
 
 def _most_mib() -> float:
-    """The most memory that this process ever had at once."""
+    """Return the largest memory use of this process so far, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,7 +1,7 @@
-"""SIGINT, SIGTERM and SIGHUP mean the same to every command: end in good order, and leave nothing behind.
+"""Gives SIGINT, SIGTERM and SIGHUP the same meaning in every command: end in good order, and leave nothing behind.
 
 Ctrl-C comes from a person; `timeout`, Jenkins, systemd and Kubernetes send SIGTERM, a closed terminal SIGHUP. A signal
-that whoever started us has ignored (`nohup`, a background job of a script) stays ignored.
+that the parent process made us ignore (`nohup`, a background job of a script) stays ignored.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
     from squall.chaos.toolchain.cache import Say
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask a command to end."""
+"""Lists the signals that ask a command to end."""
 
 
-def heard() -> tuple[signal.Signals, ...]:
-    """Those of them that are not ignored in this process."""
+def handled_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals of ENDING that this process does not ignore."""
     return tuple(number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN)
 
 
 def as_ctrl_c() -> None:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does by itself. For the main thread of a program."""
-    for number in heard():
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does by default. Call it in the main thread of a
+    program.
+    """
+    for number in handled_signals():
         if number is not signal.SIGINT:
             signal.signal(number, _raise)
 
@@ -35,14 +37,15 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 async def stoppable(work: Callable[[], Awaitable[None]], say: Say) -> None:
-    """Run `work` under trio. The first signal cancels it; while it ends, further signals are only answered.
+    """Run `work` under trio. The first signal cancels `work`; while it ends, each further signal is answered with a
+    line.
 
-    KeyboardInterrupt once `work` has ended, if there was a signal: whatever `work` raised meanwhile came of that.
+    Raise KeyboardInterrupt after `work` has ended if there was a signal, even if `work` raised another exception since.
     """
     import trio
 
     asked = False
-    with trio.open_signal_receiver(*heard()) as signals:
+    with trio.open_signal_receiver(*handled_signals()) as signals:
         async with trio.open_nursery() as nursery:
             scope = trio.CancelScope()
 

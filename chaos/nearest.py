@@ -1,4 +1,6 @@
-"""Finds the known name that somebody meant who mistyped it: a slip of the fingers, a shortened or lengthened word."""
+"""Finds the known name that a mistyped name most likely means: letters in the wrong order, a shortened or a longer
+word.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,22 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 ALIKE = 0.8
-"""Shares of equal letters below this suggest unrelated names: `prune` and `run` have 0.75."""
+"""Gives the least share of equal letters of similar names, 0 to 1. Below it names are unrelated: `prune` and `run` have
+0.75.
+"""
 SHORTEST = 3
-"""Letters that a shortened name has at least."""
+"""Gives the least number of letters of a shortened name."""
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """Return the name that was most likely meant; empty if none is like it."""
+    """Return the known name that is most like `word`; empty if none is similar."""
     word = word.lower()
     likeness, name = max(((_likeness(word, name.lower()), name) for name in names), default=(0.0, ""))
     return name if likeness >= ALIKE else ""
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return `did you mean 'NAME'?`; if no name is like it, `one of` all of them."""
+    """Return "did you mean 'NAME'?"; if no name is similar, "one of" and all names."""
     names = list(names)
     near = nearest(word, names)
     return f"did you mean {near!r}?" if near else f"one of {', '.join(names)}" if names else "there are none"

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDE = 10_000
-"""Columns of a pipe or a file: whoever reads a log searches whole lines."""
+"""Gives the width of a pipe or a file, in columns, so that `grep` finds whole lines in a log."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """For results, or (stderr) for what is said meanwhile. COLUMNS sets the width, as it does for other programs."""
+    """Return a console for results, or with `stderr` for progress messages. COLUMNS sets the width, as for other
+    programs.
+    """
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -26,14 +28,14 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def columns() -> int:
-    """Columns of standard output: of the terminal, or of COLUMNS; `WIDE` in a pipe."""
+    """Return the width of standard output in columns: the terminal's, or COLUMNS; `WIDE` for a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDE
 
 
 def live_line(console: Console, words: Callable[[], str]) -> AbstractContextManager[object]:
-    """Keep a last line up to date on a terminal until the block ends; other output appears above it.
+    """Keep a last line up to date on a terminal until the block ends; other output appears above that line.
 
-    words: called from another thread. Without a terminal nothing is shown.
+    words: returns the line's text; it is called from another thread. Without a terminal nothing is shown.
     """
     if not console.is_terminal:
         return nullcontext()
@@ -44,7 +46,7 @@ def live_line(console: Console, words: Callable[[], str]) -> AbstractContextMana
 
 
 def in_words(seconds: float) -> str:
-    """A time to wait, no more exact than anybody needs: "40 s", "3 min", "2 h 5 min"."""
+    """Return a waiting time in words, rounded: "40 s", "3 min", "2 h 5 min"."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

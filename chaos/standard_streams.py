@@ -1,9 +1,9 @@
-"""Lets a program outlive its output: `squall run | head -1`, or on a full disk `squall run >log`, continues, and ends
-with the exit code of its verdict.
+"""Lets a program continue after its output cannot be written: after `squall run | head -1`, or `squall run >log` on a
+full disk. The program still ends with the exit code of its verdict.
 
 `python -m squall.chaos.standard_streams MODULE WORDS` runs another module so. The raw streams are replaced, because
 everything that prints (click, rich, the interpreter at its end) has its own answer to a broken pipe and a full disk:
-the exit code 1, which is an anomaly's, or 120, which is in no table.
+the exit code 1, which is an anomaly's, or 120, which no page documents.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _NO_MORE = "standard output takes nothing more, so what would be printed is disc
 
 
 class _BrokenPipeSafeStream(io.FileIO):
-    """A standard stream that discards what is written once its reader has gone or it takes nothing more."""
+    """Is a standard stream that discards data once its reader has gone or its disk is full."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write as `io.FileIO.write` does. What cannot be written is reported as written, and a line on standard error
-        says so if somebody may still read the rest.
+        """Write as `io.FileIO.write` does, but report data that cannot be written as written. If the disk is full,
+        print a line about that on standard error.
         """
         try:
             return super().write(data)
@@ -43,14 +43,16 @@ class _BrokenPipeSafeStream(io.FileIO):
             return memoryview(data).nbytes
 
     def _reader_has_gone(self, error: OSError) -> bool:
-        """Tell a pipe without a reader, and a terminal that was closed, from a disk that fails."""
+        """Return True if the error means a pipe without a reader or a closed terminal, and False if it means a failing
+        disk.
+        """
         if error.errno == errno.EIO:
             return stat.S_ISCHR(os.fstat(self.fileno()).st_mode)
         return error.errno == errno.EPIPE
 
 
 def _discard(descriptor: int) -> None:
-    """Lead a descriptor to /dev/null, also for processes that start later."""
+    """Redirect a file descriptor to /dev/null, also for child processes that start later."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     if nowhere != descriptor:
@@ -58,10 +60,10 @@ def _discard(descriptor: int) -> None:
 
 
 def outlive_readers() -> None:
-    """Replace this process's stdout and stderr by streams that discard what can no longer be read or stored.
+    """Replace this process's stdout and stderr by streams that discard data that cannot be written any more.
 
-    A stream that was closed before the process started discards everything: else the next file that is opened would
-    have its descriptor, and the output of other programs.
+    A stream that was closed before the process started discards everything. Otherwise the next file that is opened
+    would get its descriptor, and with that the output of other programs.
     """
     sys.stdout = _outliving(sys.stdout, 1)
     sys.stderr = _outliving(sys.stderr, 2)

@@ -1,4 +1,4 @@
-"""Commands of Squall as people type them: what is printed works in the folder in which it is printed."""
+"""Formats commands and paths of Squall as the user would type them in the current folder."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from pathlib import Path
 
 _LAUNCHER = Path(__file__).resolve().parents[1] / "squall"
 PROGRAM = _LAUNCHER if _LAUNCHER.is_file() else Path(sysconfig.get_path("scripts")) / "squall"
-"""A checkout's launcher, or the program that pip has installed."""
+"""Is the path of the `squall` program: a checkout's launcher, or the program that pip has installed."""
 
 
-def lasting(*words: str | Path) -> str:
-    """A command that does the same in every folder: program and paths are absolute. Empty words are left out."""
+def absolute_command(*words: str | Path) -> str:
+    """Return a command that does the same in every folder, because program and paths are absolute. Empty words are left
+    out.
+    """
     given = (str(word.absolute()) if isinstance(word, Path) else word for word in words)
     return shlex.join([str(PROGRAM), *(word for word in given if word)])
 
 
 def here(line: str) -> str:
-    """A command of `lasting` as somebody in this folder types it. What is no command is left as it is."""
+    """Return a command of `absolute_command` with paths relative to the current folder. A line that is no command is
+    unchanged.
+    """
     try:
         return shlex.join(map(_short, shlex.split(line)))
     except (OSError, ValueError):  # this folder is gone; quotes that do not end
@@ -27,17 +31,17 @@ def here(line: str) -> str:
 
 
 def typed(*words: str | Path) -> str:
-    """Return a command as somebody in this folder types it: `lasting`, with its paths shortened by `here`."""
-    return here(lasting(*words))
+    """Return a command as the user would type it in the current folder: `absolute_command`, shortened by `here`."""
+    return here(absolute_command(*words))
 
 
 def place(path: str | Path) -> str:
-    """A path as somebody in this folder types it, in quotes where a shell needs them."""
+    """Return a path as the user would type it in the current folder, in quotes if a shell needs them."""
     return here(shlex.quote(str(path)))
 
 
 def script(name: str) -> str:
-    """A program of this checkout as somebody in this folder types it."""
+    """Return a program of this checkout as the user would type it in the current folder."""
     return here(shlex.quote(str(PROGRAM.parent / name)))
 
 

@@ -1,1 +1,1 @@
-"""The commands of `squall`: one module each, with a click command of the same name as `command`."""
+"""Holds the commands of `squall`: one module for each, whose click command is named `command`."""

@@ -1,4 +1,5 @@
-"""`squall bench`: how fast brokers and Squall itself are, beside Apache Kafka or against an earlier commit."""
+"""Implements `squall bench`, which measures Squall's brokers, alone, beside Apache Kafka or against an earlier commit.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds: at least `least`, at most ten minutes."""
+    """Parses an option that is a number of seconds, from `least` to 600."""
 
     def __init__(self, least: float) -> None:
         super().__init__(least, 600)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Convert as `click.FloatRange` does, and refuse "nan", which that accepts."""
+        """Convert as `click.FloatRange` does, but refuse "nan", which `click.FloatRange` accepts."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail("nan is no number of seconds", param, ctx)

@@ -1,4 +1,4 @@
-"""`squall broker`: one broker, in this process."""
+"""Implements `squall broker`, which replaces this process by one broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`squall clean`: end what interrupted runs left behind."""
+"""Implements `squall clean`, which ends the processes and containers that interrupted runs left behind."""
 
 from __future__ import annotations
 
@@ -37,30 +37,32 @@ def command(dry_run: bool, images: bool) -> int:
 
 
 class LeftoverReport:
-    """Counts the leftovers of runs that `squall clean` finds, and prints a line for each."""
+    """Counts the leftovers of runs that `squall clean` finds, and prints a line for each of them."""
 
     def __init__(self, dry_run: bool) -> None:
         self.dry_run = dry_run
         self.ended = self.under_way = 0
 
     def alone(self, run: str, what: str) -> None:
-        """A run under way."""
+        """Print that the run is still under way, and count it."""
         self.under_way += 1
         click.echo(f"{run}: under way with {what}, left alone")
 
     def gone(self, run: str, name: str) -> None:
-        """Something that was ended, or would be."""
+        """Print that the process, container or image was ended, or with --dry-run would be, and count it."""
         self.ended += 1
         click.echo(f"{run}: {'would end' if self.dry_run else 'ended'} {name}")
 
     def mended(self, run: str, name: str) -> None:
-        """Somebody else's, that runs again, or would."""
+        """Print that a foreign container runs again, or with --dry-run would, and count it."""
         self.ended += 1
         click.echo(f"{run}: {'would let run' if self.dry_run else 'let run'} {name} again")
 
 
 def _theirs(tidied: LeftoverReport) -> None:
-    """Containers of clusters that somebody else runs. Before the runs are forgotten that know of them."""
+    """Restart or resume the foreign containers that dead runs had stopped or paused. Call this before `_processes`,
+    which removes those runs from the registry.
+    """
     from squall.chaos.runtimes.real.processes import registry
     from squall.chaos.toolchain.engine import reach_engine
 
@@ -91,7 +93,9 @@ def _processes(tidied: LeftoverReport) -> None:
 
 
 def _containers(tidied: LeftoverReport, images: bool) -> None:
-    """Silent where there is no engine and no sign that there ever was one."""
+    """Remove the containers and networks of dead runs, and with `images` Squall's images. Without an engine, print
+    nothing unless DOCKER_HOST or `dockerd` shows that there should be one.
+    """
     from squall.chaos.errors import PreconditionError
     from squall.chaos.runtimes.docker import labels
     from squall.chaos.toolchain.engine import reach_engine

@@ -1,4 +1,4 @@
-"""`squall cluster up`: a cluster for development, in the foreground."""
+"""Implements `squall cluster up`, which runs a development cluster in the foreground."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
-    """Until a signal asks for the end. Another one while the brokers are leaving is answered: leaving is bounded."""
+    """Run the cluster until a signal asks for its end. A second signal is only answered: stopping the brokers takes
+    bounded time.
+    """
 
     async def serving() -> None:
         refused = False
@@ -94,7 +96,7 @@ async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
 
 
 async def _tell_of_exits(runtime: ProcessRuntime) -> None:
-    """Report a broker that ends by itself; the others stay up."""
+    """Print a line for each broker that ends by itself; the other brokers keep running."""
     import trio
 
     told = 0

@@ -1,4 +1,4 @@
-"""`squall completion`: the lines that teach a shell to complete what is typed."""
+"""Implements `squall completion`, which prints the script that lets a shell complete Squall's commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 VARIABLE = "_SQUALL_COMPLETE"
-"""click's: with it set, the program answers what may follow instead of running."""
+"""Names click's environment variable: if it is set, the program prints completions instead of running."""
 ZSH = (
     ("    (( ! $+commands[squall] )) && return 1\n", ""),
     ("zsh_complete squall)", "zsh_complete ${~words[1]})"),
@@ -15,8 +15,9 @@ FISH = (
     (" squall);", " (eval echo (commandline -opc)[1]));"),
     ('(string split "," $completion)', '(string split -m 1 "," $completion)'),
 )
-"""click's lines call the program by its name, which finds it on PATH only. Ours call what was typed: ./squall. And
-click's lines for fish cut a value at its first comma."""
+"""Replaces parts of click's scripts (old text, new text). click calls the program by its name, which only works on
+PATH; ours calls what was typed, such as ./squall. click's fish script also cuts a completion at its first comma.
+"""
 
 
 @click.command(
@@ -42,7 +43,7 @@ def command(shell: str) -> int:
 
 
 def lines_of(shell: str) -> str:
-    """Return the script that the shell sources. It prints a warning if bash is older than click supports."""
+    """Return the script that the shell sources. click prints a warning if bash is older than it supports."""
     completer = get_completion_class(shell)
     assert completer is not None, shell
     text = completer(click.Command("squall"), {}, "squall", VARIABLE).source()

@@ -1,6 +1,6 @@
-"""Completes a half-typed word in a shell: kinds of faults, mutants, workloads, plans, runs, findings.
+"""Completes half-typed words in a shell: kinds of faults, mutants, workloads, plans, runs and findings.
 
-The shell calls a completer each time the completion key is pressed. So no completer starts anything, and one that
+The shell calls a completer at each press of the completion key. So no completer starts a process, and a completer that
 cannot read its source offers nothing.
 """
 
@@ -16,13 +16,13 @@ from click.shell_completion import CompletionItem
 from squall.chaos.runs.directory import LATEST, RUNS
 
 PLANS = ("plans/*.toml", f"{RUNS}/*/plan.toml")
-"""Where plans are, from the folder in which somebody types."""
+"""Gives the glob patterns of plans, relative to the current folder."""
 NEWEST = 20
-"""Runs that are offered; there may be thousands."""
+"""Limits the number of runs that are offered, because there may be thousands."""
 
 
 def fault_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Kinds of faults that work in the command's world, with commas between them."""
+    """Offer the kinds of faults that the command's runtime supports, for a list with commas."""
     from squall.chaos.faults.kinds import KINDS
 
     world = "sim" if ctx.info_name == "sim" else str(ctx.params.get("runtime") or "process")
@@ -31,14 +31,14 @@ def fault_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def mutants(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Names of mutants."""
+    """Offer the names of all mutants."""
     from squall.chaos.mutants import MUTANTS
 
     return _offered(incomplete, {each.name: f"mutant {each.id}" for each in MUTANTS.values()})
 
 
 def listed_mutants(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Names of mutants with commas between them, or one of their groups."""
+    """Offer the names of mutants and of their groups, for a list with commas."""
     from squall.chaos.mutants import MUTANTS
 
     groups = {"all": "all mutants", **{each.group: "a group of mutants" for each in MUTANTS.values()}}
@@ -46,7 +46,7 @@ def listed_mutants(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def workloads(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Names of workloads that the command can run."""
+    """Offer the names of the workloads that the command can run."""
     from squall.workloads.registry import SCENARIOS
 
     here = (name for name, scenario in SCENARIOS.items() if scenario.SIMULATED or ctx.info_name != "sim")
@@ -54,13 +54,13 @@ def workloads(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def plans(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Plans in plans/ and of runs, the newest first; else any file."""
+    """Offer the plans in plans/ and in run directories, the newest first, and any other file."""
     found = [path for pattern in PLANS for path in _newest(Path().glob(pattern))]
     return [*_offered(incomplete, {str(path): "" for path in found}), CompletionItem(incomplete, type="file")]
 
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Run directories, the newest first; else any folder."""
+    """Offer the run directories, the newest first, and any other folder."""
     found = [RUNS / LATEST, *_newest(path.parent for path in RUNS.glob("*/plan.toml"))]
     there = dict.fromkeys(str(path) for path in found if path.exists())
     return [*_offered(incomplete, dict.fromkeys(there, "")), CompletionItem(incomplete, type="dir")]
@@ -87,7 +87,7 @@ def _offered(incomplete: str, names: Mapping[str, str]) -> list[CompletionItem[s
 
 
 def _listed(incomplete: str, names: Mapping[str, str]) -> list[CompletionItem[str]]:
-    """The same for the last word of a list; those before it are not offered again."""
+    """Offer completions for the last word of a list with commas, without the words that the list already has."""
     before, comma, last = incomplete.rpartition(",")
     given = before.split(",")
     offered = _offered(last, {name: about for name, about in names.items() if name not in given})

@@ -1,11 +1,11 @@
-"""The end of every command that judges: the report, the table, the exit code."""
+"""Ends every command that judges a run: renders the report, prints the table and returns the exit code."""
 
 from __future__ import annotations
 
 import json
 from contextlib import ExitStack, suppress
 
-from squall.chaos.errors import said_by
+from squall.chaos.errors import error_message
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.progress import Progress
 from squall.chaos.screen import console
@@ -22,7 +22,8 @@ UNKNOWN, INTERRUPTED = 2, 130
 
 
 def load_report() -> None:
-    """Import what the page needs, beside something else; what is missing, `conclude` says."""
+    """Import the report's modules early, while other work runs. If a library is missing, `conclude` reports that later.
+    """
     with suppress(ImportError):
         import squall.reports.figure
         import squall.reports.page  # noqa: F401
@@ -31,11 +32,11 @@ def load_report() -> None:
 def conclude(
     directory: RunDirectory, *, keep_data: bool, progress: Progress | None = None, always_page: bool = True
 ) -> int:
-    """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict. 130
-    where it is interrupted: then it says what holds.
+    """Render the report and junit.xml, print the table, and return the exit code: 0 valid, 1 invalid, 2 unknown. A
+    report that fails changes no verdict. If a signal interrupts it, print which verdict holds, and return 130.
 
-    progress: shows that the report is being made. always_page: render the report of a valid run that lost nothing, too;
-    else what makes it is said.
+    progress: shows that the report is being made. always_page: also render the report of a valid run that lost nothing;
+    otherwise print the command that makes it.
     """
     before = seal.stamp(directory.verdict)
     try:
@@ -45,9 +46,10 @@ def conclude(
 
 
 def interrupted(directory: RunDirectory, before: dict[str, int] | None, *, drawn: bool = True) -> int:
-    """Say in a line what holds after an interruption, and return 130.
+    """Print which verdict the run has after an interruption, and return 130.
 
-    before: the stamp of verdict.json when it began, None where there was none. drawn: its page was there then.
+    before: the stamp of verdict.json when the command began, None if there was no such file. drawn: True if the run's
+    page existed then.
     """
     now, word = seal.stamp(directory.verdict), "unknown"
     with suppress(OSError, ValueError, LookupError, TypeError):
@@ -80,7 +82,7 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
     except ModuleNotFoundError as missing:
         out.print(no_report(missing), markup=False, soft_wrap=True)
     except Exception as error:  # whatever it is, the verdict stands, and is said
-        out.print(f"the report could not be rendered: {said_by(error)}", markup=False, soft_wrap=True)
+        out.print(f"the report could not be rendered: {error_message(error)}", markup=False, soft_wrap=True)
     if not keep_data:
         from squall.chaos.runs.judgement import prune_data
 

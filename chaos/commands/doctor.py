@@ -1,4 +1,6 @@
-"""`squall doctor`: what this machine has for Squall, what it lacks, what that costs, and how to get it."""
+"""Implements `squall doctor`, which prints what this machine has for Squall, what is missing, what does not work
+without it, and how to install it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 
 if TYPE_CHECKING:
     from squall.chaos.commands.outputs import CommandOutput
@@ -29,7 +31,7 @@ def command() -> int:
     from squall.chaos.toolchain.lookout import parts
 
     found = parts()
-    answer(lambda: _output(found))
+    set_json_result(lambda: _output(found))
     width = max(len(part.name) for part in found)
     for part in found:
         click.echo(f"{part.name:<{width}}  {part.found or 'not here'}")

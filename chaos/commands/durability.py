@@ -1,5 +1,5 @@
-"""Collects a night into the store of nights and makes its page, for `squall report --nightly` and at the end of a
-night.
+"""Collects a night into the store of nights and renders its durability report, for `squall report --nightly` and at the
+end of a night.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class NightSelection:
-    """Selects the nights and runs that the durability table covers. With all defaults it is the night itself."""
+    """Selects the nights and runs that the durability table counts. With all defaults it is only the night itself."""
 
     nights: int | None = None
-    """The last so many."""
+    """Limits the table to so many nights, the newest ones; None: no limit by number."""
     since: str = ""
-    """Nights that began then or later, as an ISO date."""
+    """Limits the table to nights that began on this ISO date or later; empty: no limit by date."""
     where: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def page(self) -> str:
-        """The page's file: a selection does not replace the night's own."""
+        """Returns the name of the page's file. A selection has a page of its own, and does not replace the night's
+        index.html.
+        """
         parts = [f"nights-{self.nights}"] if self.nights else []
         parts += [f"since-{self.since}"] if self.since else []
         parts += [f"{axis}-{value}" for axis, value in self.where.items()]
@@ -50,9 +52,10 @@ class NightSelection:
 
 
 def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, NightlyReport]:
-    """Collect the night in the folder `path`, if that was not done yet, and make its page.
+    """Collect the night in the folder `path`, unless the store already has it, and render its page. Return the page's
+    path and the report.
 
-    Refused for a folder without a night, and without Spark, which reads the histories.
+    Raise PreconditionError if the folder holds no night, or if Spark, which reads the histories, is not installed.
     """
     if lacks := missing("spark"):
         raise PreconditionError(lacks[0])
@@ -79,7 +82,9 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
 def _through_spark(
     night: Night, place: Path, wanted: NightSelection, say: Say
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The table's rows, and of which nights they are; this night is collected first if the store has it otherwise."""
+    """Return the rows of the durability table, and the names of the nights that they count. Spark first collects this
+    night if the store does not have it, or has another version of it.
+    """
     from squall.chaos.nightly.outcome import many
     from squall.checkers.nightly import store
     from squall.spark_analysis.nightly.cells import from_json
@@ -103,7 +108,7 @@ def _through_spark(
 
 
 def _collect_nothing(night: Night, place: Path) -> None:
-    """A night in which nothing ran needs no Spark."""
+    """Store a night in which nothing ran. That needs no Spark."""
     from squall.checkers.nightly import store
     from squall.spark_analysis.nightly.collect import NightCollector
 
@@ -113,7 +118,9 @@ def _collect_nothing(night: Night, place: Path) -> None:
 
 
 def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) -> list[str]:
-    """The nights that the table is over, none of them later than `night`. began: of every night in the store."""
+    """Return the names of the nights that the table counts, the oldest first, none later than `night`. began: the start
+    time of every night in the store.
+    """
     ordered = sorted(began, key=lambda name: (began[name], name))
     upto = ordered[: ordered.index(night) + 1]
     if wanted.nights:
@@ -123,8 +130,9 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) 
 
 @contextmanager
 def _with_findings(night: Night, place: Path) -> Iterator[Path]:
-    """A folder of the store with the findings of the night, to which the rest is added. Gone afterwards, unless it was
-    committed: then it has another name."""
+    """Yield a new folder of the store that holds the night's findings, for the caller to fill. It is removed at the
+    end, unless the caller committed it, which renames it.
+    """
     from squall.checkers.nightly import store
     from squall.checkers.nightly.runs import facts_of_night
     from squall.reports.nightly.findings import findings_of
@@ -154,7 +162,7 @@ def _run(arguments: Sequence[str], say: Say) -> None:
 
 
 def _nothing_there(runs: Sequence[Mapping[str, Any]], where: Mapping[str, str]) -> str:
-    """Why no run meets a selection, and what there is."""
+    """Return a sentence that says why no run matches the selection `where`, and which values exist."""
     told = " and ".join(f"{axis}={value}" for axis, value in where.items())
     for axis in where:
         values = sorted({run["axes"][axis] for run in runs if axis in (run["axes"] or {})})

@@ -1,4 +1,4 @@
-"""The option --engine of the commands that judge runs of brokers."""
+"""Defines the option --engine of the commands that judge runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`squall explain`: the story of one finding, in the terminal."""
+"""Implements `squall explain`, which prints the story of one finding in the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from squall.chaos.commands import completions
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.errors import PreconditionError
 from squall.chaos.nearest import nearest
 from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from squall.chaos.commands.outputs import CommandOutput
 
 READABLE = 100
-"""Columns: nobody reads longer lines of prose."""
+"""Limits the width of prose, in columns, because longer lines are hard to read."""
 
 
 @click.command()
@@ -43,7 +43,7 @@ def command(run: Path, anomaly: str) -> int:
     from squall.reports.run_files import PAGE
 
     path, width = RunDirectory.open(run).path, min(columns(), READABLE)
-    answer(lambda: _output(path, anomaly))
+    set_json_result(lambda: _output(path, anomaly))
     if not anomaly:
         click.echo(listing(path, width), nl=False)
         if found := findings_of(path):

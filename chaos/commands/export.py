@@ -1,4 +1,4 @@
-"""`squall export`: a run as one file to send."""
+"""Implements `squall export`, which packs a run into one zip to send."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import typed
 
 NAMED = 5
-"""Lines that look like secrets, of which the refusal tells."""
+"""Limits how many lines that look like secrets the error names."""
 
 
 @click.command()
@@ -62,7 +62,7 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
 
 
 def _page(directory: RunDirectory) -> str | None:
-    """The page for the zip; None where its libraries are not installed, which is said."""
+    """Return the page for the zip. If its libraries are not installed, print that and return None."""
     from squall.checkers.history.conversion import convert_once
     from squall.reports.export import page_to_send
 

@@ -1,4 +1,4 @@
-"""`squall faults`: what can be broken here, on each runtime, what that needs, and what is missing."""
+"""Implements `squall faults`, which lists the faults of each runtime, what they need, and what is missing here."""
 
 from __future__ import annotations
 

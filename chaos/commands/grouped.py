@@ -1,4 +1,4 @@
-"""Defines a command whose --help has its options in groups: a single list of dozens is hard to read."""
+"""Defines a click command whose --help shows its options in groups, because one list of dozens is hard to read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ REST = "Other options"
 
 
 def just_one(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """Return the value of an option declared with `multiple`, or None if it was not given. UsageError if it was given
-    twice: click would silently take the last one.
+    """Return the value of an option declared with `multiple`, or None if the option was not given. Raise UsageError if
+    it was given twice, because click would silently take the last value.
     """
     if len(given) > 1:
         raise click.UsageError(
@@ -22,14 +22,16 @@ def just_one(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
 
 
 class OptionGroupsCommand(click.Command):
-    """`groups`: title -> names of parameters, in the order in which --help shows them. The rest comes last."""
+    """Shows its options in groups. `groups` maps a title to parameter names, in the order of --help; other options come
+    last.
+    """
 
     def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.groups = groups
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section for each group."""
+        """Write one section of the help for each group that has options."""
         shown = {param.name: param.get_help_record(ctx) for param in self.get_params(ctx)}
         grouped = {name for names in self.groups.values() for name in names}
         rest = [name for name in shown if name not in grouped]

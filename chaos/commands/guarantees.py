@@ -1,4 +1,4 @@
-"""`squall guarantees`: what a configuration promises under each class of faults, and why."""
+"""Implements `squall guarantees`, which prints what a configuration promises under each class of faults, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.screen import columns
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("power loss of several brokers (WM)", ("W1", "WM")),
     ("disk damage on one replica (D)", ("D",)),
 )
-"""What stands over a cell, and the classes of faults that it is about."""
+"""Lists the columns of the matrix of guarantees: a title, and the classes of faults that it stands for."""
 NOT_WITH_V2 = (
     "Not permitted with V2: KAFKA-17754, a late EndTxn that ends the producer's next transaction. Each transaction has "
     "an epoch of its own (KIP-890 part 2), so the coordinator refuses the late request. V1 permits it."
@@ -133,7 +133,7 @@ def command(
         commits="" if commits == "none" else commits,
     )
     cells = [(title, guarantee_for(config, classes)) for title, classes in UNDER]
-    answer(lambda: _output(cells))
+    set_json_result(lambda: _output(cells))
     _say(f"{cells[0][1].row} (replication factor {replication_factor})")
     if min_isr > replication_factor:
         _say(f"A min ISR of {min_isr} counts as {config.effective_min_isr}, the number of replicas.")
@@ -186,14 +186,17 @@ def _output(cells: Iterable[tuple[str, AppliedGuarantee]]) -> CommandOutput:
 
 
 def _say(text: str, head: str = "") -> None:
-    """A paragraph, as wide as the terminal; in a pipe one line."""
+    """Print a paragraph wrapped to the terminal's width, or as one line if the output is a pipe. `head` goes before its
+    first line.
+    """
     blank = "\n" * (len(text) - len(text.lstrip("\n")))
     indent = " " * len(head)
     click.echo(blank + textwrap.fill(text.strip("\n"), columns(), initial_indent=head, subsequent_indent=indent))
 
 
 def _sources(guarantees: Iterable[AppliedGuarantee]) -> Iterator[str]:
-    """Yield each source once: those of the cells that permit something, and those of the cells that forbid all."""
+    """Yield each source once: those of the permissions, and for a guarantee that permits nothing, the source of that.
+    """
     found: dict[str, None] = {}
     for each in guarantees:
         cells = each.cells.values() or [each.forbids]
@@ -202,7 +205,9 @@ def _sources(guarantees: Iterable[AppliedGuarantee]) -> Iterator[str]:
 
 
 def _say_mechanisms(guarantees: Iterable[AppliedGuarantee]) -> None:
-    """Say what must have happened for each permission, unless none needs anything."""
+    """Print what must have happened to a record before its anomaly is permitted; nothing if no permission has such a
+    condition.
+    """
     if needed := _mechanisms(guarantees):
         _say("\nA finding is permitted only if its mechanism hit that very record (docs/permissions.md):")
         for mechanism in needed:
@@ -210,7 +215,7 @@ def _say_mechanisms(guarantees: Iterable[AppliedGuarantee]) -> None:
 
 
 def _mechanisms(guarantees: Iterable[AppliedGuarantee]) -> list[AnomalyMechanism]:
-    """Those that something permitted needs, each once."""
+    """Return, each once, the mechanisms that the permissions of these guarantees require."""
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
 
@@ -219,7 +224,9 @@ def _mechanisms(guarantees: Iterable[AppliedGuarantee]) -> list[AnomalyMechanism
 
 
 def _by_reason(guarantee: AppliedGuarantee, numbers: Mapping[str, int]) -> list[str]:
-    """Return a sentence for each reason: names, evidence in brackets, the reason with the number of its source."""
+    """Return a sentence for each reason: the permitted anomalies, their kinds of evidence in brackets, and the reason
+    with the number of its source.
+    """
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
 

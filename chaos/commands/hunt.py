@@ -1,4 +1,4 @@
-"""`squall hunt`: planted bugs, and whether they are found."""
+"""Implements `squall hunt`, which plants known bugs and checks that each of them is found."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class HuntTask:
     seeds: int
     budget_s: float
     shrink_s: float
-    """0: do not shrink."""
+    """Limits the CPU seconds for shrinking a found plan; 0: do not shrink."""
     more: int
-    """So many further plans are shrunk at most, where there are too many steps left."""
+    """Limits how many further plans are shrunk if the first shrunk plan still has too many steps."""
     controls: int
-    """So many plans without the mutant, before the hunt."""
+    """Counts the plans that run without the mutant before the hunt, to detect false alarms."""
     swarm: bool
-    """With the swarm's plans, and not with the mutant's own."""
+    """Is True if the hunt draws its plans from the swarm, instead of using the mutant's own plan."""
     history: bool
-    """Judged by what clients see alone."""
+    """Is True if only the clients' history may find the bug, and no invariant inside the brokers."""
 
 
 @click.command(
@@ -152,7 +152,7 @@ def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult
 
 @garbage_waits()
 def carry_out(order: HuntTask) -> MutantHuntResult:
-    """Carry out one hunt in this process, and return its result."""
+    """Run one hunt in this process, and return its result."""
 
     def say(words: str) -> None:
         click.echo(f"{mutant.id:>3} {mutant.name}: {words}", err=True)
@@ -183,8 +183,10 @@ def carry_out(order: HuntTask) -> MutantHuntResult:
 
 
 def simulated(*, history: bool = False) -> Run:
-    """Plans are run by the simulator. Of a bug of transactions or groups only that counts which clients see; with
-    `history` of every bug.
+    """Return the function that simulates a plan, with or without a mutant, and returns its failure or None.
+
+    For mutants of transactions and groups only failures that clients can see count; with `history` that holds for every
+    mutant.
     """
     from squall.chaos.errors import HarnessError
     from squall.chaos.runs.simulation import simulate
@@ -200,8 +202,8 @@ def simulated(*, history: bool = False) -> Run:
 
 
 def seen_by_clients(result: SimResult, expected: Sequence[str]) -> FailureKind | None:
-    """Return the failure that clients can see: an anomaly in the history, an expected one first, else how the cluster
-    ended. Broken invariants and differing replicas do not count, because no client can ask for either.
+    """Return the failure that clients can see, or None: an anomaly in the history (an expected one first), else how the
+    cluster ended. Broken invariants and differing replicas do not count, because no client can observe them.
     """
     from squall.chaos.runs.result import FailureSignature
 
@@ -214,7 +216,7 @@ def seen_by_clients(result: SimResult, expected: Sequence[str]) -> FailureKind |
 
 
 def shrinker(budget_s: float) -> Shrink:
-    """Plans are shrunk by `squall.chaos.shrinking`."""
+    """Return the function that shrinks a failing plan within `budget_s` CPU seconds (`squall.chaos.shrinking`)."""
     from collections.abc import Callable
 
     from squall.chaos.shrinking.shrinker import shrink
@@ -229,7 +231,7 @@ def shrinker(budget_s: float) -> Shrink:
 
 
 def _line(hunted: MutantHuntResult) -> str:
-    """One line as soon as one hunt is over."""
+    """Return the line that is printed when one hunt has ended."""
     if hunted.seed is not None:
         other = "" if hunted.is_expected else f", which is none of {', '.join(find(hunted.mutant).expected)},"
         end = f"found by {hunted.check}{other} in seed {hunted.seed}"

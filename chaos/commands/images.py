@@ -1,4 +1,4 @@
-"""`squall images`: the images that containers run, made before they are needed."""
+"""Implements `squall images`, which makes the container images before a run needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--json`: a command prints one JSON object on standard output and nothing else; what people read goes to stderr."""
+"""Adds `--json` to commands: standard output then gets one JSON object, and everything else goes to standard error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _HELP = "Print the result as one JSON object (docs/json.md) on standard output; 
 
 
 def json_flag(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds --json to a command, which hands its result to `answer`. Its exit code is the object's `exit`."""
+    """Add the flag --json to a command. The command hands over its result by `set_json_result`; its exit code becomes
+    the object's `exit`.
+    """
 
     @click.option("--json", "as_json", is_flag=True, help=_HELP)
     @wraps(command)
@@ -38,9 +40,9 @@ def json_flag(command: Callable[..., int]) -> Callable[..., int]:
     return called
 
 
-def answer(make: Callable[[], CommandOutput]) -> bool:
-    """Gives the result of a command that was called with --json. make: called when the command has ended. Returns
-    whether --json was given.
+def set_json_result(make: Callable[[], CommandOutput]) -> bool:
+    """Set the function that makes the command's JSON result. It is called after the command has ended. Return False,
+    and do nothing, if the command was called without --json.
     """
     context = click.get_current_context(silent=True)
     if context is None or _KEY not in context.meta:

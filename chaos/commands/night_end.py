@@ -1,4 +1,4 @@
-"""The end of a night: what it came to, in its files and on the terminal."""
+"""Ends a night: writes its result files, makes the reports and prints the summary."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from squall.chaos.commands.json_output import answer
-from squall.chaos.errors import HarnessError, said_by
+from squall.chaos.commands.json_output import set_json_result
+from squall.chaos.errors import HarnessError, error_message
 from squall.chaos.nightly import outcome as outcomes
 from squall.chaos.nightly.announcement import announce
 from squall.chaos.nightly.budget import MIB, PAGE_SHARE
@@ -21,7 +21,7 @@ from squall.chaos.nightly.findings import NightFinding
 from squall.chaos.nightly.full_disk import is_full
 from squall.chaos.nightly.player import read_verdict
 from squall.chaos.screen import console
-from squall.chaos.typed import lasting, place, typed
+from squall.chaos.typed import absolute_command, place, typed
 from squall.checkers.nightly.night import SCHEMA
 from squall.reports.run_files import objects
 
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 ALLURE = "allure"
-"""Folder of a night for Allure's page."""
+"""Names the folder of a night that holds Allure's page."""
 
 
 def end(
     directory: NightDirectory, opened: ScheduledNight, player: NightRunner, flags: dict[str, Any], *, interrupted: bool
 ) -> int:
-    """Write what the night came to, and say it. The exit code."""
+    """Write and print the result of the night, and return the exit code."""
     selected = tuple(player.items)
     ids = {each.item for each in selected}
     early = "the night was interrupted before" if interrupted else "the night stopped at a run that is not valid (-x)"
-    early = player.full or early
+    early = player.disk_full or early
     begun = {item for item, attempts in player.attempts.items() if attempts}
     left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
     outcome = outcomes.NightResult(
@@ -65,8 +65,8 @@ def end(
         fail_on=flags["fail_on"],
     )
     not_selected = [each.item for each in opened.items if each.item not in ids]
-    if player.full:
-        code = _end_full(directory, outcome, not_selected, player.full)
+    if player.disk_full:
+        code = _end_full(directory, outcome, not_selected, player.disk_full)
         _announce(directory, outcome, flags, code, player, interrupted=True)
         return code
     _add_checks(directory, outcome)
@@ -96,7 +96,9 @@ def end(
 def night_findings(
     found: Sequence[FindingStatus], player: NightRunner, accepted: Mapping[str, AcceptedFinding]
 ) -> tuple[NightFinding, ...]:
-    """Group what was found by cause. found: what the report distinguishes; all other findings are new ones."""
+    """Return the findings of a night, grouped by cause. found: the findings that the durability report distinguishes.
+    Every attempt that no finding of `found` covers becomes a new finding without a fingerprint.
+    """
     today = datetime.now(UTC).date()
     told = [
         NightFinding(
@@ -123,7 +125,9 @@ def night_findings(
 
 
 def _anomalies(directory: NightDirectory, attempt: Attempt) -> tuple[str, ...]:
-    """List what an attempt shows that its configuration or its night does not permit, as its verdict.json names it."""
+    """Return the anomalies of an attempt that its configuration or the night does not permit, as verdict.json names
+    them.
+    """
     verdict = read_verdict(directory.path / attempt.run)[1] if attempt.run else {}
     shown = [each for each in objects(verdict.get("anomalies")) if each.get("permitted") is False]
     kinds = ((each.get("name"), each.get("evidence")) for each in shown)
@@ -142,7 +146,9 @@ def _announce(
     report_s: int | None = None,
     page: str = "",
 ) -> None:
-    """Tell other programs. What goes wrong with that is said, and does not change the exit code."""
+    """Hand the result to --json, summary.json, --metrics and --notify. A failure of these is printed, and does not
+    change the exit code.
+    """
     planned = directory.planned()[0]
     told = night_output(
         outcome,
@@ -154,14 +160,14 @@ def _announce(
         report=str(Path(page).absolute()) if page else None,
         commit=str(planned.get("commit", "")),
     )
-    answer(lambda: told)
+    set_json_result(lambda: told)
     facts = {**msgspec.to_builtins(told), "exit": code}
     for failed in announce(facts, directory.facts, flags["metrics"], flags["notify"]):
         click.echo(f"squall: {failed}", err=True)
 
 
 def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Sequence[str], full: str) -> int:
-    """The same where the disk is full: whatever still fits is written, and all of it is said. The exit code."""
+    """End a night whose disk is full: write the files that still fit, print the summary, and return the exit code."""
     code = outcome.exit or outcomes.TOO_LITTLE
 
     def write_end() -> None:
@@ -184,7 +190,7 @@ def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Seq
 
 
 def night_run(item: PlannedRun, left_out: str, attempts: Sequence[Attempt] = ()) -> NightRunRow:
-    """One run of a night, as --json prints it. left_out: why it was not played; empty where it was."""
+    """Return one run of a night as --json prints it. left_out: why the run was not played; empty if it was."""
     from squall.chaos.commands.outputs import NightRunRow
 
     return NightRunRow(
@@ -198,7 +204,7 @@ def night_run(item: PlannedRun, left_out: str, attempts: Sequence[Attempt] = ())
 
 
 def night_output(outcome: NightResult, **more: Any) -> NightlyOutput:
-    """A night as --json prints it. more: what only the command knows."""
+    """Return a night as --json prints it. more: fields that only the command knows, such as the start time."""
     from squall.chaos.commands.outputs import FindingRun, NightCounts, NightFindingRow, NightlyOutput
 
     folder = Path(outcome.folder).absolute()
@@ -206,7 +212,7 @@ def night_output(outcome: NightResult, **more: Any) -> NightlyOutput:
     def found_in(item: str, number: int) -> FindingRun:
         attempt = next(each for each in outcome.attempts[item] if each.attempt == number)
         run = str(folder / attempt.run) if attempt.run else ""
-        return FindingRun(item=item, run=run, explain=lasting("explain", run) if run else "")
+        return FindingRun(item=item, run=run, explain=absolute_command("explain", run) if run else "")
 
     return NightlyOutput(
         night=outcome.night,
@@ -237,7 +243,7 @@ def night_output(outcome: NightResult, **more: Any) -> NightlyOutput:
             night_run(item, outcome.left_out.get(item.item, ""), outcome.attempts.get(item.item, ()))
             for item in outcome.items
         ),
-        without_any_run=tuple(outcome.untouched),
+        without_any_run=tuple(outcome.configurations_without_run),
         contradicted=tuple(outcome.contradicted),
         **more,
     )
@@ -251,7 +257,7 @@ def _write_end(
     interrupted: bool,
     code: int = INTERRUPTED,
 ) -> None:
-    """code: what an interrupted night exits with."""
+    """Write end.json. code: the exit code of a night that was interrupted."""
     told = {
         "schema": SCHEMA,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -284,8 +290,9 @@ def _allure(directory: NightDirectory, say: Console, room: int) -> None:
 
 
 def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, NightlyReport | None]:
-    """Make Allure's page and the durability report. Where that is, and what it is made of; empty and None where there
-    is none, which is said. room: bytes that Allure's page may take."""
+    """Make Allure's page and the durability report. Return the report's path and its data; if it cannot be made, print
+    that and return "" and None. room: bytes that Allure's page may take.
+    """
     from squall.chaos.commands.durability import NightSelection, make_report
 
     _allure(directory, say, room)
@@ -294,13 +301,13 @@ def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Nigh
         path, report = make_report(directory.path, NightSelection(), say.print)
         return str(path), report
     except Exception as error:  # the runs are judged, whatever becomes of their table
-        told = f"the durability report could not be made: {said_by(error)}"
+        told = f"the durability report could not be made: {error_message(error)}"
         say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
     return "", None
 
 
 def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
-    """The checks of each run into the night's junit.xml."""
+    """Add the checks of each run to the night's junit.xml."""
     from squall.chaos.nightly.plugin import case_of
     from squall.reports.junit import NightlyTestCase, add_checks
 
@@ -314,7 +321,7 @@ def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
 
 
 def _tolerate(directory: NightDirectory, outcome: NightResult) -> None:
-    """In the night's junit.xml, the runs whose findings do not fail the night are skipped, and say why."""
+    """Mark the runs whose findings do not fail the night as skipped in the night's junit.xml, with the reason."""
     from squall.chaos.nightly.plugin import case_of
     from squall.reports.junit import tolerate
 

@@ -19,13 +19,15 @@ from squall.reports.run_files import RunFiles, mapping, number, read_run
 
 STATUS = {checks.FAILED: BAD, checks.UNJUDGED: UNSURE, checks.LITTLE: SKIPPED, checks.NOT_RUN: SKIPPED}
 STORIES = 5
-"""Of one run at most."""
+"""Limits how many stories are told of one run."""
 LANDED = "landed"
 LAST_LINE_BYTES = 4096
 
 
 def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
-    """All of it, from whatever there is in the directory. unexpected: anomalies that the night forbids."""
+    """Return the evidence of a run, from whichever files its directory has. unexpected: anomalies that the night
+    forbids though the run's configuration permits them.
+    """
     files = read_run(run)
     every = checks.checks_of(files)
     broken = [each for each in every if each.state == checks.FAILED or (each.count and each.name in unexpected)]
@@ -48,7 +50,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
 
 
 def _phases(files: RunFiles) -> Iterable[EvidenceStep]:
-    """Return each phase with the faults that began in it; faults that never began come last."""
+    """Yield each phase with the faults that began in it; faults that never began come last."""
     rows = fault_rows(files)
     told: set[int] = set()
     for name, began, ended in files.phases:
@@ -69,7 +71,7 @@ def _fault(row: FaultRow) -> EvidenceStep:
 
 
 def _checks(every: Iterable[CheckResult]) -> Iterable[EvidenceStep]:
-    """Those that found something, one by one; the others together."""
+    """Yield a step for each check that found something, and one step for all other checks together."""
     quiet = []
     for check in every:
         if check.state in (checks.CLEAN, checks.LITTLE, checks.NOT_RUN):
@@ -105,7 +107,9 @@ def _facts(files: RunFiles) -> dict[str, str]:
 
 
 def _seal(run: Path) -> str:
-    """Of a run that was not simulated: the CRC-32 that the last line of its history holds of all others."""
+    """Return the CRC-32 of a run's history, which the last line of history.jsonl holds; empty if that line cannot be
+    read.
+    """
     try:
         with (run / "history.jsonl").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_LINE_BYTES))

@@ -1,4 +1,4 @@
-"""`squall nightly`: a matrix of runs within a budget, and what came of it."""
+"""Implements `squall nightly`, which plays a matrix of runs within a budget of time and disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly.accepted import FILE as ACCEPTED
 from squall.chaos.nightly.accepted import AcceptedError, AcceptedFinding, read_accepted
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from squall.checkers.nightly.results import Attempt
 
 _FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
-"""Parts of a matrix, as expressions -> the flags that give them."""
+"""Maps a setting of the matrix, as a regular expression, to the flag that gives it."""
 QUIET_S = 20.0
-"""A run that takes as long is announced when it begins."""
+"""Gives the expected duration, in seconds, from which a run is announced when it begins."""
 STYLES = {"valid": "green", "invalid": "bold red"}
 
 
@@ -67,7 +67,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | N
 
 
 def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path | None:
-    """Use the flags with which the night began as defaults when it is resumed."""
+    """When a night is resumed, use the flags with which it began as defaults of this call."""
     if given is not None:
         with suppress(PreconditionError):  # it is said later that no night is there
             ctx.default_map = {**(ctx.default_map or {}), **NightDirectory(given).planned()[0].get("flags", {})}
@@ -75,7 +75,9 @@ def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path
 
 
 def _kept(flags: Mapping[str, Any]) -> dict[str, str]:
-    """The flags that hold for the whole night and are not part of its matrix; files by their absolute paths."""
+    """Return the flags that a resumed night takes over and that are not part of its matrix; paths of files are
+    absolute.
+    """
     files = {name: flags[name] for name in ("accepted", "metrics", "summary", "mail") if flags[name] is not None}
     words = {name: flags[name] for name in ("fail_on", "notify") if flags[name] is not None}
     return {**words, **{name: str(Path(each).absolute()) for name, each in files.items()}}
@@ -97,7 +99,9 @@ def _notify(_: click.Context, __: click.Parameter, given: str | None) -> str | N
 
 
 def _file(_: click.Context, __: click.Parameter, given: str | None) -> Path | None:
-    """A file that the night writes at its end: one that could not be written is refused before the night begins."""
+    """Return the path of a file that the night writes at its end. Raise BadParameter if the file cannot be written, so
+    that the night does not begin.
+    """
     if given is not None and (why := unwritable(given)):
         raise click.BadParameter(f"{given!r}: {why}")
     return None if given is None else Path(given)
@@ -287,7 +291,7 @@ def command(
             say.print(told, markup=False, soft_wrap=True)
     if only_list:
         return _list(directory, opened, chosen, flags)
-    with directory.held():
+    with directory.locked():
         if resume is None:
             scheduling.write(directory, opened)
         else:
@@ -299,8 +303,8 @@ def command(
 
 
 def _in_flags(wrong: str) -> str:
-    """Mistakes in flags, in the words of the command line, each mistake once. Lines about a file begin with its
-    name.
+    """Rewrite the mistakes in a matrix so that they name the flags of the command line, each mistake once. Lines about
+    a matrix file begin with the file's name and stay as they are.
     """
     for part, flag in _FLAGS.items():
         wrong = re.sub(rf"(?m)^{part}", flag, wrong)
@@ -308,7 +312,7 @@ def _in_flags(wrong: str) -> str:
 
 
 def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: float | None) -> Matrix:
-    """The matrix of the command line. MatrixError."""
+    """Return the matrix that the command line asks for. Raise MatrixError if it is invalid."""
     by_hand = bool(vary) and file is None
     if (faults or time_s) and not by_hand:
         raise click.UsageError("--faults and --time need --vary, and no --matrix")
@@ -319,7 +323,7 @@ def _matrix(file: Path | None, vary: Axes, faults: tuple[str, ...], time_s: floa
 
 
 def _over(matrix: Matrix, flags: dict[str, Any]) -> Matrix:
-    """The flags over what the matrix says. MatrixError."""
+    """Return the matrix with the values of the flags that were given. Raise MatrixError if the result is invalid."""
     if flags["never"]:
         values = matrix.model_dump(mode="json", exclude_defaults=True)
         never = [name.strip() for each in flags["never"] for name in each.split(",")]
@@ -341,11 +345,12 @@ def _slots(flags: dict[str, Any]) -> int:
 def _forecast(
     opened: ScheduledNight, chosen: Sequence[PlannedRun], flags: dict[str, Any], done: Collection[str] = ()
 ) -> Forecast:
-    """chosen: what -k leaves; done: items that ended in an earlier session."""
+    """Forecast the rest of the night. chosen: the runs that -k selects; done: items that ended in an earlier session.
+    """
     from squall.chaos.nightly.budget import MIB, forecast
 
     keep = opened.matrix.keep_mib * MIB
-    plays = [each for each in chosen if each.item not in done and each.item not in opened.lacking]
+    plays = [each for each in chosen if each.item not in done and each.item not in opened.missing]
     return forecast(plays, opened.costs, opened.matrix.budget, keep, _slots(flags), len(done))
 
 
@@ -357,14 +362,14 @@ def _list(
     from rich.table import Table
 
     told = _forecast(opened, chosen, flags)
-    out = {item.item: why for item, why in told.left_out} | opened.lacking
+    out = {item.item: why for item, why in told.left_out} | opened.missing
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("configuration", "faults", "seed", "about, s", "left out"):
         table.add_column(name, justify="right" if name in ("seed", "about, s") else "left")
     for item in chosen:
         cost = opened.costs.of(item)
         table.add_row(item.configuration, item.faults, str(item.seed), f"{cost.seconds:.0f}", out.get(item.item, ""))
-    answer(lambda: _planned(directory, opened, chosen, out))
+    set_json_result(lambda: _planned(directory, opened, chosen, out))
     screen = console()
     screen.print(table)
     _say_plan(screen, directory, opened, chosen, told)
@@ -395,14 +400,14 @@ def _say_plan(
     runs = f"{many(len(chosen), 'run')} over {many(len(cells), 'configuration')}, seeds from {opened.first_seed}"
     say.print(f"{runs}; to play: {len(told.plays)}", soft_wrap=True)
     say.print(f"about {told.seconds / 60:.0f} min{budget}; {size}", soft_wrap=True)
-    missing = [opened.lacking[each.item] for each in chosen if each.item in opened.lacking]
+    missing = [opened.missing[each.item] for each in chosen if each.item in opened.missing]
     for why, count in Counter(missing).most_common():
         say.print(f"left out: {count} x {why}", markup=False, soft_wrap=True)
     if told.left_out:
         say.print(f"likely to be left out at the end: {len(told.left_out)}, for want of time or room", soft_wrap=True)
         if opened.matrix.budget is not None and told.enough_s > opened.matrix.budget:
             say.print(f"time for all of them: --budget {ceil(told.enough_s / 60)}m", soft_wrap=True)
-    if (free := shutil.disk_usage(directory.there()).free) < told.bytes:
+    if (free := shutil.disk_usage(directory.existing_folder()).free) < told.bytes:
         say.print(f"only {free // MIB} MiB are free there: the disk may be full before the night is over")
     for each in opened.excluded:
         say.print(f"excluded: {each['what']}: {each['why']}", markup=False, soft_wrap=True)
@@ -439,10 +444,10 @@ def _play(
     directory.end.unlink(missing_ok=True)
     limits = NightLimits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
     player = NightRunner(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
-    player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
-    player.clear, player.stop_at_first = clear, flags["stop_at_first"]
-    player.begun = lambda item, log: _say_begun(say, player, item, log)
-    player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
+    player.spent_s, player.left_out = spent_s(attempts), dict(opened.missing)
+    player.clean_up, player.stop_at_first = clear, flags["stop_at_first"]
+    player.on_begun = lambda item, log: _say_begun(say, player, item, log)
+    player.on_ended = lambda item, attempt: _say_ended(say, player, item, attempt)
     code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
         raise PreconditionError(f"pytest could not begin, exit code {code}: see its output")
@@ -450,14 +455,14 @@ def _play(
 
 
 def _say_begun(say: Console, player: NightRunner, item: PlannedRun, log: Path) -> None:
-    """One line for a run that begins, if nothing else would be printed for a while."""
+    """Print a line for a run that begins, if the run is expected to take QUIET_S or longer."""
     if (cost_s := player.costs.of(item).seconds) >= QUIET_S:
         told = f"begins: {item.configuration}, {item.faults}, seed {item.seed}: about {cost_s:.0f} s; {place(log)}"
         say.print(told, style="dim", markup=False, soft_wrap=True)
 
 
 def _say_ended(say: Console, player: NightRunner, item: PlannedRun, attempt: Attempt) -> None:
-    """One line for a run that has ended: which of how many, its verdict, and what is to come."""
+    """Print a line for a run that has ended: how many of all are done, its verdict, and how much is left."""
     from squall.chaos.nightly.budget import forecast
 
     rest = [each for each in player.items if not player.done(each) and each.item not in player.left_out]

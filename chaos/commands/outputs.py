@@ -1,6 +1,6 @@
-"""The types of what commands print with --json. The schemas in docs/schemas are made of them, docs/json.md of those.
+"""Defines the types of what commands print with --json. docs/schemas and docs/json.md are made from these types.
 
-A field may be added at any time. One that goes, or changes its meaning, raises `SCHEMA`.
+A field may be added at any time. A field that is removed, or whose meaning changes, raises `SCHEMA`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ SCHEMA: Literal[1] = 1
 
 
 class CommandOutput(Struct, kw_only=True, tag_field="command", tag=lambda name: name.removesuffix("Output").lower()):
-    """The object that a command prints with --json."""
+    """Is the base of the objects that commands print with --json."""
 
     schema: Annotated[Literal[1], Meta(description="Version of this schema.")] = SCHEMA
     exit: Annotated[int, Meta(description="Exit code of the command.")] = 0
 
 
-class Finding(Struct, kw_only=True):
-    """Something that a check found in a run, or an invariant of the simulator that broke."""
+class FindingRow(Struct, kw_only=True):
+    """Describes an anomaly that a check found in a run, or an invariant of the simulator that broke."""
 
     name: Annotated[str, Meta(description="The anomaly (docs/verdicts.md); `invariant NAME` for one of the simulator.")]
     evidence: Annotated[str, Meta(description="Which of a check's kinds of evidence; empty if it has one.")]
@@ -36,7 +36,7 @@ class Finding(Struct, kw_only=True):
 
 
 class RunRow(Struct, kw_only=True):
-    """One run, as `squall runs` lists it."""
+    """Describes one run as `squall runs` lists it."""
 
     name: Annotated[str, Meta(description="Name of the run directory.")]
     path: Annotated[str, Meta(description="The run directory.")]
@@ -59,10 +59,10 @@ class RunRow(Struct, kw_only=True):
 
 
 class JudgedRun(RunRow, kw_only=True):
-    """One run with its verdict."""
+    """Describes one run with its verdict and its findings."""
 
     reasons: Annotated[tuple[str, ...], Meta(description="Why the verdict is not valid; empty if it is.")]
-    found: Annotated[tuple[Finding, ...], Meta(description="What was found, permitted or not.")]
+    found: Annotated[tuple[FindingRow, ...], Meta(description="What was found, permitted or not.")]
     sent: Annotated[int | None, Meta(description="Records that were sent.")]
     failed: Annotated[int | None, Meta(description="Sends that definitely failed.")]
     unknown: Annotated[int | None, Meta(description="Sends whose outcome is not known.")]
@@ -73,13 +73,13 @@ class JudgedRun(RunRow, kw_only=True):
 
 
 class RunOutput(CommandOutput, kw_only=True):
-    """`squall run --json`."""
+    """Is the object that `squall run --json` prints."""
 
     run: Annotated[JudgedRun, Meta(description="The run.")]
 
 
 class FailedSeed(Struct, kw_only=True):
-    """A seed of a batch that failed, or has no verdict."""
+    """Describes a seed of a batch that failed or has no verdict."""
 
     seed: int
     verdict: Annotated[str, Meta(description="valid, invalid or unknown.")]
@@ -91,7 +91,7 @@ class FailedSeed(Struct, kw_only=True):
 
 
 class SeedBatchSummary(Struct, kw_only=True):
-    """Many seeds."""
+    """Sums up a batch of simulated seeds."""
 
     first: Annotated[int, Meta(description="First seed.")]
     last: Annotated[int, Meta(description="Last seed, inclusive.")]
@@ -108,7 +108,7 @@ class SeedBatchSummary(Struct, kw_only=True):
 
 
 class SimOutput(CommandOutput, kw_only=True):
-    """`squall sim --json`: one seed or a batch."""
+    """Is the object that `squall sim --json` prints: the run of one seed, or a batch of seeds."""
 
     run: Annotated[JudgedRun | None, Meta(description="The run of one seed; null of a batch.")] = None
     digest: Annotated[str | None, Meta(description="Digest of everything that happened; null of a batch.")] = None
@@ -116,7 +116,7 @@ class SimOutput(CommandOutput, kw_only=True):
 
 
 class RunsOutput(CommandOutput, kw_only=True):
-    """`squall runs --json`."""
+    """Is the object that `squall runs --json` prints."""
 
     runs: Annotated[
         tuple[RunRow, ...], Meta(description="The runs, the newest first; those that were named, in order.")
@@ -126,7 +126,7 @@ class RunsOutput(CommandOutput, kw_only=True):
 
 
 class ExplainedWitness(Struct, kw_only=True):
-    """Represents one occurrence of a finding."""
+    """Describes one occurrence of a finding."""
 
     text: Annotated[str, Meta(description="The witness in a line.")]
     fields: Annotated[dict[str, Any], Meta(description="As in verdict.json.")]
@@ -134,20 +134,20 @@ class ExplainedWitness(Struct, kw_only=True):
 
 
 class FindingCause(Struct, kw_only=True):
-    """Witnesses that one thing has caused."""
+    """Groups the witnesses of a finding that have the same cause."""
 
     cause: Annotated[str, Meta(description="Empty if neither traces nor history tell it.")]
     witnesses: tuple[ExplainedWitness, ...]
 
 
-class ExplainedFinding(Finding, kw_only=True):
-    """A finding with its witnesses by cause."""
+class ExplainedFinding(FindingRow, kw_only=True):
+    """Describes a finding with its witnesses, grouped by cause."""
 
     causes: tuple[FindingCause, ...]
 
 
 class ExplainOutput(CommandOutput, kw_only=True):
-    """`squall explain --json`: every finding of the run, or the one that was named."""
+    """Is the object that `squall explain --json` prints: every finding of the run, or the finding that was named."""
 
     run: Annotated[str, Meta(description="The run directory.")]
     verdict: Annotated[Literal["valid", "invalid", "unknown"], Meta(description="Of the run.")]
@@ -158,21 +158,21 @@ class ExplainOutput(CommandOutput, kw_only=True):
 
 
 class QueryColumn(Struct, kw_only=True):
-    """A column of the rows."""
+    """Describes a column of the rows."""
 
     name: str
     type: Annotated[str, Meta(description="DuckDB's name of the type.")]
 
 
 class QueryOutput(CommandOutput, kw_only=True):
-    """`squall query --json`."""
+    """Is the object that `squall query --json` prints."""
 
     columns: tuple[QueryColumn, ...]
     rows: Annotated[tuple[tuple[Any, ...], ...], Meta(description="Values in the columns' order; else text.")]
 
 
 class PermittedAnomaly(Struct, kw_only=True):
-    """An anomaly that may happen."""
+    """Describes an anomaly that a configuration permits, and why."""
 
     anomaly: str
     evidence: Annotated[str, Meta(description="The only kind of evidence that is permitted; empty: any.")]
@@ -182,7 +182,7 @@ class PermittedAnomaly(Struct, kw_only=True):
 
 
 class ConfigurationGuarantees(Struct, kw_only=True):
-    """The promise of a configuration under some faults. Anything that is not permitted is a finding."""
+    """Lists the anomalies that a configuration permits under some classes of faults. Any other anomaly is a finding."""
 
     under: Annotated[str, Meta(description="The faults, in words.")]
     fault_classes: Annotated[tuple[str, ...], Meta(description="Their classes (docs/verdicts.md).")]
@@ -190,7 +190,7 @@ class ConfigurationGuarantees(Struct, kw_only=True):
 
 
 class GuaranteesOutput(CommandOutput, kw_only=True):
-    """`squall guarantees --json`."""
+    """Is the object that `squall guarantees --json` prints."""
 
     row: Annotated[str, Meta(description="The configuration, as the matrix of guarantees names it.")]
     promises: tuple[ConfigurationGuarantees, ...]
@@ -198,7 +198,7 @@ class GuaranteesOutput(CommandOutput, kw_only=True):
 
 
 class DoctorComponent(Struct, kw_only=True):
-    """One thing that runs or tests use."""
+    """Describes one tool, library or limit of the machine that runs or tests use."""
 
     name: str
     found: Annotated[str, Meta(description="What of it is here; empty: nothing.")]
@@ -207,13 +207,13 @@ class DoctorComponent(Struct, kw_only=True):
 
 
 class DoctorOutput(CommandOutput, kw_only=True):
-    """`squall doctor --json`."""
+    """Is the object that `squall doctor --json` prints."""
 
     parts: tuple[DoctorComponent, ...]
 
 
 class NightRunRow(Struct, kw_only=True):
-    """One run of a night."""
+    """Describes one run of a night, with its attempts."""
 
     item: Annotated[str, Meta(description="Its id in the night.")]
     configuration: str
@@ -224,7 +224,7 @@ class NightRunRow(Struct, kw_only=True):
 
 
 class FindingRun(Struct, kw_only=True):
-    """A run of a night that shows a finding."""
+    """Names a run of a night that shows a finding."""
 
     item: Annotated[str, Meta(description="Its id in the night.")]
     run: Annotated[str, Meta(description="Its run directory; empty: it is gone.")]
@@ -232,7 +232,7 @@ class FindingRun(Struct, kw_only=True):
 
 
 class NightFindingRow(Struct, kw_only=True):
-    """A finding of a night, over all its runs."""
+    """Describes a finding of a night over all runs that show it."""
 
     state: Annotated[Literal["new", "expired", "known", "accepted"], Meta(description="See docs/nightly.md.")]
     fingerprint: Annotated[str, Meta(description="The same in every night; empty: nothing tells what it is.")]
@@ -245,7 +245,7 @@ class NightFindingRow(Struct, kw_only=True):
 
 
 class NightCounts(Struct, kw_only=True):
-    """Runs of a night, by number. A played one has one of the four verdicts, that of its last attempt."""
+    """Counts the runs of a night. A run that was played counts under the verdict of its last attempt."""
 
     planned: int
     played: int = 0
@@ -258,7 +258,9 @@ class NightCounts(Struct, kw_only=True):
 
 
 class NightlyOutput(CommandOutput, kw_only=True):
-    """`squall nightly --json`, and the night's summary.json. With --list no run has attempts, and nothing was found."""
+    """Is the object that `squall nightly --json` prints, and the night's summary.json. With --list no run has attempts
+    and there are no findings.
+    """
 
     night: Annotated[str, Meta(description="Its id.")]
     folder: Annotated[str, Meta(description="Its folder; with --list it is not made.")]
@@ -291,11 +293,13 @@ OUTPUTS: dict[str, type[CommandOutput]] = {
         NightlyOutput,
     )
 }
-"""Command -> what it prints with --json."""
+"""Maps a command to the type of its JSON object."""
 
 
 def json_schema(command: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of what a command prints. Every field is there, whatever its value."""
+    """Return the JSON Schema (draft 2020-12) of a command's object. Every field is required, because each is always
+    printed.
+    """
     made = msgspec.json.schema(OUTPUTS[command])
     for each in made["$defs"].values():
         each["required"] = list(each["properties"])

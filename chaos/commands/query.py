@@ -1,4 +1,4 @@
-"""`squall query`: SQL over the files of a run."""
+"""Implements `squall query`, which runs SQL over the files of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from squall.chaos.commands import completions
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.errors import PreconditionError
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.screen import console
@@ -52,7 +52,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
     else:
         columns = [(view.name, name, about) for view in VIEWS for name, _, about in view.columns]
         result = QueryResult(("view", "column", "about"), ("VARCHAR",) * 3, [*columns])
-    if answer(lambda: _output(result)):
+    if set_json_result(lambda: _output(result)):
         return 0
     if as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -75,7 +75,7 @@ def _output(result: QueryResult) -> CommandOutput:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it: what JSON lacks becomes text."""
+    """Return a value as JSON can hold it: a type that JSON lacks becomes text."""
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 

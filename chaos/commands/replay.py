@@ -1,4 +1,5 @@
-"""`squall replay`: a recorded run once more, exactly where that is possible, else until its anomaly shows."""
+"""Implements `squall replay`, which repeats a recorded run: exactly if it was simulated, else until its anomaly shows.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import click
 from squall.chaos.commands import completions
 from squall.chaos.garbage import garbage_waits
 from squall.chaos.screen import console
-from squall.chaos.typed import lasting, typed
+from squall.chaos.typed import absolute_command, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,7 @@ ATTEMPTS = "replays.json"
 FOUND = "sim"
 EXIT_SAME, EXIT_DIFFERENT, EXIT_UNKNOWN = 0, 1, 2
 CONTEXT = 3
-"""Lines shown before the first one that differs."""
+"""Counts the equal lines that are shown before the first different line."""
 
 
 @click.command(
@@ -90,7 +91,9 @@ def _live(what: RecordedRun, root: Path, world: str) -> int:
 
 
 def same_again(what: RecordedRun, say: Console) -> int:
-    """Simulate the very same run, and compare. Whether the first broken invariant ended it is not recorded: both."""
+    """Simulate the same run again, compare the digests of the traces, and return the exit code. The run is simulated
+    with and without a stop at the first broken invariant, because the record does not say which of them was used.
+    """
     from squall.chaos.runs.simulation import simulate
 
     results = []
@@ -112,8 +115,8 @@ def same_again(what: RecordedRun, say: Console) -> int:
 
 
 def first_difference(path: Path, result: SimResult) -> Iterator[str]:
-    """Yield lines that show where a node's recorded trace and the new one first differ, after the equal lines before
-    it.
+    """Yield lines that show where a node's recorded trace and its new trace first differ, with the equal lines before
+    that.
     """
     for name in sorted(result.files):
         if not name.endswith("trace.jsonl"):
@@ -133,7 +136,9 @@ def first_difference(path: Path, result: SimResult) -> Iterator[str]:
 
 
 def _traced(text: str) -> list[str]:
-    """A trace's lines without those that the simulator adds for stories, which are no part of the digest."""
+    """Return the lines of a trace, without the events that the simulator adds for stories, which do not enter the
+    digest.
+    """
     return [line for line in text.splitlines() if not any(f'"e":"{name}"' in line for name in ("appended", "hw_moved"))]
 
 
@@ -142,7 +147,9 @@ def _traced(text: str) -> list[str]:
 
 @garbage_waits()
 def until_it_shows(what: RecordedRun, tries: int, say: Console) -> int:
-    """A run of processes, in the simulator, seed by seed."""
+    """Simulate the plan of a recorded run under one seed after another until one of its anomalies shows. Return the
+    exit code.
+    """
     from squall.chaos.errors import PreconditionError
     from squall.chaos.runs.recorded import save_at
     from squall.chaos.runs.simulation import simulate
@@ -166,7 +173,7 @@ def until_it_shows(what: RecordedRun, tries: int, say: Console) -> int:
             f"it did not show in {len(attempts)} seeds" + (f"; other failures: {', '.join(told)}" if told else "")
         )
         return EXIT_DIFFERENT
-    directory = save_at(found, path / FOUND, lasting("sim", "--plan", path / FOUND / "plan.toml"))
+    directory = save_at(found, path / FOUND, absolute_command("sim", "--plan", path / FOUND / "plan.toml"))
     say.print(f"[bold]{found.failure}[/] in seed {found.plan.seed}, after {len(attempts)} tries: {directory.path}")
     click.echo(typed("shrink", directory.path))
     return EXIT_SAME
@@ -175,7 +182,9 @@ def until_it_shows(what: RecordedRun, tries: int, say: Console) -> int:
 def search(
     what: RecordedRun, tries: int, run: Callable[[Plan], SimResult], attempts: list[dict[str, Any]]
 ) -> SimResult | None:
-    """The first simulated run that shows one of the wanted anomalies. Each attempt is added to `attempts`."""
+    """Return the first simulated run that shows one of the recorded anomalies; None if no try does. Add each try to
+    `attempts`.
+    """
     for number in range(tries):
         plan = what.plan.model_copy(update={"runtime": "sim", "seed": what.plan.seed + number})
         result = run(plan)

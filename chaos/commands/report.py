@@ -1,4 +1,4 @@
-"""`squall report`: a run's page again, or the durability report of a night."""
+"""Implements `squall report`, which renders a run's page again, or the durability report of a night."""
 
 from __future__ import annotations
 

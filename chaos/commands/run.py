@@ -1,4 +1,4 @@
-"""`squall run`: a cluster, load, faults, and what survived."""
+"""Implements `squall run`, which runs a cluster under load and faults, and judges what survived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from squall.chaos.commands import completions
 from squall.chaos.commands.engines import engine_flag
 from squall.chaos.commands.grouped import OptionGroupsCommand
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.flags import is_typed, of_this_call
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 KEPT = ("docker", "external")
-"""Runtimes of a plan's file that are the run's, too."""
+"""Lists the runtimes of a plan's file that the run takes over if --runtime is not given."""
 PAIRS = {"--set": "log.segment.bytes=65536", "--topic-set": "segment.bytes=65536"}
-"""A flag that takes NAME=VALUE -> an example of its own."""
+"""Maps a flag that takes NAME=VALUE to an example of its value."""
 _FLAGS = {"time_s": "--time", "warmup_s": "--warmup", "settings": "--set", "topic_settings": "--topic-set"}
-"""A plan's setting -> the flag that gives it, where it is not called the same."""
+"""Maps a plan's setting to the flag that gives it, if the flag has another name."""
 _NAMED = re.compile(r"(?m)\b(?:cluster|workload|limits)\.(\w+)|\b(\w+_\w+)\b|^(\w+)(?=:)")
-"""A setting in a sentence about a plan: with its table, or without one."""
+"""Matches the name of a setting in a sentence about a plan, with or without the name of its table."""
 _LEFT_OUT = ("name", "topic_settings")
 
 
 def _scenarios(*, simulated: bool) -> dict[str, type[Scenario]]:
-    """Those that a command can run."""
+    """Return the workloads that a command can run, by name."""
     return {name: scenario for name, scenario in SCENARIOS.items() if scenario.SIMULATED or not simulated}
 
 
 def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
-    """Setting of some workload -> workload that has it -> what it is there."""
+    """Return for each setting the workloads that have it, each with its description and default there."""
     found: dict[str, dict[str, FieldInfo]] = {}
     for workload, scenario in _scenarios(simulated=simulated).items():
         for name, about in scenario.model_fields.items():
@@ -58,16 +58,18 @@ def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
 
 CLUSTER = ("nodes", "broker_settings", "topic_settings")
 LIMITS = tuple(LimitsPlan.model_fields)
-"""Groups of options that `run` and `sim` share."""
+"""Lists the options of the groups "Cluster" and "Limits", which `run` and `sim` share."""
 
 
 def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
-    """The group of --workload and of its settings, as `workload_flags` makes them."""
+    """Return the names of the options that `workload_flags` adds for the workload and its settings."""
     return ("workload", *(name for name in _settings(simulated=simulated) if not (simulated and name == "client")))
 
 
 def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
-    """The default of a setting, by workload where they differ or where some have none."""
+    """Return the default of a setting as text. If workloads differ, or some lack the setting, the text names each
+    workload.
+    """
     told = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
     if len(set(told.values())) == 1 and len(told) == len(_scenarios(simulated=light)):
         return next(iter(told.values()))
@@ -75,7 +77,9 @@ def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
 
 
 def _word(name: str, about: FieldInfo, workload: str, *, light: bool) -> str:
-    """The default of a workload. light: of a simulation, whose load is lighter unless somebody asks for a rate."""
+    """Return the default of one workload as text. light: True for a simulation, whose load is lighter unless --rate is
+    given.
+    """
     said = {"acks": "all", "idempotence": "on", "directory": "the current folder"}
     usual = ("off", "on")[about.default] if isinstance(about.default, bool) else about.default
     word = said.get(name, str(usual) or "none")
@@ -86,9 +90,10 @@ def _word(name: str, about: FieldInfo, workload: str, *, light: bool) -> str:
 
 
 def workload_flags(*, simulated: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """--workload, and a flag for every setting of the workloads and of the limits, with the defaults of that command.
+    """Return a decorator that adds --workload and a flag for every setting of the workloads and of the limits to a
+    command.
 
-    simulated: the simulator has a lighter load, and no client but our own.
+    simulated: use the simulator's defaults, which have a lighter load, and leave out --client.
     """
     limits = {name: {"": about} for name, about in LimitsPlan.model_fields.items()}
     settings = {name: having for name, having in _settings(simulated=simulated).items()
@@ -110,7 +115,7 @@ def workload_flags(*, simulated: bool = False) -> Callable[[Callable[..., Any]],
 
 
 def _option(name: str, about: FieldInfo, shown: str) -> Callable[..., Any]:
-    """The flag of one setting."""
+    """Return the click option of one setting."""
     flag = "--" + name.replace("_", "-")
     if about.annotation is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown)
@@ -138,7 +143,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 
 
 class _RuntimeChoice(click.Choice[str]):
-    """Names the command that simulates where somebody asks for `sim`."""
+    """Parses --runtime, and points to `squall sim` if the value is `sim`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "sim":
@@ -147,7 +152,9 @@ class _RuntimeChoice(click.Choice[str]):
 
 
 def plan_flags(*runtimes: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The flags that make a plan; `plan_of` takes what they and `workload_flags` give. runtimes: the default first."""
+    """Return a decorator that adds the flags of a plan to a command; `plan_of` makes the plan from their values.
+    runtimes: the runtimes whose faults are offered, the default runtime first.
+    """
     worlds = {name: [each for each in runtimes if each in kind.worlds] for name, kind in KINDS.items()}
     kinds = ", ".join(
         name if runtimes[0] in those else f"{name} (only {' and '.join(those)})"
@@ -219,7 +226,7 @@ label_flag = click.option(
     metavar="WORD",
     help="A word for the name of the run directory. [default: the seed]",
 )
-"""Of the commands that make run directories."""
+"""Adds --label to the commands that make run directories."""
 
 
 @click.command(
@@ -318,7 +325,7 @@ def command(
         if directory is None:
             return INTERRUPTED
         path = directory.path
-        answer(lambda: _output(path))
+        set_json_result(lambda: _output(path))
         return conclude(directory, keep_data=keep_data, progress=progress)
 
 
@@ -330,9 +337,10 @@ def _output(path: Path) -> CommandOutput:
 
 
 def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None = None) -> Plan:
-    """The plan that a file (or the defaults) and the given flags make. PlanError, FaultError.
+    """Return the plan that a plan file (or the defaults) and the given flags make. Raise PlanError or FaultError if it
+    is invalid.
 
-    runtime: where, else where the file says.
+    runtime: the runtime to use; None: the plan file's.
     """
     beyond = ""
     if plan_file is not None:
@@ -379,7 +387,9 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
 
 
 def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runtime: str | None) -> None:
-    """Refuse flags that would change nothing in the plan of a file, or make another plan of it than anybody meant."""
+    """Raise PlanError for flags that would change nothing in the plan of a file, or that would turn it into an
+    unintended plan.
+    """
     if runtime is None and values["runtime"] == "sim":
         raise PlanError(
             f"{file} is the plan of a simulation. Simulate it: {typed('sim', '--plan', file)}; "
@@ -402,7 +412,9 @@ def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runti
 
 
 def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str, Any]:
-    """The `[workload]` table: the file's, unless another workload is asked for, and the flags over it."""
+    """Return the `[workload]` table: the file's values, unless the flags name another workload, overridden by the
+    flags.
+    """
     name = given.get("workload", table.get("name", DEFAULT))
     table = {**table} if name == table.get("name", DEFAULT) else {}
     scenario = SCENARIOS[name]
@@ -433,8 +445,8 @@ def flag_of(setting: str) -> str:
 
 
 def in_flags(wrong: Exception, plan_file: Path | None, flags: Mapping[str, Any]) -> str:
-    """Mistakes in a plan, where its settings are called by the flags that give them. Those of a file keep their
-    names, unless a flag was given for them.
+    """Return the error's text with plan settings replaced by the flags that give them. A setting of the plan's file
+    keeps its name unless its flag was given.
     """
 
     def named(found: re.Match[str]) -> str:
@@ -447,7 +459,7 @@ def in_flags(wrong: Exception, plan_file: Path | None, flags: Mapping[str, Any])
 
 
 def _check_ours(given: dict[str, Any]) -> None:
-    """Refuse options of an external cluster where Squall starts the brokers."""
+    """Raise PlanError for options of an external cluster if Squall starts the brokers itself."""
     external = [f"--{name}" for name in ("bootstrap", "compose") if name in given]
     if given.get("target") == "other":
         external.append("--target other")
@@ -456,7 +468,9 @@ def _check_ours(given: dict[str, Any]) -> None:
 
 
 def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:
-    """Of an external cluster the plan says what it is: its brokers, and that its settings are its own."""
+    """Fill the plan with the facts of the external cluster: its broker ids and addresses, and no broker settings of
+    ours.
+    """
     import trio
 
     from squall.chaos.runtimes.external.runtime import discover

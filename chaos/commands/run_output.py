@@ -1,11 +1,11 @@
-"""A run as the commands that make, list and explain runs print it with --json."""
+"""Makes the JSON object of a run for the commands that make, list or explain runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.chaos.commands.outputs import Finding, JudgedRun, RunRow
+from squall.chaos.commands.outputs import FindingRow, JudgedRun, RunRow
 from squall.chaos.typed import here
 from squall.reports import checks
 from squall.reports.run_files import PAGE, read_run
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 def row_of(run: RunListEntry) -> RunRow:
-    """The run as a row."""
+    """Return the JSON row of a run in a list of runs."""
     return RunRow(**_row(run))
 
 
 def judged_run(path: Path) -> JudgedRun:
-    """The run in a run directory, as its terminal summary and its page have it."""
+    """Return the run in a run directory with its verdict and figures, the same as in its terminal summary and page."""
     files = read_run(path)
     figures = checks.figures_of(files)
     page = path / PAGE
     return JudgedRun(
         **_row(one(path)),
         reasons=tuple(checks.reasons_of(files)),
-        found=tuple(Finding(**finding_of(each)) for each in checks.checks_of(files) if each.count),
+        found=tuple(FindingRow(**finding_of(each)) for each in checks.checks_of(files) if each.count),
         sent=figures.sent,
         failed=figures.failed,
         unknown=figures.unknown,
@@ -40,7 +40,7 @@ def judged_run(path: Path) -> JudgedRun:
 
 
 def finding_of(check: checks.CheckResult) -> dict[str, Any]:
-    """The fields of a `Finding`."""
+    """Return the fields of a `Finding` that describe a check's result."""
     names = ("name", "evidence", "count", "state", "why", "definition", "blames")
     return {name: getattr(check, name) for name in names}
 

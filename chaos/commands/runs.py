@@ -1,4 +1,4 @@
-"""`squall runs`: what is in a folder of runs, as a table and as a page; up to six compared; old ones removed."""
+"""Implements `squall runs`, which lists the runs in a folder, compares up to six of them, and removes old ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from squall.chaos.commands import completions
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.errors import PreconditionError
 from squall.chaos.runs.directory import RUNS, RunDirectory
 from squall.chaos.screen import console
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from squall.reports.run_list import RunListEntry
 
 TABLE_COLUMNS = 170
-"""What the table of runs needs: on a narrower terminal each run is a few lines."""
+"""Gives the columns that the table of runs needs. On a narrower terminal each run takes a few lines instead."""
 MOST = 6
-"""Runs that are compared at once."""
+"""Limits the number of runs that are compared at once."""
 NAMED = 5
-"""Folders that are no runs, of which a line tells."""
+"""Limits how many folders without a run are named."""
 GOING = ".removing-"
-"""What a run's folder is called while it goes."""
+"""Begins the name of a run's folder while the run is being removed."""
 UNKNOWN = 2
 STYLES = {"valid": "green", "invalid": "bold red"}
 
@@ -95,7 +95,7 @@ def command(
         gone = _remove(runs, going, dry_run=dry_run)
         rows = shelf(runs)
     shown = [row for row in rows if verdict in (None, row.verdict)]
-    answer(lambda: _output(shown, gone, strangers(runs)))
+    set_json_result(lambda: _output(shown, gone, strangers(runs)))
     _show(shown)
     if others := strangers(runs):
         names = ", ".join(each.name for each in others[:NAMED]) + (", ..." if len(others) > NAMED else "")
@@ -125,7 +125,7 @@ def _compare(paths: Sequence[Path], runs: Path) -> int:
         told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]
         raise click.UsageError("; ".join([*told, f"two to {MOST} runs can be compared: squall runs RUN RUN"]))
     rows = [one(RunDirectory.open(each, runs).path) for each in paths]
-    answer(lambda: _output(rows))
+    set_json_result(lambda: _output(rows))
     _show_beside("", compared(rows))
     differing, same = differences([plan_of(row.path) for row in rows])
     if differing:
@@ -136,10 +136,10 @@ def _compare(paths: Sequence[Path], runs: Path) -> int:
 
 
 def _remove(runs: Path, going: Sequence[RunListEntry], *, dry_run: bool) -> list[RunListEntry]:
-    """Removes them. Returns those that are gone.
+    """Remove the runs of `going`, and return those that are gone.
 
-    A run that is removed has another name before its first file goes, so that a command that is killed leaves no half
-    of a run; the next one removes what that left.
+    A run is renamed before its first file is removed, so that a killed command leaves no half of a run. The next call
+    removes what such a command left.
     """
     for each in () if dry_run else runs.glob(f"{GOING}*"):
         shutil.rmtree(each, ignore_errors=True)
@@ -173,7 +173,7 @@ def _show(rows: Sequence[RunListEntry]) -> None:
 
 
 def _show_card(row: RunListEntry, screen: Console) -> None:
-    """A run as lines, where a table of so many columns would not be readable."""
+    """Print a run as a few lines, for terminals that are too narrow for the table."""
     from rich.padding import Padding
     from rich.text import Text
 

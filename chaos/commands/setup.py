@@ -1,4 +1,6 @@
-"""`squall setup`: lists what the launcher does not install, with size and time, and installs what is asked for."""
+"""Implements `squall setup`, which lists optional components with size and time, and installs those that the flags
+name.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def _list(components: list[Component]) -> None:
 
 
 def _installed(component: Component) -> bool:
-    """Install one. Whether it is here now."""
+    """Install one component, and return whether it is here now."""
     found = component.part()
     try:
         if found.costs:
@@ -78,7 +80,7 @@ def _installed(component: Component) -> bool:
 
 
 def offer(lacks: Sequence[Lack]) -> None:
-    """Ask on a terminal whether to install what a run lacks, and install it. Elsewhere, nothing is asked or done."""
+    """Ask on a terminal whether to install what a run lacks, and install it. Without a terminal, do nothing."""
     flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
     if not flags or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return

@@ -1,4 +1,4 @@
-"""`squall shrink`: the shortest plan that still fails in the same way, and its story."""
+"""Implements `squall shrink`, which finds the shortest plan that still fails in the same way, and tells its story."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from squall.chaos.commands.grouped import just_one
 from squall.chaos.garbage import garbage_waits
 from squall.chaos.screen import console
 from squall.chaos.toolchain.extras import no_report
-from squall.chaos.typed import lasting, typed
+from squall.chaos.typed import absolute_command, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +73,9 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
 
 @garbage_waits()
 def shrink_run(what: RecordedRun, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
-    """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
+    """Shrink a recorded run, save the shrunk run, print its story, and return the exit code. Raise PreconditionError if
+    the run was not simulated, and HarnessError if its plan does not fail any more.
+    """
     from squall.chaos.errors import HarnessError, PreconditionError
     from squall.chaos.plans.operations import concrete
     from squall.chaos.runs.recorded import tried
@@ -117,7 +119,8 @@ def shrink_run(what: RecordedRun, mutant: str | None, wanted: str | None, budget
 
 
 def _plan_at(path: Path) -> Plan | None:
-    """The plan of an earlier search, for the simulator; None if there is none that can be read."""
+    """Return the plan that an earlier search left, with its load as operations; None if there is none that can be read.
+    """
     from squall.chaos.plans.operations import concrete
     from squall.chaos.plans.plan import PlanError, read_plan
 
@@ -128,7 +131,9 @@ def _plan_at(path: Path) -> Plan | None:
 
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
-    """The shrunk plan's run: to its end where it fails there in the same way, else up to the broken invariant."""
+    """Simulate the shrunk plan and save the run. The run goes to its end if it fails there in the same way; otherwise
+    it stops at the broken invariant.
+    """
     from squall.chaos.runs.recorded import save_at
     from squall.chaos.runs.simulation import simulate
 
@@ -138,7 +143,7 @@ def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDire
         whole = result.failure == stopped.failure and result.trouble is None
         result = result if whole else stopped
     planted = ("--mutant", mutant) if mutant else ()
-    again = lasting("sim", "--plan", path / "plan.toml", *planted, "--all-violations" if whole else "")
+    again = absolute_command("sim", "--plan", path / "plan.toml", *planted, "--all-violations" if whole else "")
     return save_at(result, path, again)
 
 
@@ -162,9 +167,10 @@ def _tell(directory: RunDirectory, done: ShrinkResult, took_s: float, wanted: st
 
 
 def write_story(path: Path, wanted: str | None = None) -> str:
-    """Write story.txt and story.svg of a run directory: its first story, or that of an anomaly or invariant.
+    """Write story.txt and story.svg of a run directory. They tell the story of the anomaly or invariant `wanted`, else
+    the first story of the run.
 
-    Gives the text; empty where there is nothing to tell.
+    Return the text; empty if the run has no story.
     """
     from squall.reports.run_files import read_run
     from squall.reports.story_index import rendered_stories

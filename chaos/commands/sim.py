@@ -1,4 +1,4 @@
-"""`squall sim`: whole clusters in virtual time, from one seed or from many."""
+"""Implements `squall sim`, which simulates clusters in virtual time, from one seed or from many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 
 from squall.chaos.commands import completions
 from squall.chaos.commands.grouped import OptionGroupsCommand, just_one
-from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.commands.run import (
     CLUSTER,
     LIMITS,
@@ -26,7 +26,7 @@ from squall.chaos.commands.run import (
     workload_flags,
     workload_options,
 )
-from squall.chaos.errors import said_by
+from squall.chaos.errors import error_message
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.flags import is_typed, of_this_call
 from squall.chaos.garbage import garbage_waits
@@ -47,11 +47,15 @@ if TYPE_CHECKING:
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 PAGES = 3
-"""Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
+"""Limits how many failing runs of a batch with the same signature get a page at once; `squall report RUN` makes the
+others'.
+"""
 UNKNOWN = 5
-"""Seeds of unknown verdict that a batch names, with the reasons."""
+"""Limits how many seeds of unknown verdict a batch names."""
 ALL_PATHS_FROM = 2_000
-"""So many seeds of the whole swarm take every rare path; where they do not, what they prove is too little."""
+"""Gives the number of swarm seeds that together should take every rare path. If they do not, the batch proves too
+little.
+"""
 SAY_EVERY_S = 5.0
 
 
@@ -167,14 +171,14 @@ def command(
 
 
 def _drawn(flags: dict[str, Any], mutant: str | None) -> Plan:
-    """The plan of one seed of a swarm: as in a batch."""
+    """Return the plan that the swarm draws for one seed, the same as in a batch."""
     from squall.chaos.mutants.swarm import drawn_plan
 
     return drawn_plan(flags["seed"], workload=flags["workload"], mutant=mutant)
 
 
 def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str | None, flags: dict[str, Any]) -> None:
-    """Refuse what does not go together, and what does not exist, before anything begins."""
+    """Raise UsageError if options contradict each other, and PreconditionError if the mutant does not exist."""
     free = ("seed", "workload") if plan_file is None else ("seed",)
     given = [name for name, value in flags.items() if value not in (None, {}) and name not in free]
     if seeds is not None and flags["seed"] is not None:
@@ -204,7 +208,9 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
 def _single(
     plan: Plan, mutant: str | None, stop_at_first: bool, end: Callable[[Path, Console], int], root: Path, label: str
 ) -> int:
-    """Exit code of one seed. end: given the run directory, says the verdict and gives the code."""
+    """Simulate one seed, save the run, and return the exit code. end: prints the verdict of a run directory and returns
+    the exit code.
+    """
     from squall.chaos.runs.saved import repeat_of, save
     from squall.chaos.runs.simulation import simulate
 
@@ -216,7 +222,7 @@ def _single(
     _say_result(say, result, time.monotonic() - began)
     repeat = partial(repeat_of, mutant=mutant, stop_at_first=stop_at_first)
     directory = save(result, root, repeat, label=label, tables=False)
-    answer(lambda: _output_of_one(directory.path, result.digest))
+    set_json_result(lambda: _output_of_one(directory.path, result.digest))
     return end(directory.path, say)
 
 
@@ -228,7 +234,7 @@ def _output_of_one(path: Path, digest: str) -> CommandOutput:
 
 
 def _say_planted(say: Console, mutant: str | None) -> None:
-    """Name the bug that is planted, so that its effects are not taken for the broker's own."""
+    """Print which bug is planted, so that its effects are not taken for a real bug of the broker."""
     if mutant is not None:
         from squall.chaos.mutants import find
 
@@ -251,7 +257,9 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
 
 
 def _conclude(path: Path, say: Console, *, page: bool, spark: bool) -> int:
-    """The table, the page if something was found or it is asked for, and Spark's word where that is asked for."""
+    """Print the table, render the page if something was found or `page` is set, and with `spark` let Spark judge the
+    run first.
+    """
     from squall.chaos.commands.conclusion import conclude
     from squall.chaos.runs.directory import RunDirectory
 
@@ -261,7 +269,9 @@ def _conclude(path: Path, say: Console, *, page: bool, spark: bool) -> int:
 
 
 def _spark(path: Path, say: Console) -> None:
-    """Spark's verdict of a saved run, which replaces the one in its directory; what simulation found stays found."""
+    """Let Spark judge a saved run, and write its verdict over the one in the run directory. A run that the simulation
+    found invalid stays invalid.
+    """
     from squall.chaos.runs.directory import RunDirectory
     from squall.chaos.runs.judgement import judge
 
@@ -290,10 +300,10 @@ class _Tally:
         self.failed: list[SeedResult] = []
         self.unknown: list[SeedResult] = []
         self.lossy: list[SeedResult] = []
-        """Those that are valid although they lost records."""
+        """Lists the seeds that are valid although they lost acknowledged records."""
 
     def take(self, each: SeedResult) -> None:
-        """One more seed is done."""
+        """Count one more seed that has ended."""
         self.done += 1
         self.sim_s, self.cpu_s = self.sim_s + each.sim_s, self.cpu_s + each.cpu_s
         self.verdicts[each.verdict] += 1
@@ -308,7 +318,7 @@ class _Tally:
             self.lossy.append(each)
 
     def unknown_share(self) -> float:
-        """Of the seeds that are done, those without a verdict, 0 to 1."""
+        """Return the share of seeds without a verdict among the seeds that have ended, 0 to 1."""
         return len(self.unknown) / self.done if self.done else 0.0
 
     def rate(self) -> str:
@@ -323,14 +333,16 @@ class _Tally:
 
 
 def _batch(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
-    """Exit code of a batch. most_unknown: the share of seeds, 0 to 1, above which it proves too little."""
+    """Run a batch and return its exit code. most_unknown: the share of unknown seeds, 0 to 1, above which the code is
+    2.
+    """
 
     from squall.chaos.runs.batch import run_batch
 
     say = console(stderr=True)
     tally = _Tally(len(seeds))
     interrupted = False
-    answer(lambda: _output_of_batch(tally, order, seeds))
+    set_json_result(lambda: _output_of_batch(tally, order, seeds))
     say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
     _say_planted(say, order.mutant)
     try:
@@ -397,7 +409,7 @@ def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOu
 
 
 def _say_failed(say: Console, order: SeedBatch, each: SeedResult, tally: _Tally) -> None:
-    """A failure, and the command that repeats it, at once."""
+    """Print a failure and the command that repeats it, as soon as its seed has ended."""
     say.print(f"[bold red]seed {each.seed}: {each.failure or 'the harness failed'}[/]")
     trouble = (each.trouble or "").strip().splitlines()[-1:]
     for line in dict.fromkeys((*each.reasons[:3], *trouble)):
@@ -417,11 +429,11 @@ def _page(path: Path, say: Console) -> None:
         write_junit(path)
         render(path)
     except Exception as error:  # whatever it is, the failure stands, and is printed
-        say.print(f"  its page could not be rendered: {said_by(error)}", markup=False)
+        say.print(f"  its page could not be rendered: {error_message(error)}", markup=False)
 
 
 def _say_unknown(tally: _Tally, most: float) -> None:
-    """Print how many seeds have no verdict, the reasons by frequency, and a few of these seeds to look at."""
+    """Print how many seeds have no verdict, the reasons by frequency, and a few of these seeds."""
 
     if not tally.unknown:
         return
@@ -438,13 +450,14 @@ def _say_unknown(tally: _Tally, most: float) -> None:
 
 
 def _kind_of(reason: str) -> str:
-    """A reason without its numbers, so that reasons of one kind count together."""
+    """Return a reason without its numbers, so that reasons of one kind count together."""
     return re.sub(r"\d+(\.\d+)?", "N", reason)
 
 
 def _say_end(tally: _Tally, spark: bool, say: Console, impossible: Collection[str]) -> list[str]:
-    """The whole batch: verdicts, failures, faults that landed, rare paths. impossible: those that no seed can take.
-    The possible ones that none has taken."""
+    """Print the results of the whole batch: verdicts, failures, faults that landed, rare paths. Return the possible
+    rare paths that no seed took. impossible: paths that no seed of this batch can take.
+    """
     from rich.table import Table
 
     out = console()

@@ -1,4 +1,4 @@
-"""`squall test`: linters, types and layers, then the tests: see `tests/support/gate`."""
+"""Implements `squall test`, which runs linters, types and layers, then the tests (`tests/support/gate`)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "--night": (),
     "--only lint": (),
 }
-"""The options that go with each way to run tests; the gate has no name. With arguments for pytest, --no-skips goes."""
+"""Maps each way to run tests to the options that it takes; the gate's key is empty. If arguments for pytest are given,
+only --no-skips is taken.
+"""
 
 
 class _NightFlagsCommand(click.Command):
-    """A command all of whose other flags, after --night, are those of the night."""
+    """Is a command that leaves all flags after --night to the night's own parser."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave them unread."""
+        """Parse the arguments; with --night, all other arguments are passed on unparsed."""
         if "--night" in args:
             args = ["--night", "--", *(each for each in args if each != "--night")]
         return super().parse_args(ctx, args)
@@ -130,7 +132,7 @@ def command(
 
 
 def _fit(given: list[str], ways: Mapping[str, bool], pytest_arguments: tuple[str, ...]) -> None:
-    """Refuse options of which one would say nothing."""
+    """Raise UsageError if options are given of which one would have no effect."""
     chosen = [way for way, on in ways.items() if on]
     chosen += ["--only lint"] if "--only lint" in given else []
     if pytest_arguments and not {"--rules", "--night"} & {*chosen}:
@@ -146,7 +148,8 @@ def _fit(given: list[str], ways: Mapping[str, bool], pytest_arguments: tuple[str
 
 
 def _python(module: str, *words: str) -> NoReturn:
-    """Become this program, so that signals reach it and its exit code is ours."""
+    """Replace this process by `python -m module words`, so that signals reach that program and its exit code is ours.
+    """
     # A shell has its background jobs ignore Ctrl-C, nohup has them ignore a hangup, and all that they start: tests that
     # send it would wait for ever.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -183,11 +186,12 @@ def _passes(name: str, arguments: list[str]) -> bool:
 
 @contextmanager
 def _prepared(name: str) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the folder in which a check runs, and more options.
+    """Yield the folder in which a check runs, and more options for it.
 
-    mypy finds modules by the names of folders: its folder has a link `squall` to the checkout. All checkouts of a user
-    share its cache, so that a fresh clone has one. mypy takes from it what it has of a file with the same content,
-    wherever that file stands. Two that write at the same time would wait 5 s at each module.
+    mypy derives module names from folder names, so its folder has a link `squall` to the checkout. All checkouts of a
+    user share mypy's cache, so that a fresh clone finds it filled. mypy reuses a cached file if the content is equal,
+    wherever the file is. The lock is needed because two processes that write the cache wait 5 s for each other at each
+    module.
     """
     if name != "mypy":
         yield ROOT, []

@@ -1,4 +1,4 @@
-"""`squall verify`: judge a run directory again."""
+"""Implements `squall verify`, which judges a run directory again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = {
     "cores": "spark.cores.max",
     "driver_memory": "spark.driver.memory",
 }
-"""Flag -> Spark's setting."""
+"""Maps a flag to Spark's setting."""
 
 
 @click.command(
@@ -92,7 +92,7 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
 
 
 def spark_of(flags: Mapping[str, Any]) -> SparkOptions:
-    """Return where and how Spark runs, according to the flags. click.UsageError for a setting without a value."""
+    """Return where and how Spark runs, according to the flags. Raise click.UsageError for a setting without a value."""
     conf = {name: str(flags[flag]) for flag, name in SETTINGS.items() if flags.get(flag) is not None}
     for setting in flags["spark_set"]:
         name, equals, value = setting.partition("=")

@@ -1,1 +1,1 @@
-"""Real client libraries, each in a process of its own, as producers and readers of a run's workload."""
+"""Runs real client libraries, each in a process of its own, as producers, readers and group members of a workload."""

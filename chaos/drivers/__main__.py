@@ -1,8 +1,8 @@
-"""`python -m squall.chaos.drivers ORDER`: one producer, reader, transactional producer or member of a group.
+"""Runs one driver process, `python -m squall.chaos.drivers CONFIG`: a producer, reader, transactional producer or group
+member.
 
-It is driven by `frames` on its pipes.
-
-ORDER is JSON of `library.DriverConfig`. What a library prints goes to standard error, which the harness keeps.
+CONFIG is the JSON of a `library.DriverConfig`. The harness sends requests as `frames` on standard input, and gets
+replies on standard output. What a library prints goes to standard error, which the harness keeps.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ FINISH_SLACK_S = 10.0
 
 
 class HarnessPipe:
-    """Messages to the harness, from any thread."""
+    """Sends messages to the harness; any thread may call it."""
 
     def __init__(self, file: int) -> None:
         self._file = file
         self._turn = threading.Lock()
         self._outcomes: list[tuple[int, int, int, int, str]] = []
 
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         """Send a message at once."""
         data = frame(list(message))
         with self._turn:
             while data:
                 data = data[os.write(self._file, data) :]
 
-    def answer(self, op: int, status: int, offset: int, timestamp_ms: int, error: str) -> None:
-        """Keep an outcome until `tell` sends it with others."""
+    def add_outcome(self, op: int, status: int, offset: int, timestamp_ms: int, error: str) -> None:
+        """Keep the outcome of a record until `send_outcomes` sends all outcomes in one message."""
         with self._turn:
             self._outcomes.append((op, status, offset, timestamp_ms, error))
 
-    def tell(self) -> None:
-        """Outcomes that have come."""
+    def send_outcomes(self) -> None:
+        """Send the outcomes that were added since the last call; nothing if there are none."""
         with self._turn:
             outcomes, self._outcomes = self._outcomes, []
         if outcomes:
-            self.say("o", outcomes)
+            self.send("o", outcomes)
 
 
 def main() -> None:
-    """Until the harness says so, or is gone."""
+    """Run the driver until the harness sends "finish" or closes the pipe."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     order = msgspec.json.decode(sys.argv[1], type=DriverConfig)
     # Whatever a library prints must not get between the frames.
@@ -87,14 +87,16 @@ def main() -> None:
             ConsumerWorker(load(order.library), order, out, inbox).run()
     except Exception as trouble:
         logging.exception("the driver ends")
-        out.say("x", f"{type(trouble).__name__}: {trouble}")
+        out.send("x", f"{type(trouble).__name__}: {trouble}")
     sys.stderr.flush()
     # Not by returning: a library's threads may be waiting for brokers that are gone.
     os._exit(0)
 
 
 def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list[Any]]) -> None:
-    """`answers`: what callbacks of members wait for, while what is in the inbox waits for them."""
+    """Read requests into `inbox`, and replies to callbacks of members into `answers`. A separate queue is needed
+    because a callback waits for its reply while requests in the inbox wait for the callback.
+    """
     frames = FrameCodec()
     while data := os.read(0, 1 << 16):
         for message in frames.feed(data):
@@ -103,16 +105,16 @@ def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list
 
 
 def produce(library: ClientLibrary, order: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
-    """Hand over what comes in, tell what came of it."""
-    producer = library.producer(order, out.answer)
-    out.say("up", library.version)
+    """Hand the requested records over to the library, and send their outcomes."""
+    producer = library.producer(order, out.add_outcome)
+    out.send("up", library.version)
     for message in _messages(inbox):
         if message is not None:
             producer.send(*message[1:])
         producer.pump()
-        out.tell()
+        out.send_outcomes()
     producer.finish(order.delivery_timeout_ms / 1000 + FINISH_SLACK_S)
-    out.tell()
+    out.send_outcomes()
 
 
 def transact(
@@ -122,15 +124,17 @@ def transact(
     out: HarnessPipe,
     inbox: queue.SimpleQueue[list[Any]],
 ) -> None:
-    """Make the calls that come in, one after the other, and hand records over. It ends without a word."""
-    producer = library.transactor(order, out.answer)
+    """Make the requested transactional calls, one after the other, and hand records over. The producer is not closed at
+    the end.
+    """
+    producer = library.transactor(order, out.add_outcome)
     calls = TransactionCalls(producer, out, order.delivery_timeout_ms / 1000)
-    out.say("up", library.version)
+    out.send("up", library.version)
     for message in _messages(inbox):
         if message is not None and message[0] == "s":
             producer.send(*message[1:])
         elif message is not None and message[0] == "poll":
-            polls.once()
+            polls.poll()
         elif message is not None:
             calls.make(message[0])
         calls.pump()
@@ -145,13 +149,13 @@ def attend(
 ) -> None:
     """Be a member of a group: poll, commit and leave on request, one after the other."""
     member = MemberWorker(library, order, out, answers)
-    out.say("up", library.version)
+    out.send("up", library.version)
     while (message := inbox.get())[0] != "f":
         _of_member(member, message)
 
 
 def _of_member(member: MemberWorker, message: list[Any]) -> None:
-    """Have the member do this."""
+    """Carry out one request for a group member."""
     match message:
         case ["poll"]:
             member.poll()
@@ -166,20 +170,20 @@ def _of_member(member: MemberWorker, message: list[Any]) -> None:
 
 
 def instance(member: MemberWorker, order: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
-    """Be a member of a group and a producer, transactional if it has an id. It ends without a word."""
+    """Be a group member and a producer, transactional if it has a transactional id. Neither is closed at the end."""
     if order.transactional_id:
         library = transactors.load(order.library)
-        transacting = library.transactor(order, out.answer)
+        transacting = library.transactor(order, out.add_outcome)
         producer, calls = transacting, TransactionCalls(transacting, out, order.delivery_timeout_ms / 1000)
         pump = calls.pump
     else:
-        producer = load(order.library).producer(order, out.answer)
+        producer = load(order.library).producer(order, out.add_outcome)
 
         def pump() -> None:
             producer.pump()
-            out.tell()
+            out.send_outcomes()
 
-    out.say("up", order.library)
+    out.send("up", order.library)
     for message in _messages(inbox):
         match message:
             case None:
@@ -202,7 +206,7 @@ def instance(member: MemberWorker, order: DriverConfig, out: HarnessPipe, inbox:
 
 
 def _messages(inbox: queue.SimpleQueue[list[Any]]) -> Iterator[list[Any] | None]:
-    """Each send, None where there was none for a while, until "finish"."""
+    """Yield each request until "finish", and None whenever no request came for PUMP_S seconds."""
     while True:
         try:
             message = inbox.get(timeout=PUMP_S)

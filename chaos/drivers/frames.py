@@ -1,24 +1,25 @@
-"""Encodes what the harness and a driver say to each other: msgpack behind its length, one array a message.
+"""Encodes the messages between the harness and a driver: msgpack behind its length, one array for each message.
 
-Harness to driver: ["s", op, topic, partition, key, value, timestamp_ms] send; ["f"] finish, then end; of a transactor
-["init"], ["begin"], ["commit"], ["abort"], ["poll"], one at a time.
-Driver to harness: ["up", version]; ["o", [[op, status, offset, timestamp_ms, error], ...]] outcomes;
-["a", [[topic, partition, position], ...]] assigned; ["r", began_ns, [[topic, partition, position], ...], [[topic,
-partition, position, [[offset, value], ...], [[offset, why], ...]], ...]] a poll; ["k", topic, partition, position, why]
-a seek; ["t", call, status, error, producer id, epoch, why it can do nothing more] a transactor's answer to a call;
-["p"] its poll is over; ["e", why] an error that it goes on after; ["x", why] one that it ends for.
+Harness to driver: ["s", op, topic, partition, key, value, timestamp_ms] send; ["f"] finish, then end; to a transactor
+["init"], ["begin"], ["commit"], ["abort"], ["poll"], one at a time. Driver to harness: ["up", version] ready; ["o",
+[[op, status, offset, timestamp_ms, error], ...]] outcomes; ["a", [[topic, partition, position], ...]] assigned; ["r",
+began_ns, [[topic, partition, position], ...], [[topic, partition, position, [[offset, value], ...], [[offset, why],
+...]], ...]] a poll; ["k", topic, partition, position, why] a seek; ["t", call, status, error, producer id, epoch, why
+it can do nothing more] a transactor's reply to a call; ["p"] its poll is over; ["e", why] an error after which it
+continues; ["x", why] an error for which it ends.
 
-A member of a group is also told ["offsets", id, generation, [[topic, partition, position], ...]] commit as that member,
-["rewind"] go back to where the group stands, ["leave"], and, where it asks by ["giving", ...], ["now", [[topic,
-partition, position], ...]] commit these first. It says, each with its member id and generation: ["joined", id,
-generation, [[topic, partition], ...]] all that is its own; ["stood", id, generation, began_ns, stable, [[topic,
-partition, committed or -1], ...], [[topic, partition], ...], error] where its group stands, or why nobody said it of
-those; ["began", id, generation, [[topic, partition, position, committed], ...]] it reads these from now on; ["giving",
-id, generation, [[topic, partition, position], ...]] it is to give these up, then ["gave", ...] alike: it has; ["lost",
-id, generation, [[topic, partition, position], ...]]; ["p", id, generation] its poll is over. Without them: ["kept",
-now, status, error, [[topic, partition, error], ...]] a commit ended, `now` where a callback had asked for it; ["out",
-error] its membership is over for good; ["left"] it has closed its consumer. A transactor that is a member, too,
-takes ["txn_offsets", id, generation, [[topic, partition, position], ...]] commit these in the transaction.
+A member of a group also gets ["offsets", id, generation, [[topic, partition, position], ...]] commit as that member,
+["rewind"] go back to the committed offsets, ["leave"], and, after it has asked by ["giving", ...], ["now", [[topic,
+partition, position], ...]] commit these first. It sends, each with its member id and generation: ["joined", id,
+generation, [[topic, partition], ...]] all partitions that it owns; ["stood", id, generation, began_ns, stable, [[topic,
+partition, committed or -1], ...], [[topic, partition], ...], error] the committed offsets, or why they are not known of
+the partitions in the second list; ["began", id, generation, [[topic, partition, position, committed], ...]] it reads
+these from now on; ["giving", id, generation, [[topic, partition, position], ...]] it is about to give these up, then
+["gave", ...] alike: it has given them up; ["lost", id, generation, [[topic, partition, position], ...]]; ["p", id,
+generation] its poll is over. Without id and generation: ["kept", now, status, error, [[topic, partition, error], ...]]
+a commit ended, `now` if a callback had asked for it; ["out", error] its membership is over for good; ["left"] it has
+closed its consumer. A transactor that is also a member takes ["txn_offsets", id, generation, [[topic, partition,
+position], ...]] commit these in the transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def frame(message: list[Any]) -> bytes:
 
 
 class FrameCodec:
-    """Bytes as they come into messages, and messages into bytes."""
+    """Encodes messages as frames, and decodes frames from bytes that arrive in pieces."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -48,7 +49,7 @@ class FrameCodec:
     encode = staticmethod(frame)
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
-        """The messages that are whole now."""
+        """Add received bytes, and yield the messages that are complete now."""
         self._data += data
         at = 0
         while len(self._data) - at >= _LENGTH.size:

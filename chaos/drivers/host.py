@@ -1,4 +1,4 @@
-"""The harness's end of a driver: what the workload sees of its process."""
+"""Runs driver processes of client libraries for a workload: the harness's end of a producer and a reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
 from squall.chaos.drivers.library import CLIENTS, DISTRIBUTIONS, DriverConfig
 from squall.chaos.drivers.members.host import LibraryMember
-from squall.chaos.drivers.messages import heard
+from squall.chaos.drivers.messages import decode_read_message
 from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess, PipedProcess
 from squall.chaos.drivers.transactors.host import LibraryTransactionalMember, LibraryTransactor
 from squall.chaos.errors import HarnessError
@@ -43,7 +43,7 @@ from squall.workloads.needs import LibraryRequirements
 
 
 def client_lacks(client: str) -> list[Lack]:
-    """The library that --client names, if it is not installed."""
+    """Return what is missing for --client: the library, if it is not installed."""
     if client == "squall" or find_spec(CLIENTS[client]) is not None:
         return []
     return [Lack(f"--client {client} needs the package {DISTRIBUTIONS[client]}", flag="--clients")]
@@ -54,16 +54,16 @@ SILENT_EVERY_S = 1.0
 
 
 class _PendingRecord(NamedTuple):
-    """A record without an outcome."""
+    """Holds a record that has no outcome yet."""
 
     size: int
     tell: Callable[[Outcome], None]
     since: float
-    """By time.monotonic()."""
+    """Is the time at which the record was sent, by time.monotonic()."""
 
 
 class LibraryProducer(WorkloadProducer):
-    """Hands records to a process with a library's producer."""
+    """Sends records through a driver process that has a library's producer."""
 
     retired = ""
 
@@ -81,9 +81,9 @@ class LibraryProducer(WorkloadProducer):
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until its process has ended."""
+        """Run until the driver process has ended."""
         try:
-            await self._process.up()
+            await self._process.wait_until_ready()
             task_status.started()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
@@ -106,17 +106,17 @@ class LibraryProducer(WorkloadProducer):
             messages, self._messages = self._messages, []
             # An invocation is on file before anything of its record can reach a broker.
             self._flush()
-            await self._process.tell(b"".join(map(self._process.encode, messages)))
+            await self._process.send(b"".join(map(self._process.encode, messages)))
             if messages[-1:] == [FINISH]:
-                await self._process.no_more()
+                await self._process.close_input()
 
     async def _end_if_silent(self) -> None:
-        """Kill a process that has not answered a record long after it should have. The records that it had are in
+        """Kill a process that still has not answered a record long after its delivery time-out. Its records are then in
         doubt.
         """
         while True:
             await trio.sleep(SILENT_EVERY_S)
-            self._process.must_be_quiet()
+            self._process.check_log_size()
             oldest = next(iter(self._waiting.values()), None)
             if oldest is not None and time.monotonic() - oldest.since >= self._give_up_s:
                 self._process.kill()
@@ -153,8 +153,8 @@ class LibraryProducer(WorkloadProducer):
 
     @override
     async def finish(self) -> None:
-        """Wait until every record has its outcome. A library that does not finish in time is killed, and what it had is
-        in doubt.
+        """Wait until every record has its outcome. If the library does not finish in time, kill its process; its
+        records are then in doubt.
         """
         with trio.move_on_after(self._give_up_s):
             await self._over.wait()
@@ -187,19 +187,19 @@ class LibraryProducer(WorkloadProducer):
 
 
 class LibraryReader(SelfPollingReader):
-    """Reads by a process with a library's consumer."""
+    """Reads through a driver process that has a library's consumer."""
 
     def __init__(self, process: DriverProcess) -> None:
         self._process = process
         self._asked = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start it, and end it once it was asked to."""
+        """Run the driver process until `finish` is called."""
         try:
-            await self._process.up()
+            await self._process.wait_until_ready()
             task_status.started()
             await self._asked.wait()
-            await self._process.tell(frame(["f"]))
+            await self._process.send(frame(["f"]))
         finally:
             await self._process.end()
 
@@ -211,18 +211,18 @@ class LibraryReader(SelfPollingReader):
         if message is None:
             if self._asked.is_set():
                 return None
-            raise self._process.silence("ended by itself")
-        return heard(message)
+            raise self._process.silence_error("ended by itself")
+        return decode_read_message(message)
 
     @override
     def finish(self) -> None:
-        """Kill the process. What is under way is not waited for."""
+        """Kill the process, without waiting for the poll that is under way."""
         self._asked.set()
         self._process.kill()
 
 
 class LibraryDriver(LibraryClientFactory):
-    """Starts the processes of one library. `log` takes what the libraries print."""
+    """Starts the driver processes of one library. `log` takes what the libraries print."""
 
     def __init__(self, client: str, bootstrap: str, needs: LibraryRequirements, log: Path) -> None:
         refuse("this client", client_lacks(client))
@@ -251,8 +251,8 @@ class LibraryDriver(LibraryClientFactory):
 
     @override
     def about(self) -> Mapping[str, object]:
-        """Return the settings that differ from the plan's. aiokafka has one batch of a partition in flight, whatever is
-        set.
+        """Return the settings that differ from the plan's: aiokafka sends one batch of a partition at a time, whatever
+        max_in_flight is.
         """
         return {"max_in_flight": 1} if self.client == "aiokafka" else {}
 
@@ -317,7 +317,7 @@ class LibraryDriver(LibraryClientFactory):
 
 
 def of_member(task: MemberTask) -> dict[str, Any]:
-    """The part of an order that a member's settings make."""
+    """Return the fields of a `DriverConfig` that a member's settings make."""
     member = task.settings
     return {
         "group": member.group,

@@ -1,4 +1,4 @@
-"""Defines what a driver's process asks of a client library. One module for each library implements it."""
+"""Defines the interface of client libraries in a driver process. One module for each library implements it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Any, NamedTuple, Protocol
 from squall.workloads.payload import NOT_KNOWN
 
 OK, FAIL, INFO = 0, 1, 2
-"""Values of `squall.workloads.client.outcomes.Status`."""
+"""Are the values of `squall.workloads.client.outcomes.Status`."""
 
 Answer = Callable[[int, int, int, int, str], None]
-"""Operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread may call it."""
+"""Takes the outcome of a record: operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread
+may call it.
+"""
 
 Place = tuple[str, int]
 
 
 class DriverConfig(NamedTuple):
-    """Configures one driver's process: the library, its role and its settings."""
+    """Configures one driver process: the library, its role and its settings."""
 
     library: str
     role: str
-    """producer, reader, transactor, member, or instance: a member that is a producer as well."""
+    """Is producer, reader, transactor, member, or instance, which is a member that is a producer as well."""
     bootstrap: str
     acks: int = -1
     idempotence: bool = True
@@ -37,15 +39,15 @@ class DriverConfig(NamedTuple):
     isolation: int = 0
     poll_pause_ms: int = 20
     beginning: str = "start"
-    """Where a transactor's polls begin: start, middle or end."""
+    """Says where a transactor's polls begin: start, middle or end of the log."""
     transactional_id: str = ""
     transaction_timeout_ms: int = 60_000
     group: str = ""
-    """Of a member, as all that follows."""
+    """Names the consumer group. This field and all fields below are used by members only."""
     topics: Sequence[str] = ()
     group_protocol: str = "classic"
     assignor: str = "range"
-    """Of the members in a classic group, of the coordinator in a consumer group."""
+    """Names the assignor: the members' in a classic group, the coordinator's in a consumer group."""
     instance: str = ""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -53,24 +55,26 @@ class DriverConfig(NamedTuple):
 
 
 class RecordSender(Protocol):
-    """Hands records over to a library. Each is answered once: FAIL only if nothing of it can have left the process."""
+    """Hands records over to a library. Each record gets one outcome; FAIL only if no byte of it can have left the
+    process.
+    """
 
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """Hand a record over. Wait for room if there is none."""
+        """Hand a record over, and wait while the library has no room for it."""
 
     def pump(self) -> None:
-        """Let answers through that have come."""
+        """Let the library call back with the outcomes that have arrived."""
 
 
 class ProducerAdapter(RecordSender, Protocol):
-    """Drives a library's producer."""
+    """Adapts a library's producer to the driver."""
 
     def finish(self, within_s: float) -> None:
-        """Wait until every record has been answered, or the time is over."""
+        """Wait until every record has its outcome, but at most `within_s` seconds."""
 
 
 class ReadRecord(NamedTuple):
-    """One that was read."""
+    """Holds a record that a consumer has read."""
 
     place: Place
     offset: int
@@ -78,17 +82,17 @@ class ReadRecord(NamedTuple):
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     timestamp_ms: int = NOT_KNOWN
-    """The sender set it; NOT_KNOWN if the leader did (LogAppendTime)."""
+    """Gives the sender's timestamp in ms; NOT_KNOWN if the leader set it (LogAppendTime)."""
 
     @classmethod
     def of(cls, place: Place, record: Any) -> ReadRecord:
-        """One as aiokafka and kafka-python return it: timestamp type 0 is CreateTime."""
+        """Convert a record of aiokafka or kafka-python. Its timestamp type 0 means CreateTime."""
         sent_ms = NOT_KNOWN if record.timestamp_type else record.timestamp
         return cls(place, record.offset, record.key, record.value, record.headers, sent_ms)
 
 
 class OffsetOutOfRange(Exception):
-    """Positions that the cluster does not have: past its end, or before its start."""
+    """Is raised for positions outside of a partition's log: before its first offset or after its end."""
 
     def __init__(self, places: Sequence[Place], why: str) -> None:
         super().__init__(why)
@@ -96,28 +100,30 @@ class OffsetOutOfRange(Exception):
 
 
 class ConsumerAdapter(Protocol):
-    """Drives a library's consumer with assigned partitions."""
+    """Adapts a library's consumer with manually assigned partitions to the driver."""
 
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """Return first offset and end of these. Partitions for which they cannot be found just now are left out."""
+        """Return the first offset and the end offset of each partition. Partitions whose offsets are not available are
+        left out.
+        """
 
     def assign(self, positions: dict[Place, int]) -> None:
-        """Read these from these offsets."""
+        """Read these partitions from these offsets, and no others."""
 
     def seek(self, place: Place, position: int) -> None:
-        """Continue at another offset."""
+        """Continue a partition at another offset."""
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """Return the records that have arrived. Raises Impossible, or another Exception of the library's for an error
-        after which it can be polled again.
+        """Return the records that have arrived. Raise OffsetOutOfRange, or the library's own exception for an error
+        after which the consumer can be polled again.
         """
 
     def close(self) -> None:
-        """End it."""
+        """Close the consumer."""
 
 
 class ClientLibrary(Protocol):
-    """A module that drives a library."""
+    """Is the interface of a module that drives a library."""
 
     version: str
 
@@ -129,13 +135,13 @@ class ClientLibrary(Protocol):
 
 
 CLIENTS = {"confluent": "confluent_kafka", "aiokafka": "aiokafka", "kafka-python": "kafka"}
-"""Client -> the package that it is imported as."""
+"""Maps a client to the package that is imported."""
 DISTRIBUTIONS = {"confluent": "confluent-kafka", "aiokafka": "aiokafka", "kafka-python": "kafka-python"}
-"""Client -> what pip calls it."""
+"""Maps a client to the distribution that pip installs."""
 
 
 def load(client: str) -> Any:
-    """The module that drives this library (`ClientLibrary`)."""
+    """Return the module that drives a library (a `ClientLibrary`)."""
     from importlib import import_module
 
     return import_module(f"squall.chaos.drivers.with_{client.replace('-', '_')}")

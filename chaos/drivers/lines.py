@@ -1,9 +1,9 @@
-"""Encodes what the harness and a program under test say to each other: a JSON object a line
+"""Encodes the messages between the harness and a program under test: one JSON object for each line
 (docs/workloads/command.md).
 
-A driver's frames and these lines carry the same messages (`frames`), so that a program is a producer or a reader as a
-library's process is. Whatever a program writes that is not of the protocol becomes ["x", why], which ends the run: of a
-program that is not understood nothing can be said.
+A driver's frames and these lines carry the same messages (`frames`), so that a program can be a producer or a reader as
+a library's process can. A line that is not of the protocol becomes the message ["x", why], which ends the run, because
+nothing can be concluded about a program that is not understood.
 """
 
 from __future__ import annotations
@@ -19,32 +19,36 @@ from squall.chaos.drivers.library import FAIL, INFO, OK
 
 MAX_LINE_BYTES = 64 << 20
 SHOWN = 200
-"""Bytes of a wrong line that its error shows."""
+"""Limits the bytes of a wrong line that its error shows."""
 PAGE = "docs/workloads/command.md has the protocol; what is no answer belongs on standard error"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Programs on .NET begin their output with it."""
+"""Is skipped at the start of the output, because programs on .NET begin with it."""
 
 MAX_ERROR_CHARS = 500
-"""Of what a program says of an error: it stands in the history, once for each record."""
+"""Limits the length of a program's error, because the history has it once for each record."""
 
 _LARGEST = (1 << 62) - 1
-"""Offsets and times are 64 bits wide, and are counted on from."""
+"""Is the largest offset or time that a program may report. Both have 64 bits, and larger ones would overflow when added
+to.
+"""
 
 
 class JsonCount(int):
-    """A whole number, or its digits in a string: JavaScript's numbers have 53 bits."""
+    """Is a whole number from 0, given in JSON as a number or as a string of its digits, because JavaScript's numbers
+    have 53 bits.
+    """
 
     least = 0
 
 
 class CountOrUnknown(JsonCount):
-    """A `JsonCount`, or -1."""
+    """Is a `JsonCount`, or -1 for an unknown number."""
 
     least = -1
 
 
 def _number(kind: type[JsonCount], said: object) -> JsonCount:
-    """Read a number of a program's. ValueError with what came and what is expected."""
+    """Convert a program's number. Raise ValueError with what was expected and what came."""
     digits = isinstance(said, str) and re.fullmatch(r"-?[0-9]{1,19}", said)
     number = int(said) if digits or type(said) is int else None  # type: ignore[call-overload]  # true is no number
     if number is None or not kind.least <= number <= _LARGEST:
@@ -54,13 +58,13 @@ def _number(kind: type[JsonCount], said: object) -> JsonCount:
 
 
 class ReadyReply(msgspec.Struct, tag="ready"):
-    """The program has what it needs."""
+    """Reports that the program is ready for requests."""
 
     name: str = ""
 
 
 class OkReply(msgspec.Struct, tag="ok"):
-    """A record was acknowledged."""
+    """Reports that a record was acknowledged."""
 
     id: JsonCount
     partition: JsonCount
@@ -69,21 +73,21 @@ class OkReply(msgspec.Struct, tag="ok"):
 
 
 class FailReply(msgspec.Struct, tag="fail"):
-    """A record was definitely not written, and never will be."""
+    """Reports that a record was definitely not written, and never will be."""
 
     id: JsonCount
     error: str
 
 
 class InfoReply(msgspec.Struct, tag="info"):
-    """A record may have been written."""
+    """Reports that a record may have been written."""
 
     id: JsonCount
     error: str
 
 
 class FetchedRecord(msgspec.Struct):
-    """A record that was read. The value is base64 in JSON."""
+    """Holds a record that the program has read. The value is base64 in JSON."""
 
     partition: JsonCount
     offset: JsonCount
@@ -92,7 +96,7 @@ class FetchedRecord(msgspec.Struct):
 
 
 class RecordsReply(msgspec.Struct, tag="records"):
-    """Holds what a poll brought."""
+    """Holds the records that a poll returned."""
 
     id: JsonCount
     records: list[FetchedRecord]
@@ -107,15 +111,15 @@ class PollErrorReply(msgspec.Struct, tag="error"):
 
 _encoder = msgspec.json.Encoder()
 _PLACED = re.compile(r"(?P<what>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
-"""How msgspec says in which field something is wrong."""
+"""Matches a message of msgspec that names the field with the error."""
 
 
 class ProtocolViolation(Exception):
-    """Says in words what a program wrote that is not of the protocol."""
+    """Is raised for a line that is not of the protocol; its message describes the mistake."""
 
 
 class LineProtocol:
-    """Translates what is said with one process. `encode` and `feed` are the two directions."""
+    """Encodes requests to one process as lines, and decodes its lines to messages."""
 
     TYPES = "ready, ok, fail, info, records or error"
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
@@ -125,7 +129,7 @@ class LineProtocol:
     def __init__(self) -> None:
         self._data = bytearray()
         self._asked: dict[int, int] = {}
-        """Record without an answer -> partition that it was to go to."""
+        """Maps each record without a reply to the partition that it was to be sent to."""
         self._polls = 0
         self._answered = 0
         self._ready = False
@@ -133,7 +137,7 @@ class LineProtocol:
         self._broken = False
 
     def encode(self, message: list[Any]) -> bytes:
-        """A message to the program, as a line."""
+        """Return a request to the program as a line."""
         match message:
             case ["init", about]:
                 said = {"type": "init", **about}
@@ -153,11 +157,13 @@ class LineProtocol:
 
     @staticmethod
     def line(said: dict[str, Any]) -> bytes:
-        """An object as a line."""
+        """Return an object as a line of JSON."""
         return _encoder.encode(said) + b"\n"
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
-        """The messages of the lines that are whole now. Nothing follows ["x", why]."""
+        """Add received bytes, and yield the messages of the lines that are complete now. After ["x", why] no message
+        follows.
+        """
         if self._broken:
             return
         lines: list[bytes] = []
@@ -193,7 +199,9 @@ class LineProtocol:
         return self._meaning(said)
 
     def _meaning(self, said: Any) -> list[Any]:
-        """The message that a line with this object is. Wrong where it is none."""
+        """Return the message that a decoded reply stands for. Raise ProtocolViolation if the reply answers no open
+        request.
+        """
         match said:
             case OkReply(op, partition, offset, timestamp_ms):
                 self._placed(op, partition)
@@ -230,7 +238,7 @@ class LineProtocol:
         self._answered = number
 
     def _explained(self, why: str) -> str:
-        """Say what is wrong with a line, in msgspec's words, with the field first."""
+        """Rephrase msgspec's error, with the name of the field first."""
         placed = _PLACED.fullmatch(why)
         what, field = (placed["what"], placed["field"]) if placed else (why, "")
         if field == "type" and what.startswith("Invalid value"):
@@ -239,5 +247,5 @@ class LineProtocol:
 
 
 def _short(error: str) -> str:
-    """Return as much of an error as a history keeps."""
+    """Return an error, cut to the length that a history keeps."""
     return error[:MAX_ERROR_CHARS] or "no reason"

@@ -1,7 +1,8 @@
-"""Defines what a program that is a member of a group says of itself, a JSON object a line (docs/workloads/command.md).
+"""Defines the reports of a program that is a group member, one JSON object for each line (docs/workloads/command.md).
 
-A program polls and commits by itself, so these lines are reports and not answers. Each is written before what it makes
-possible: an offset is reported as processed before its commit is asked for, and a commit before its request is sent.
+A program polls and commits by itself, so these lines are reports and not replies. A program writes each report before
+the step that it makes possible: it reports an offset as processed before it begins to commit the offset, and a commit
+before it sends the request.
 """
 
 from __future__ import annotations
@@ -27,22 +28,24 @@ from squall.chaos.drivers.lines import (
 
 
 class StartPosition(msgspec.Struct):
-    """A partition that came to a member. `offset`: where it begins; None: it begins with what it processes first."""
+    """Names a partition that was assigned to a member, and the offset at which the member begins; None: it begins with
+    the record that it processes first.
+    """
 
     partition: JsonCount
     offset: JsonCount | None = None
 
 
 class PartitionPosition(msgspec.Struct):
-    """A partition, and the next offset to be read in it."""
+    """Names a partition and the next offset to be read in it."""
 
     partition: JsonCount
     offset: JsonCount
 
 
 class AssignedReport(msgspec.Struct, tag="assigned"):
-    """Reports that these partitions came to those that the member has. Without a generation it is unknown what assigned
-    them.
+    """Reports that these partitions were added to those that the member owns. Without a generation it is unknown which
+    generation assigned them.
     """
 
     assigned: list[StartPosition]
@@ -51,39 +54,39 @@ class AssignedReport(msgspec.Struct, tag="assigned"):
 
 
 class RevokedReport(msgspec.Struct, tag="revoked"):
-    """The member has given these partitions up in good order: nothing of them is processed any more."""
+    """Reports that the member has given these partitions up, and processes no more of their records."""
 
     partitions: list[JsonCount]
 
 
 class LostReport(msgspec.Struct, tag="lost"):
-    """The member has learnt that these partitions are not its own any more."""
+    """Reports that the member has learnt that it does not own these partitions any more."""
 
     partitions: list[JsonCount]
 
 
 class ProcessedReport(msgspec.Struct, tag="processed"):
-    """The member has processed these records."""
+    """Reports that the member has processed these records."""
 
     records: list[FetchedRecord]
 
 
 class CommitBeganReport(msgspec.Struct, tag="commit"):
-    """The member is about to commit these offsets."""
+    """Reports that the member is about to commit these offsets."""
 
     id: JsonCount
     offsets: list[PartitionPosition]
 
 
 class CommitEndedReport(msgspec.Struct, tag="committed"):
-    """Reports that a commit was acknowledged. With an error its result is unknown."""
+    """Reports that a commit was acknowledged; with an error, that its result is unknown."""
 
     id: JsonCount
     error: str = ""
 
 
 class OutputRequest(msgspec.Struct, tag="output"):
-    """The member makes an output of `source`, a record that it has read, and asks what it is to write."""
+    """Asks what to write as the output of `source`, a record that the member has read."""
 
     id: JsonCount
     partition: JsonCount
@@ -109,11 +112,11 @@ FORMS = {
     "records": f"a list of {RECORD}",
     "source": RECORD,
 }
-"""Fields of reports that are no plain value, and what they hold."""
+"""Maps the fields of reports that hold lists or objects to a description of their content."""
 
 
 class MemberLineProtocol(LineProtocol):
-    """The protocol of one process of a member. Its reports are messages ["m", report]."""
+    """Decodes the lines of a program that is a group member. Its reports become messages ["m", report]."""
 
     TYPES = "ready, assigned, revoked, lost, processed, commit, committed, output, ok, fail or info"
     decoder = msgspec.json.Decoder(ReadyReply | Report | OkReply | FailReply | InfoReply, dec_hook=_number)
@@ -124,7 +127,9 @@ class MemberLineProtocol(LineProtocol):
         self._outputs: set[int] = set()
 
     def encode(self, message: list[Any]) -> bytes:
-        """Encode as `LineProtocol.encode`, and keep the record that is the output of this id."""
+        """Encode as `LineProtocol.encode` does, and also the request "write", which answers an OutputRequest with a
+        record.
+        """
         match message:
             case ["write", op, topic, partition, key, value]:
                 self._asked[op] = partition
@@ -133,7 +138,7 @@ class MemberLineProtocol(LineProtocol):
         return super().encode(message)
 
     def _explained(self, why: str) -> str:
-        """Explain as `LineProtocol._explained`, and say what a missing field holds."""
+        """Rephrase as `LineProtocol._explained` does, and describe the content of a missing field."""
         field = why.removeprefix("Object missing required field `").rstrip("`")
         return super()._explained(why) + (f", {FORMS[field]}" if field in FORMS else "")
 
@@ -159,7 +164,7 @@ class MemberLineProtocol(LineProtocol):
 
 
 def _fresh(op: int, known: set[int], what: str) -> None:
-    """Take a new id. Wrong if the program has used it before."""
+    """Add a new id to `known`. Raise ProtocolViolation if the program has used the id before."""
     if op in known:
         raise ProtocolViolation(f"it began {what} {op} twice: each has an id of its own")
     known.add(op)

@@ -1,4 +1,4 @@
-"""Translates a driver's messages about its reads into the workload's types."""
+"""Translates a driver's messages about its polls into the workload's types."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from squall.workloads.libraries import PolledPartition, PolledRecords, PollError
 from squall.workloads.payload import verify
 
 
-def heard(message: Sequence[Any]) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError:
-    """A reader's message as the workload takes it."""
+def decode_read_message(message: Sequence[Any]) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError:
+    """Return a reader's message in the workload's types. Raise HarnessError for any other message."""
     match message:
         case ["a", positions]:
             return ReaderAssigned({(topic, index): position for topic, index, position in positions})
@@ -31,7 +31,9 @@ def heard(message: Sequence[Any]) -> ReaderAssigned | PolledRecords | ReaderPosi
 
 
 def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int]) -> list[PolledPartition]:
-    """Verify records that a program has read, partition by partition, and move `at` behind them."""
+    """Return the records that a program has read, verified and grouped by partition, and move the positions in `at`
+    behind them.
+    """
     found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
     for record in records:
         place = topic, int(record.partition)

@@ -1,4 +1,4 @@
-"""A driver's process, as the harness starts it, talks to it and ends it."""
+"""Starts a driver process, exchanges messages with it over pipes, and ends it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from squall.chaos.toolchain.places import PACKAGES
 
 UP_S = 60.0
 SLOW_S = 5.0
-"""A process that takes longer than this to be ready is said to be waited for."""
+"""Gives the seconds after which `on_slow_start` is called for a process that is not ready."""
 END_S = 5.0
 FINISH_SLACK_S = 20.0
-"""How much longer than its library may take a process is waited for."""
+"""Gives the seconds that a process gets beyond its library's delivery time-out."""
 READ_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
-"""No pipe of an unprivileged process holds more, unless the machine is set up otherwise."""
+"""Is the largest capacity of a pipe of an unprivileged process, unless the machine is configured otherwise."""
 MAX_LOG_BYTES = 256 << 20
-"""What all programs of a run may write to standard error."""
+"""Limits what all programs of a run together may write to standard error."""
 CLIENT_ENDED = "CLIENT_ENDED"
-"""A driver's process ended, or was ended, before it reported the outcome of a record or of a call."""
+"""Is the error of a record or a call whose driver process ended, or was killed, before it reported the outcome."""
 
 
-def once(text: str) -> str:
-    """A text that says the same several times, as several processes do that end alike, said once."""
+def without_repetition(text: str) -> str:
+    """Return a text in which a repeated block of lines occurs once. Several processes that end alike write such a text.
+    """
     lines = text.splitlines()
     periods = range(1, len(lines) // 2 + 1)
     length = next((n for n in periods if lines[n:] == lines[:-n]), len(lines))
@@ -46,28 +47,30 @@ def once(text: str) -> str:
 
 
 class MessageCodec(Protocol):
-    """Translates the messages of one process to bytes and back."""
+    """Encodes the messages to one process, and decodes its bytes to messages."""
 
     def encode(self, message: list[Any], /) -> bytes:
-        """A message to the process."""
+        """Return the bytes of a message to the process."""
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
-        """The messages that are whole now."""
+        """Add received bytes, and yield the messages that are complete now."""
 
 
 class PipedProcess:
-    """A process that is spoken with on its pipes, tethered to this one. Its standard error goes to `log`."""
+    """Is a child process that exchanges messages over its pipes, and ends with this process. Its standard error goes to
+    `log`.
+    """
 
     FAILED = "ended: {why} (see {log})"
-    """What is said of the process once it sends ["x", why]."""
+    """Is the text of the error that is raised when the process sends ["x", why]."""
 
     def __init__(
-        self, what: str, program: Sequence[str], log: Path, tongue: MessageCodec, directory: str | None = None
+        self, what: str, program: Sequence[str], log: Path, codec: MessageCodec, directory: str | None = None
     ) -> None:
         assert threading.current_thread() is threading.main_thread(), "the tether follows the thread that starts"
         self.what = what
         self.log = log
-        self.encode = tongue.encode
+        self.encode = codec.encode
         with log.open("ab") as errors:
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *program],
@@ -85,14 +88,14 @@ class PipedProcess:
         self._out = trio.lowlevel.FdStream(os.dup(self._popen.stdout.fileno()))
         self._popen.stdin.close()
         self._popen.stdout.close()
-        self._feed = tongue.feed
+        self._feed = codec.feed
         self._messages: list[list[Any]] = []
         self._receiving = trio.CancelScope()
         self._killed = False
 
     async def next(self) -> list[Any] | None:
-        """Return the next message of the process; None once it has ended or was killed. HarnessError where it ends for
-        an error.
+        """Return the next message of the process; None once the process has ended or was killed. Raise HarnessError if
+        the message is ["x", why].
         """
         while not self._messages:
             data: bytes | bytearray = b""
@@ -104,16 +107,18 @@ class PipedProcess:
             self._messages += self._feed(bytes(data))
         message = self._messages.pop(0)
         if message[0] == "x":
-            raise self.trouble(self.FAILED.format(why=message[1], log=self.log))
+            raise self.error_of(self.FAILED.format(why=message[1], log=self.log))
         return message
 
     async def readable(self) -> None:
-        """Until `drain` finds something, or the end."""
+        """Wait until `drain` returns at once: with messages, or because the output has ended."""
         if not self._messages:
             await trio.lowlevel.wait_readable(self._out.fileno())
 
     def drain(self) -> list[list[Any]] | None:
-        """Return what it has said by now, without waiting; None once its output has ended. Killed ones count, too."""
+        """Return the messages that have arrived, without waiting; None once the output has ended. Messages that were
+        sent before a kill count, too.
+        """
         found, self._messages = self._messages, []
         with suppress(BlockingIOError):
             for _ in range(PIPE_BYTES // READ_BYTES):  # who writes faster than this reads keeps no other one waiting
@@ -123,55 +128,59 @@ class PipedProcess:
         return found
 
     def reap(self) -> None:
-        """Wait, without the event loop, for the end of one that was killed: a matter of milliseconds."""
+        """Wait, without the event loop, until a killed process has ended, which takes milliseconds."""
         if self._popen.returncode is None:
             os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
 
-    def trouble(self, what: str) -> HarnessError:
-        """The error that says `what` of the process."""
+    def error_of(self, what: str) -> HarnessError:
+        """Return a HarnessError that says `what` the process did."""
         return HarnessError(f"the {self.what} {what}")
 
-    def silence(self, what: str) -> HarnessError:
-        """The error that says `what` of a process that does not answer, with the end of its log."""
-        last = once(tail(self.log))
-        return self.trouble(f"{what}; it last said:\n{last}" if last else f"{what}; its log is empty")
+    def silence_error(self, what: str) -> HarnessError:
+        """Return a HarnessError about a process that does not reply, with the end of its log."""
+        last = without_repetition(tail(self.log))
+        return self.error_of(f"{what}; it last said:\n{last}" if last else f"{what}; its log is empty")
 
-    async def up(self) -> None:
-        """Until it is ready. HarnessError where it is not soon."""
+    async def wait_until_ready(self) -> None:
+        """Wait until the process has sent ["up", ...]. Raise HarnessError if it ends before that, or is not ready
+        within UP_S.
+        """
         with trio.move_on_after(UP_S) as limit:
             message = await self._first()
             if message is not None and message[0] == "up":
                 return
         how = f"was not ready within {UP_S:g} s" if limit.cancelled_caught else "ended before it was ready"
-        raise self.silence(how)
+        raise self.silence_error(how)
 
     async def _first(self) -> list[Any] | None:
         with trio.move_on_after(SLOW_S):
             return await self.next()
-        self.is_slow(UP_S - SLOW_S)
+        self.on_slow_start(UP_S - SLOW_S)
         return await self.next()
 
-    def is_slow(self, left_s: float) -> None:
-        """It is not ready yet, and has so long to be."""
+    def on_slow_start(self, left_s: float) -> None:
+        """Is called if the process is not ready after SLOW_S; `left_s` seconds remain. Does nothing here."""
 
-    async def tell(self, data: bytes) -> None:
-        """Encoded messages to it; nothing where it has ended."""
+    async def send(self, data: bytes) -> None:
+        """Write encoded messages to the process; nothing if it has ended."""
         try:
             await self._in.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
 
-    def must_be_quiet(self) -> None:
-        """HarnessError where the programs of the run have filled its log, as disks have an end."""
+    def check_log_size(self) -> None:
+        """Raise HarnessError if the programs of the run have written more than MAX_LOG_BYTES to the log, so that the
+        disk cannot fill up.
+        """
         if self.log.stat().st_size > MAX_LOG_BYTES:
-            raise self.trouble(f"wrote more than {MAX_LOG_BYTES >> 20} MiB to its standard error")
+            raise self.error_of(f"wrote more than {MAX_LOG_BYTES >> 20} MiB to its standard error")
 
-    async def no_more(self) -> None:
-        """Send nothing more: its standard input ends."""
+    async def close_input(self) -> None:
+        """Close the standard input of the process."""
         await self._in.aclose()
 
     async def end(self) -> None:
-        """Kill it where it does not end by itself, and whatever it has started. Idempotent."""
+        """Wait END_S for the end of the process, then kill it and all processes of its group. Idempotent."""
         with trio.CancelScope(shield=True):
             await self._in.aclose()
             with trio.move_on_after(END_S):
@@ -182,16 +191,16 @@ class PipedProcess:
             await self._out.aclose()
 
     def _ended(self) -> bool:
-        """Return whether it has ended, without reaping it: until then its process id, also its group's, cannot be
-        reused.
+        """Return whether the process has ended, without reaping it: until it is reaped, its process id and its group's
+        id cannot be reused.
         """
         if self._popen.returncode is not None:
             return True
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self) -> None:
-        """Kill it at once, with all processes of its group. What it has said and was not read yet does not count any
-        more.
+        """Kill the process at once, with all processes of its group. Messages that `next` has not returned yet do not
+        count.
         """
         self._killed = True
         self._receiving.cancel()
@@ -199,19 +208,19 @@ class PipedProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
-    def hold(self, *, still: bool) -> None:
-        """Stop all processes of its group, or continue them."""
+    def set_stopped(self, *, still: bool) -> None:
+        """Send SIGSTOP to all processes of its group if `still`, else SIGCONT."""
         if self._popen.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGSTOP if still else signal.SIGCONT)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the process."""
+        """Return the environment variables of the process."""
         return dict(os.environ)
 
 
 class DriverProcess(PipedProcess):
-    """A driver's process."""
+    """Is the process of a driver (`python -m squall.chaos.drivers`)."""
 
     def __init__(self, order: DriverConfig, log: Path) -> None:
         program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(order).decode()]
@@ -219,5 +228,5 @@ class DriverProcess(PipedProcess):
 
     @override
     def environment(self) -> dict[str, str]:
-        """Return this process' environment, with the path of its packages: the driver imports the same ones."""
+        """Return this process' environment with the path of its packages, so that the driver imports the same ones."""
         return {**os.environ, "PYTHONPATH": str(PACKAGES)}

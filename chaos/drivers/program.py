@@ -1,4 +1,4 @@
-"""A program under test as a client library of a workload (`squall.workloads.libraries.LibraryClientFactory`): a process
+"""Drives a program under test as a client library of a workload (`squall.workloads.libraries.Driver`), with one process
 for each client.
 """
 
@@ -38,16 +38,17 @@ from squall.workloads.libraries import (
 from squall.workloads.needs import LibraryRequirements
 
 POLL_ANSWER_S = 30.0
-"""A program that does not answer a poll for so long has hung."""
+"""Gives the seconds after which a program that does not answer a poll counts as hung."""
 SAID_LETTERS = 80
-"""A process is named by at most so many characters of its command."""
+"""Limits the characters of the command that name a process."""
 ISOLATIONS = ("read_uncommitted", "read_committed")
 MEMBER = "member"
 ACKS = {-1: "all", 0: "0", 1: "1"}
 
 
 def program_of(command: str, directory: str) -> list[str]:
-    """The program and its arguments, found. Refused where there is none."""
+    """Return the absolute path of the program, and its arguments. Raise PreconditionError if there is no such program.
+    """
     try:
         words = shlex.split(command)
     except ValueError as why:
@@ -71,7 +72,7 @@ def _where(word: str, directory: Path) -> str:
 
 
 def config_of(needs: LibraryRequirements) -> dict[str, str]:
-    """Return a producer's settings by Kafka's names, as a workload needs them."""
+    """Return the producer settings that a workload needs, by Kafka's names."""
     w = needs.producer
     return {
         "acks": ACKS[w.acks],
@@ -84,14 +85,14 @@ def config_of(needs: LibraryRequirements) -> dict[str, str]:
 
 
 class ProgramProtocolError(HarnessError):
-    """The program has not once answered as the protocol says, so there is nothing of it to judge."""
+    """Is raised if a program has never replied as the protocol requires, so that nothing about it can be judged."""
 
 
 class ProgramProcess(PipedProcess):
-    """A process of the program. It is up when it has answered `init`.
+    """Is a process of the program under test. It is ready when it has answered `init`.
 
-    needs: name the command, as it was given. understood: roles in which some process of the program has answered more
-    than `init`; this one adds its own.
+    needs: name the command, as the user gave it. understood: the roles in which a process of the program has answered
+    more than `init`; this process adds its own role.
     """
 
     FAILED = "does not keep to the protocol: {why}"
@@ -112,12 +113,12 @@ class ProgramProcess(PipedProcess):
         self._about, self._understood, self._say = about, understood, say
 
     @override
-    async def up(self) -> None:
-        await self.tell(self.encode(["init", dict(self._about)]))
-        await super().up()
+    async def wait_until_ready(self) -> None:
+        await self.send(self.encode(["init", dict(self._about)]))
+        await super().wait_until_ready()
 
     @override
-    def is_slow(self, left_s: float) -> None:
+    def on_slow_start(self, left_s: float) -> None:
         self._say(f"waiting for the {self.what} to answer init with ready ({left_s:.0f} s left)")
 
     @override
@@ -128,8 +129,8 @@ class ProgramProcess(PipedProcess):
         return message
 
     @override
-    def trouble(self, what: str) -> HarnessError:
-        """Return the error; a ProgramProtocolError as long as nothing of the program was understood."""
+    def error_of(self, what: str) -> HarnessError:
+        """Return the error; a ProgramProtocolError as long as no process in this role has answered more than `init`."""
         kind = HarnessError if self._about["role"] in self._understood else ProgramProtocolError
         return kind(f"the {self.what} {what}")
 
@@ -147,9 +148,9 @@ class ProgramReader(SelfPollingReader):
         self._asked = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start it, and end it once it was asked to."""
+        """Run the process until `finish` is called."""
         try:
-            await self._process.up()
+            await self._process.wait_until_ready()
             task_status.started()
             await self._asked.wait()
         finally:
@@ -176,23 +177,27 @@ class ProgramReader(SelfPollingReader):
         return None
 
     async def _poll(self) -> list[Any] | None:
-        """The program's answer; None once it was asked to end. HarnessError where it ended or hung."""
-        self._process.must_be_quiet()
+        """Return the program's answer to one poll; None once `finish` was called. Raise HarnessError if the program
+        ended or hangs.
+        """
+        self._process.check_log_size()
         with trio.move_on_after(POLL_ANSWER_S):
-            await self._process.tell(self._process.encode(["poll"]))
+            await self._process.send(self._process.encode(["poll"]))
             message = await self._process.next()
             if message is None and not self._asked.is_set():
-                raise self._process.silence("ended by itself")
+                raise self._process.silence_error("ended by itself")
             return message
         if self._asked.is_set():
             return None
-        raise self._process.silence(f"did not answer a poll for {POLL_ANSWER_S:g} s")
+        raise self._process.silence_error(f"did not answer a poll for {POLL_ANSWER_S:g} s")
 
     def _parts(self, records: Sequence[FetchedRecord]) -> list[PolledPartition]:
-        """Return what a poll brought, by partition, payloads verified; now and then also that nothing came."""
+        """Return the records of a poll, by partition, with verified payloads; every EMPTY_EVERY_S also that a partition
+        had none.
+        """
         for record in records:
             if (self._topic, int(record.partition)) not in self._at:
-                raise self._process.trouble(f"read partition {record.partition}, which is not assigned")
+                raise self._process.error_of(f"read partition {record.partition}, which is not assigned")
         parts, now = parts_of(records, self._topic, self._at), time.monotonic()
         for place in self._at.keys() - {part.place for part in parts}:
             if now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
@@ -202,14 +207,14 @@ class ProgramReader(SelfPollingReader):
 
     @override
     def finish(self) -> None:
-        """Kill the process. What is under way is not waited for."""
+        """Kill the process, without waiting for the poll that is under way."""
         self._asked.set()
         self._process.kill()
 
 
 class ProgramDriver(LibraryClientFactory):
-    """Starts the processes of a program under test. `log` takes its standard error. `say` is called once for each role
-    of which a process takes long to start.
+    """Starts the processes of a program under test. `log` takes their standard error. `say` is called at most once for
+    each role whose process takes long to start.
     """
 
     client = "program"
@@ -233,7 +238,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     def about(self) -> Mapping[str, object]:
-        """Return no settings: the program is held to what the plan says."""
+        """Return no settings, because the program is expected to follow the plan's."""
         return {}
 
     def _process(self, role: str, **about: object) -> ProgramProcess:
@@ -254,7 +259,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     async def transactor(self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]) -> Any:
-        """Refuse: no workload with a program has transactions."""
+        """Raise AssertionError: no workload with a program has transactions."""
         raise AssertionError("no workload asks this of a program")
 
     @override
@@ -280,7 +285,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     async def instance(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
-        """Refuse: no workload with a program has such processes."""
+        """Raise AssertionError: no workload with a program has processes that are members and producers."""
         raise AssertionError("no workload asks this of a program")
 
     @override

@@ -1,10 +1,10 @@
-"""Runs the program under test as a member of a group (`squall.workloads.libraries.LibraryConsumer`): it polls and
+"""Runs the program under test as a group member (`squall.workloads.libraries.LibraryConsumer`). The program polls and
 commits by itself.
 
-Each member has a pipe, and what it writes there says nothing of when another one wrote. What one member does may follow
-from what another one did: it is assigned what the other gave up, and begins where the other committed. So all pipes are
-emptied before an assignment is believed: whatever led to it was written before, and is in a pipe by then
-(`ReportSequencer`).
+Each member has a pipe, and the reports in one pipe do not show when reports in another pipe were written. But what one
+member does may follow from what another member did: it is assigned partitions that the other gave up, and begins where
+the other committed. So all pipes are emptied before an assignment is handled: the reports of everything that led to the
+assignment were written before it, and are in a pipe by then (`ReportSequencer`).
 """
 
 from __future__ import annotations
@@ -49,27 +49,28 @@ from squall.workloads.libraries import (
 from squall.workloads.payload import verify
 
 POLL_S = 0.1
-"""The workload looks so often at what a member has said."""
+"""Gives the seconds after which the workload looks again at the reports of a member."""
 
 
 class ReportSequencer:
-    """The reports of the members of one run, in an order in which they can have happened."""
+    """Handles the reports of all members of a run in an order in which they can have happened."""
 
     def __init__(self) -> None:
         self._members: list[ProgramMember] = []
 
     def add(self, member: ProgramMember) -> None:
-        """Hear this one, too."""
+        """Handle the reports of this member, too."""
         self._members.append(member)
 
     def remove(self, member: ProgramMember) -> None:
-        """Hear it no more."""
+        """Stop handling the reports of this member."""
         if member in self._members:
             self._members.remove(member)
 
     def hear(self) -> None:
-        """Take all that was written. An assignment that was found waits until all pipes were emptied once more, and for
-        what other members reported before their own next assignments; of two assignments the older generation is first.
+        """Handle all reports that were written. An assignment waits until all pipes were emptied once more, and until
+        the reports that other members wrote before their own next assignments are handled. Of two assignments the older
+        generation is first.
         """
         while True:
             for member in self._members:
@@ -88,7 +89,7 @@ class ReportSequencer:
 
 
 class ProgramMember(LibraryConsumer):
-    """Drives one process of the program. Its reports go to `hearing`, in their order."""
+    """Drives one process of the program that is a group member. Its reports go to `hearing`, in their order."""
 
     ended = False
 
@@ -100,27 +101,27 @@ class ProgramMember(LibraryConsumer):
         reports: ReportSequencer,
         flush: Callable[[], None],
     ) -> None:
-        """topics: the one that it reads, and the one of its outputs, if it has some."""
+        """topics: the topic that the member reads, and the topic of its outputs, if there is one."""
         self._process, self._hearing, self._reports, self._flush = process, hearing, reports, flush
         self._topic, self._out_topic = topics[0], topics[-1]
         self.reports: deque[list[Any]] = deque()
-        """Reports that were read from its pipe and not taken yet."""
+        """Holds the reports that were read from the member's pipe and not handled yet."""
         self.before = 0
-        """The number of these that were there before all pipes were emptied last."""
+        """Counts the reports that were in `reports` before all pipes were last emptied."""
         self._who = MemberIdentity()
         self._owned: set[Place] = set()
         self._unbegun: set[Place] = set()
-        """Partitions of which it has not said where it begins."""
+        """Holds the owned partitions for which the member has not reported a start offset."""
         self._at: dict[Place, int] = {}
-        """The next offset after what it has processed."""
+        """Maps each partition to the offset after the last record that the member has processed."""
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
         self._outcomes: dict[int, Callable[[Outcome], None]] = {}
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until its process has ended. A cancelled one is killed at once."""
+        """Run until the process has ended. If this task is cancelled, kill the process at once."""
         try:
-            await self._process.up()
+            await self._process.wait_until_ready()
             self._reports.add(self)
             task_status.started()
             async with trio.open_nursery() as nursery:
@@ -128,7 +129,7 @@ class ProgramMember(LibraryConsumer):
                 while not self.ended:
                     await self._process.readable()
                     self._reports.hear()
-                    self._process.must_be_quiet()
+                    self._process.check_log_size()
                 nursery.cancel_scope.cancel()
         finally:
             self.kill()
@@ -137,7 +138,7 @@ class ProgramMember(LibraryConsumer):
     # --------------------------------------------------------------------------------------------------- of Reports
 
     def drain(self) -> None:
-        """Read what its pipe holds."""
+        """Move the reports in the member's pipe to `reports`."""
         if not self.ended:
             found = self._process.drain()
             self.ended = found is None
@@ -145,21 +146,21 @@ class ProgramMember(LibraryConsumer):
 
     @property
     def begins(self) -> bool:
-        """Its next report is that partitions came to it."""
+        """Is True if the member's next report is an assignment."""
         return isinstance(self.reports[0][-1], AssignedReport)
 
     @property
     def next_generation(self) -> int:
-        """The generation of that report; -1 if it is another one, or says none."""
+        """Returns the generation of the next report, if that is an assignment with a generation; else -1."""
         generation = self.reports[0][-1].generation if self.begins else None
         return NO_GENERATION if generation is None else int(generation)
 
     def take(self) -> None:
-        """Take its next report. HarnessError where it is not of the protocol."""
+        """Handle the member's next report. Raise HarnessError if the report is not of the protocol."""
         message = self.reports.popleft()
         match message:
             case ["x", why]:
-                raise self._process.trouble(self._process.FAILED.format(why=why, log=self._process.log))
+                raise self._process.error_of(self._process.FAILED.format(why=why, log=self._process.log))
             case ["outcome", op, status, offset, timestamp_ms, error]:
                 self._outcomes.pop(op)(Outcome(OperationStatus(status), offset, timestamp_ms, error))
             case ["m", report]:
@@ -203,7 +204,9 @@ class ProgramMember(LibraryConsumer):
         self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})
 
     def _begin(self, at: Mapping[Place, int]) -> None:
-        """It reads these from there. At the log's start nothing needs to have been committed."""
+        """Report that the member reads these partitions from these offsets. At offset 0 it does not need a committed
+        offset.
+        """
         self._at |= at
         if at:
             self._hearing.heard(
@@ -232,56 +235,60 @@ class ProgramMember(LibraryConsumer):
         self._hearing.heard(PolledRecords(time.monotonic_ns(), at, parts))
 
     def _output(self, op: int, partition: int, source: FetchedRecord) -> None:
-        """Record that it is made, and say what to write: then it is on file before it can reach a broker."""
+        """Record that the output is made, and send what to write. The record is on file before the output can reach a
+        broker.
+        """
         value, why = verify(source.value, None if source.key is None else source.key.encode())
         if why:
             place = f"partition {source.partition}, offset {source.offset}"
-            raise self._process.trouble(f"makes an output of no record that Squall sent ({place}: {why})")
+            raise self._process.error_of(f"makes an output of no record that Squall sent ({place}: {why})")
 
         made = self._hearing.output((self._out_topic, partition), value)
         if made is None:
-            raise self._process.trouble(f"makes an output, and this run has no partition {partition} for it")
+            raise self._process.error_of(f"makes an output, and this run has no partition {partition} for it")
         self._outcomes[op] = made.on_outcome
         self._say(["write", op, self._out_topic, partition, made.key, made.value])
 
     def _known(self, places: Sequence[Place] | Mapping[Place, Any]) -> None:
-        """HarnessError for partitions that the topic does not have."""
+        """Raise HarnessError for partitions that the topic does not have."""
         if unknown := [index for topic, index in places if not self._hearing.has((topic, index))]:
-            raise self._process.trouble(f"names partition {unknown[0]}, which the topic {self._topic} does not have")
+            raise self._process.error_of(f"names partition {unknown[0]}, which the topic {self._topic} does not have")
 
     # ---------------------------------------------------------------------------------------------------------- member
 
     @override
     async def poll(self) -> list[PolledRecords]:
-        """Wait a little for reports, and return nothing: the program polls by itself, and its records were recorded."""
+        """Wait POLL_S for reports, and return nothing: the program polls by itself, and its reports have recorded the
+        records.
+        """
         with trio.move_on_after(POLL_S):
             await self._changed.wait()
         return []
 
     @override
     async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitOutcome:
-        """Refuse: the program commits by itself."""
+        """Raise AssertionError: the program commits by itself."""
         raise AssertionError("nobody commits for a program")
 
     @override
     async def rewind(self) -> None:
-        """Refuse: the program reads by itself."""
+        """Raise AssertionError: the program reads by itself."""
         raise AssertionError("nobody rewinds a program")
 
     @override
     async def leave(self) -> None:
-        """Ask it to finish, and wait until it has ended."""
+        """Ask the program to finish, and wait until its process has ended."""
         self._say(["f"])
         while not self.ended:
             await self._changed.wait()
 
     @override
     def halt(self, *, still: bool) -> None:
-        self._process.hold(still=still)
+        self._process.set_stopped(still=still)
 
     @override
     def kill(self) -> None:
-        """Kill it. What it had written by then counts."""
+        """Kill the process. Reports that it had written before that are handled."""
         self._process.kill()
         if not self.ended:
             self._process.reap()
@@ -302,4 +309,4 @@ class ProgramMember(LibraryConsumer):
             await self._something.wait()
             self._something = trio.Event()
             lines, self._lines = self._lines, []
-            await self._process.tell(b"".join(lines))
+            await self._process.send(b"".join(lines))

@@ -1,4 +1,6 @@
-"""Reads in a driver's process and reports what it reads: as a reader by itself, or as the polls of a transactor."""
+"""Reads in a driver process, and reports the records: as a reader that polls by itself, or as a transactor that polls
+on request.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,27 @@ from squall.workloads.payload import verify
 POLL_S = 0.2
 BOUNDS_EVERY_S = 0.5
 BEGIN_S = 1.0
-"""A poll asks for no longer where partitions begin."""
+"""Limits the seconds of a poll in which the first and end offsets of partitions are asked for."""
 EMPTY_EVERY_S = 0.5
-"""Of a partition without records, one empty poll in this time is reported."""
+"""Gives the interval, in seconds, at which empty polls of a partition are reported."""
 
 
 class MessageSink(Protocol):
     """Sends messages to the harness (`squall.chaos.drivers.__main__.HarnessPipe`)."""
 
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         """Send a message at once."""
 
 
-def at(beginning: str, low: int, high: int) -> int:
-    """The offset of a beginning: start, middle or end."""
+def start_offset(beginning: str, low: int, high: int) -> int:
+    """Return the offset at which a consumer begins. beginning: start, middle or end of the log; low, high: the log's
+    bounds.
+    """
     return {"start": low, "middle": (low + high) // 2, "end": high}[beginning]
 
 
 class ConsumerWorker:
-    """A consumer at work: where it is, partition by partition, and what it tells of it."""
+    """Runs a library's consumer: keeps its position in each partition, polls, and reports the records."""
 
     def __init__(
         self, library: ClientLibrary, order: DriverConfig, out: MessageSink, inbox: queue.SimpleQueue[list[Any]]
@@ -50,30 +54,31 @@ class ConsumerWorker:
         self._empty_told: dict[Place, float] = {}
 
     def run(self) -> None:
-        """Read from the log's start until the order to finish."""
-        self._out.say("up", self._library.version)
+        """Read from the log's start until any message arrives in the inbox."""
+        self._out.send("up", self._library.version)
         while len(self._at) < len(self._places) and self._inbox.empty():
             missing = [place for place in self._places if place not in self._at]
             self._at.update({place: low for place, (low, _) in self._consumer.bounds(missing).items()})
             time.sleep(0 if len(self._at) == len(self._places) else BOUNDS_EVERY_S)
         self._consumer.assign(dict(self._at))
-        self._out.say("a", [[*place, position] for place, position in self._at.items()])
+        self._out.send("a", [[*place, position] for place, position in self._at.items()])
         while self._inbox.empty():
             self._poll()
             time.sleep(self._order.poll_pause_ms / 1000)
         self._consumer.close()
 
-    def once(self, beginning: str) -> None:
-        """Poll once. A partition without a position gets one first, if the cluster answers with its bounds."""
+    def poll_once(self, beginning: str) -> None:
+        """Poll once. A partition without a position gets one first, if the cluster returns its first and end offsets.
+        """
         missing, until = [place for place in self._places if place not in self._at], time.monotonic() + BEGIN_S
         for place in missing:
             found = self._consumer.bounds([place])
-            self._at.update({each: at(beginning, *bounds) for each, bounds in found.items()})
+            self._at.update({each: start_offset(beginning, *bounds) for each, bounds in found.items()})
             if not found or time.monotonic() > until:
                 break
         if missing and self._at:
             self._consumer.assign(dict(self._at))
-            self._out.say("a", [[*place, position] for place, position in self._at.items()])
+            self._out.send("a", [[*place, position] for place, position in self._at.items()])
         if self._at:
             self._poll()
 
@@ -85,15 +90,17 @@ class ConsumerWorker:
             self._recover(gone)
             return
         except Exception as error:  # a library's errors are of many roots; it goes on after those that it raises here
-            self._out.say("e", f"{type(error).__name__}: {error}")
+            self._out.send("e", f"{type(error).__name__}: {error}")
             time.sleep(POLL_S)
             return
         parts = self._parts(records)
         if parts:
-            self._out.say("r", began_ns, [[*place, position] for place, position in at.items()], parts)
+            self._out.send("r", began_ns, [[*place, position] for place, position in at.items()], parts)
 
     def _parts(self, records: Sequence[ReadRecord]) -> list[list[Any]]:
-        """Return what a poll brought, by partition, payloads verified; now and then also that nothing came."""
+        """Return the records of a poll, by partition, with verified payloads; every EMPTY_EVERY_S also that a partition
+        had none.
+        """
         found: dict[Place, tuple[list[Any], list[Any]]] = {}
         for record in records:
             pairs, bad = found.setdefault(record.place, ([], []))
@@ -110,7 +117,7 @@ class ConsumerWorker:
         return [[*place, self._at[place], *told] for place, told in found.items()]
 
     def _recover(self, gone: OffsetOutOfRange) -> None:
-        """Give positions that became impossible the nearest ones that are possible."""
+        """Move positions that are out of range to the nearest valid offset."""
         bounds = self._consumer.bounds(gone.places)
         for place in gone.places:
             if place not in bounds:
@@ -121,22 +128,24 @@ class ConsumerWorker:
             self._consumer.seek(place, position)
             if position != self._at[place]:
                 self._at[place] = position
-                self._out.say("k", *place, position, str(gone))
+                self._out.send("k", *place, position, str(gone))
 
 
 class TransactorConsumer:
-    """The consumer of a transactor, made by its first poll. Each poll is answered by what it brought, then by ["p"]."""
+    """Polls on request of a transactor. The consumer is made by the first poll. Each poll sends its records, then
+    ["p"].
+    """
 
     def __init__(self, library: Callable[[], ClientLibrary], order: DriverConfig, out: MessageSink) -> None:
         self._library, self._order, self._out = library, order, out
         self._reader: ConsumerWorker | None = None
 
-    def once(self) -> None:
-        """Poll once. Never raises for what a cluster does."""
+    def poll(self) -> None:
+        """Poll once. An error of the cluster or the library is sent, and never raised."""
         try:
             if self._reader is None:
                 self._reader = ConsumerWorker(self._library(), self._order, self._out, queue.SimpleQueue())
-            self._reader.once(self._order.beginning)
+            self._reader.poll_once(self._order.beginning)
         except Exception as error:  # a library's errors are of many roots; the next poll tries again
-            self._out.say("e", f"{type(error).__name__}: {error}")
-        self._out.say("p")
+            self._out.send("e", f"{type(error).__name__}: {error}")
+        self._out.send("p")

@@ -1,4 +1,4 @@
-"""aiokafka, its event loop in a thread of its own."""
+"""Drives aiokafka's producer and consumer, whose event loop runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -38,22 +38,24 @@ T = TypeVar("T")
 version = str(aiokafka.__version__)
 
 HAND, SEND = "hand", "send"
-"""A record is refused at once; its future has an error."""
+"""Name the steps in which a record fails: when it is handed over, or later, by its future."""
 NO_ROOM = (KafkaTimeoutError, MessageSizeTooLargeError)
-"""Errors of records that were not handed over."""
+"""Lists errors of records that aiokafka did not take."""
 START_S = 30.0
 ASK_S = 5.0
 
 
 class EventLoopThread:
-    """An event loop that runs until the process ends."""
+    """Runs an asyncio event loop in a thread until the process ends."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
     def run(self, awaitable: Awaitable[T], within_s: float) -> T:
-        """Return the awaitable's result, from another thread than the loop's. TimeoutError after `within_s` seconds."""
+        """Run an awaitable in the loop and return its result; call it from another thread. Raise TimeoutError after
+        `within_s` seconds.
+        """
 
         async def bounded() -> T:
             return await asyncio.wait_for(awaitable, within_s)
@@ -62,7 +64,7 @@ class EventLoopThread:
 
 
 def settings(order: DriverConfig) -> dict[str, Any]:
-    """Return the settings of each producer, except its time-out."""
+    """Return the settings of every producer, except its time-out."""
     return {
         "bootstrap_servers": order.bootstrap,
         "client_id": order.client_id,
@@ -76,7 +78,7 @@ def settings(order: DriverConfig) -> dict[str, Any]:
 
 
 class AiokafkaSender(RecordSender):
-    """Hands records over to a producer."""
+    """Hands records over to aiokafka's producer."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -84,14 +86,16 @@ class AiokafkaSender(RecordSender):
         self._unanswered = 0
 
     def serve(self, producer: AIOKafkaProducer) -> None:
-        """Hand records over to this one, which has started. Called in the loop."""
+        """Use this producer, which has been started. Call it in the event loop."""
         self._sends = producer.send
         self._queue: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self._sender = asyncio.ensure_future(self._send_all())
 
     @override
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """Hand a record over to the one coroutine that sends them all: waiting records must not overtake each other."""
+        """Queue a record for the one coroutine that sends all records, so that waiting records do not overtake each
+        other.
+        """
         self._unanswered += 1
         record = (op, topic, partition, key, value, timestamp_ms)
         self._io.loop.call_soon_threadsafe(self._queue.put_nowait, record)
@@ -126,7 +130,7 @@ class AiokafkaSender(RecordSender):
 
     @override
     def pump(self) -> None:
-        """Do nothing: the event loop lets answers through."""
+        """Do nothing: the event loop calls back by itself."""
 
 
 class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):

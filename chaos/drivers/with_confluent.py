@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka)."""
+"""Drives the producer and the consumer of confluent-kafka (librdkafka)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ NEVER_LEFT = frozenset(
         *(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._UNKNOWN_TOPIC),
     }
 )
-"""Errors of records that librdkafka never handed to a connection. Of any other an earlier attempt may have arrived:
-the Python binding does not tell a message's persistence (rd_kafka_message_status).
+"""Lists errors of records that librdkafka never handed to a connection. With any other error an earlier attempt may
+have arrived: the Python binding does not report a message's persistence (rd_kafka_message_status).
 """
 GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 BOUNDS_S = 5.0
@@ -44,14 +44,14 @@ RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000, "brok
 
 
 def read_record(place: Place, message: Any) -> ReadRecord:
-    """A message that has no error."""
+    """Convert a message without an error."""
     kind, ms = message.timestamp()
     sent_ms = ms if kind == TIMESTAMP_CREATE_TIME else NOT_KNOWN
     return ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or (), sent_ms)
 
 
 def settings(order: DriverConfig) -> dict[str, Any]:
-    """Return the settings of each producer."""
+    """Return the settings of every producer."""
     return {
         "bootstrap.servers": order.bootstrap,
         "client.id": order.client_id,
@@ -70,7 +70,7 @@ def settings(order: DriverConfig) -> dict[str, Any]:
 
 
 class LibrdkafkaSender(RecordSender):
-    """Hands records over to a producer with these settings of librdkafka's."""
+    """Hands records over to librdkafka's producer, which gets the settings `configuration`."""
 
     def __init__(self, configuration: dict[str, Any], answer: Answer) -> None:
         self._answer = answer
@@ -109,7 +109,9 @@ class LibrdkafkaSender(RecordSender):
         self._poll(0)
 
     def _poll(self, within_s: float) -> None:
-        """A fatal error is raised here, whatever is asked for. Its records, and the next call, have it too."""
+        """Let librdkafka call back. A fatal error, which it raises here, is ignored: the records and the next call have
+        it, too.
+        """
         try:
             self._producer.poll(within_s)
         except KafkaException as raised:
@@ -162,7 +164,7 @@ class _LibrdkafkaConsumer(ConsumerAdapter):
 
     @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """Return the records that have arrived. Errors that came with them are raised later, one at a time."""
+        """Return the records that have arrived. Errors that came with them are raised by later polls, one at a time."""
         if self._errors:
             place, error = self._errors.popleft()
             raise OffsetOutOfRange([place], error.str()) if error.code() in GONE else KafkaException(error)

@@ -1,4 +1,4 @@
-"""kafka-python."""
+"""Drives the producer and the consumer of kafka-python."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from squall.chaos.drivers.library import (
 version = str(kafka.__version__)
 
 ROOM_MS = 5000
-"""How long a record waits for metadata and for room in the buffer, before it is refused."""
+"""Limits the ms for which a record waits for metadata and for room in the buffer before it is refused."""
 
 
 def settings(order: DriverConfig) -> dict[str, Any]:
-    """Return the settings of each producer."""
+    """Return the settings of every producer."""
     return {
         "bootstrap_servers": order.bootstrap.split(","),
         "client_id": order.client_id,
@@ -52,10 +52,10 @@ def settings(order: DriverConfig) -> dict[str, Any]:
 
 
 class KafkaPythonSender(RecordSender):
-    """Hands records over to a producer with these settings of kafka-python's."""
+    """Hands records over to kafka-python's producer, which gets the settings `configuration`."""
 
     REFUSALS: tuple[type[Exception], ...] = (KafkaTimeoutError, MessageSizeTooLargeError)
-    """What it raises for a record that it does not take."""
+    """Lists the exceptions that kafka-python raises for a record that it does not take."""
 
     def __init__(self, configuration: dict[str, Any], answer: Answer) -> None:
         self._answer = answer
@@ -82,7 +82,7 @@ class KafkaPythonSender(RecordSender):
 
     @override
     def pump(self) -> None:
-        """Do nothing: a thread of the library's lets answers through."""
+        """Do nothing: a thread of the library calls back by itself."""
 
 
 class _KafkaPythonProducer(KafkaPythonSender, ProducerAdapter):

@@ -15,7 +15,7 @@ import trio
 
 from squall.broker.env import Env
 from squall.chaos.draws import rng_for
-from squall.chaos.errors import HarnessError, trouble_of
+from squall.chaos.errors import HarnessError, gravest_error
 from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.kind import Fault, FaultTrait
 from squall.chaos.faults.shapes import Hit
@@ -352,7 +352,7 @@ class FaultContext:
                 for each in hit:
                     nursery.start_soon(one, each)
         except BaseExceptionGroup as group:
-            trouble = trouble_of(group)
+            trouble = gravest_error(group)
             if isinstance(trouble, HarnessError):
                 raise trouble from None
             raise

@@ -32,7 +32,7 @@ CATEGORIES = [
 ]
 
 
-def mark(node: pytest.Item, item: PlannedRun) -> None:
+def add_labels(node: pytest.Item, item: PlannedRun) -> None:
     """Set the item's place in Allure's tree of suites, and its tags."""
     suites = {"parentSuite": f"{item.cell['target']}/{item.runtime}", "suite": item.cell["workload"]}
     suites |= {"subSuite": item.configuration, "feature": item.configuration, "story": item.mix}
@@ -40,7 +40,7 @@ def mark(node: pytest.Item, item: PlannedRun) -> None:
         node.add_marker(pytest.mark.allure_label(word, label_type=kind))
 
 
-def tell(node: pytest.Item, item: PlannedRun, attempt: Attempt, evidence: Evidence | None, runs: int) -> None:
+def report_attempt(node: pytest.Item, item: PlannedRun, attempt: Attempt, evidence: Evidence | None, runs: int) -> None:
     """Everything about the last attempt at an item. runs: how many attempts there were."""
     reporter = _reporter(node.config)
     if reporter is None:
@@ -97,7 +97,7 @@ def _began_s(attempt: Attempt) -> float:
     return datetime.fromisoformat(attempt.began).timestamp()
 
 
-def timed(node: pytest.Item, item: PlannedRun, attempt: Attempt | None, turn: int) -> None:
+def set_times(node: pytest.Item, item: PlannedRun, attempt: Attempt | None, turn: int) -> None:
     """Its times, and what makes it the same test in each night: configuration, faults, and the number of its seed."""
     reporter = _reporter(node.config)
     result = reporter.get_test(None) if reporter is not None else None
@@ -115,7 +115,7 @@ def _reporter(config: pytest.Config) -> Any:
     return None if listener is None else listener.allure_logger
 
 
-def surroundings(folder: Path, night: Mapping[str, Any]) -> None:
+def write_environment(folder: Path, night: Mapping[str, Any]) -> None:
     """Write what Allure shows beside the results: the machine and the commit, categories of failures, the executor."""
     folder.mkdir(parents=True, exist_ok=True)
     machine = night.get("machine") if isinstance(night.get("machine"), dict) else {}

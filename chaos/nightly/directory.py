@@ -30,7 +30,7 @@ class NightDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def there(self) -> Path:
+    def existing_folder(self) -> Path:
         """It, or the nearest folder above it that there is already."""
         path = self.path.absolute()
         return next(each for each in (path, *path.parents) if each.is_dir())
@@ -85,7 +85,7 @@ class NightDirectory:
         """summary.json: the same for programs."""
         return self.path / "summary.json"
 
-    def beside_bytes(self) -> int:
+    def bytes_outside_runs(self) -> int:
         """Of everything but the run directories: Allure's results and page, what runs printed, the report."""
         return sum(
             bytes_of(each) if each.is_dir() else each.lstat().st_size
@@ -123,7 +123,7 @@ class NightDirectory:
         append_line(self.results, attempt.line())
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """This session alone works on it, and has some room kept back. Refused if another session works on it, if there
         is no room, or if the folder cannot be made."""
         try:

@@ -35,7 +35,7 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
-def blamed(why: str, folder: Path) -> bool:
+def caused_by_full_disk(why: str, folder: Path) -> bool:
     """Return whether a run below `folder` that proves nothing, for the reason `why`, failed for want of room."""
     return any(word in why for word in (*WORDS, TOO_SMALL)) or free_bytes(folder) < LOW_BYTES
 

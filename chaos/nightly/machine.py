@@ -13,7 +13,7 @@ from squall.chaos.nightly.items import PlannedRun
 SCRIPTS = (".py", ".java", ".jar", ".js", ".rb", ".sh")
 
 
-def lacking(item: PlannedRun, bootstrap: str) -> str:
+def missing_for(item: PlannedRun, bootstrap: str) -> str:
     """Why this machine cannot run it, in one line; empty where it can."""
     cell = item.cell
     if cell["runtime"] == EXTERNAL:

@@ -61,7 +61,7 @@ class NightResult:
         return [(item, last[item.item]) for item in self.items if item.item in last and not last[item.item].proven]
 
     @property
-    def losing(self) -> list[tuple[PlannedRun, Attempt]]:
+    def with_permitted_loss(self) -> list[tuple[PlannedRun, Attempt]]:
         """The valid runs that lost acknowledged records, as their configuration and the night permit."""
         last = [(item, self.last[item.item]) for item in self.items if item.item in self.last]
         return [(item, each) for item, each in last if each.verdict == VALID and not each.fails and each.permitted_loss]
@@ -72,17 +72,17 @@ class NightResult:
         return sum(max(0, len(each) - 1) for each in self.attempts.values())
 
     @property
-    def share(self) -> float:
+    def share_without_verdict(self) -> float:
         """Of the runs that were played, those without a verdict, 0 to 1."""
         return len(self.unproven) / len(self.last) if self.last else 1.0
 
     @property
-    def unplayed(self) -> float:
+    def share_unplayed(self) -> float:
         """Of the runs that were to be played, those that were not, 0 to 1."""
         return 1 - len(self.last) / len(self.items) if self.items else 1.0
 
     @property
-    def untouched(self) -> list[str]:
+    def configurations_without_run(self) -> list[str]:
         """Configurations without any run."""
         played = {item.configuration for item in self.items if item.item in self.last}
         return list(dict.fromkeys(item.configuration for item in self.items if item.configuration not in played))
@@ -99,19 +99,19 @@ class NightResult:
             return "A verdict contradicts its history: nobody knows which of them is right."
         if not self.last:
             return "Nothing was played: this night proves nothing."
-        if self.share > self.unknown_share:
+        if self.share_without_verdict > self.unknown_share:
             return "Too much is unknown: this night proves too little."
-        return "Too little was played: this night proves too little." if self.unplayed > self.max_unplayed else ""
+        return "Too little was played: this night proves too little." if self.share_unplayed > self.max_unplayed else ""
 
     @property
     def gaps(self) -> list[str]:
         """Parts of the plan that this night did not cover, a sentence each; empty if everything was played."""
-        if not self.unplayed:
+        if not self.share_unplayed:
             return []
         names = {item.configuration for item in self.items}
         missing = len(self.items) - len(self.last)
-        told = [f"NOT PLAYED: {missing} of {many(len(self.items), 'planned run')} ({self.unplayed:.0%})."]
-        if out := self.untouched:
+        told = [f"NOT PLAYED: {missing} of {many(len(self.items), 'planned run')} ({self.share_unplayed:.0%})."]
+        if out := self.configurations_without_run:
             shown = "; ".join(out[:NAMED]) + (f"; and {len(out) - NAMED} more" if len(out) > NAMED else "")
             told.append(f"WITHOUT ANY RUN: {len(out)} of {many(len(names), 'configuration')}: {shown}.")
         return told
@@ -132,7 +132,8 @@ class NightResult:
         states = Counter(each.state for each in self.by_cause)
         told = ", ".join(f"{states[each]} {each}" for each in STATES if states[each])
         head += f" Findings: {told}." if told else ""
-        lost = f" {many(len(self.losing), 'valid run')} lost acknowledged records, as permitted." if self.losing else ""
+        lossy = many(len(self.with_permitted_loss), "valid run")
+        lost = f" {lossy} lost acknowledged records, as permitted." if self.with_permitted_loss else ""
         return f"{head}{lost} {played}{out}."
 
 
@@ -177,9 +178,9 @@ def _body(outcome: NightResult, page: str) -> Iterator[str]:
         yield from ("", "## Without a verdict", "", *_head("configuration", "faults", "seed", "why"))
         for item, each in outcome.unproven:
             yield _row(item.configuration, item.faults, str(item.seed), f"{each.verdict}: {each.why}")
-    if outcome.losing:
+    if outcome.with_permitted_loss:
         yield from ("", "## Permitted losses", "", *_head("configuration", "faults", "seed", "what was lost", "run"))
-        for item, each in outcome.losing:
+        for item, each in outcome.with_permitted_loss:
             run = place(run_of(outcome, each))
             yield _row(item.configuration, item.faults, str(item.seed), each.permitted_loss, run)
     yield from ("", "## Configurations", "", *_head("configuration", "runs", "valid", "found", "unknown", "left out"))
@@ -251,7 +252,7 @@ def text(outcome: NightResult, page: str = "") -> str:
     lines += [each.line() for each in by_gravity(outcome)]
     for item, each in outcome.unproven:
         lines += [f"{each.verdict.upper()}  {_run(item)}", f"  {each.why}"]
-    for item, each in outcome.losing:
+    for item, each in outcome.with_permitted_loss:
         lines += [f"LOST AS PERMITTED  {_run(item)}", f"  {each.permitted_loss}"]
     for name, (runs, valid, bad, unproven, out) in by_configuration(outcome).items():
         told = [f"{valid} of {runs} valid" if runs else "not played"]

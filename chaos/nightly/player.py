@@ -27,7 +27,7 @@ from squall.chaos.nightly import budget, full_disk
 from squall.chaos.nightly.axes import Cell
 from squall.chaos.nightly.budget import CostModel, cores
 from squall.chaos.nightly.directory import NightDirectory, bytes_of, thin
-from squall.chaos.nightly.full_disk import blamed, is_full
+from squall.chaos.nightly.full_disk import caused_by_full_disk, is_full
 from squall.chaos.nightly.items import PlannedRun
 from squall.chaos.nightly.matrix import Matrix, plain
 from squall.chaos.runtimes.real.processes.child import TETHER
@@ -85,21 +85,21 @@ class NightRunner:
     spent_s: float = 0.0
     left_out: dict[str, str] = field(default_factory=dict)
     """Item -> why it is not played."""
-    said: Callable[[PlannedRun, Attempt], None] = lambda item, attempt: None
+    on_ended: Callable[[PlannedRun, Attempt], None] = lambda item, attempt: None
     """Called with each attempt that has ended."""
-    begun: Callable[[PlannedRun, Path], None] = lambda item, log: None
+    on_begun: Callable[[PlannedRun, Path], None] = lambda item, log: None
     """Called with each attempt that begins, and the file that gets what it prints."""
     stop_at_first: bool = False
     """Begin nothing behind the first item that is not valid."""
-    clear: Callable[[], None] = lambda: None
+    clean_up: Callable[[], None] = lambda: None
     """Called when a run that took too long is gone: it may have left processes or containers."""
-    full: str = ""
+    disk_full: str = ""
     """That the disk is full, in words: then nothing more is played. Empty while there is room."""
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "squall.chaos")
     """What plays a run."""
     ending_s: float = ENDING_S
     _next: int = 0
-    _again: list[PlannedRun] = field(default_factory=list)
+    _to_retry: list[PlannedRun] = field(default_factory=list)
     _children: list[_RunProcess] = field(default_factory=list)
     _clock: float = field(default_factory=time.monotonic)
     _expected: tuple[ForbiddenAnomalies, ...] = ()
@@ -132,14 +132,14 @@ class NightRunner:
         """End the session if `error` is a full disk; else raise it again."""
         if not is_full(error):
             raise error
-        if not self.full:
-            self.full = full_disk.sentence(self.directory.path)
+        if not self.disk_full:
+            self.disk_full = full_disk.sentence(self.directory.path)
             self.stop()
             full_disk.give_back(self.directory.path)
 
     def _result(self, item: PlannedRun) -> list[Attempt] | None:
         while not self.done(item):
-            if self.full:
+            if self.disk_full:
                 return None
             self._step()
             if item.item in self.left_out and item not in self.under_way():
@@ -165,7 +165,7 @@ class NightRunner:
 
     def _step(self) -> None:
         """Start what comes next, as far as cores and budget allow."""
-        while (item := self._following()) is not None:
+        while (item := self._next_item()) is not None:
             if sum(child.cores for child in self._children) + self._cores(item) > 2 * self.limits.slots:
                 return
             self._take(item)
@@ -178,18 +178,18 @@ class NightRunner:
         """Twice as many for each attempt before: what was unknown on a busy machine may not be on a quieter one."""
         return min(cores(item) << len(self.attempts.get(item.item, ())), 2 * self.limits.slots)
 
-    def _following(self) -> PlannedRun | None:
+    def _next_item(self) -> PlannedRun | None:
         """Every item has its first attempt before any has its second: a night that ends early has seen all of them."""
-        while self._next < self._reach():
+        while self._next < self._reachable_items():
             item = self.items[self._next]
             if not self.done(item) and item.item not in self.left_out:
                 if not self.attempts.get(item.item):
                     return item
-                self._again.append(item)  # its first attempt was in an earlier session
+                self._to_retry.append(item)  # its first attempt was in an earlier session
             self._next += 1
-        return self._again[0] if self._again else None
+        return self._to_retry[0] if self._to_retry else None
 
-    def _reach(self) -> int:
+    def _reachable_items(self) -> int:
         """The number of items that may be begun."""
         failed = (number for number, item in enumerate(self.items) if self.stop_at_first and self._failed(item))
         return next(failed, len(self.items))
@@ -200,8 +200,8 @@ class NightRunner:
         return ended or any(each.fails for each in attempts)
 
     def _take(self, item: PlannedRun) -> None:
-        if self._again and self._again[0] is item:
-            del self._again[0]
+        if self._to_retry and self._to_retry[0] is item:
+            del self._to_retry[0]
         else:
             self._next += 1
 
@@ -214,7 +214,7 @@ class NightRunner:
     def kept_bytes(self) -> int:
         """Return the bytes of the night on disk, with the pages still to come of all runs that were begun."""
         runs = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
-        return runs + max(budget.PAGES_BYTES * len(self._begun()), self.directory.beside_bytes())
+        return runs + max(budget.PAGES_BYTES * len(self._begun()), self.directory.bytes_outside_runs())
 
     def _begun(self) -> set[str]:
         """The items that have ended or are under way."""
@@ -241,7 +241,7 @@ class NightRunner:
                 start_new_session=True,  # Ctrl-C is for us to answer
             )
         self._children.append(_RunProcess(item, number, popen, self._cores(item), datetime.now(UTC), time.monotonic()))
-        self.begun(item, log)
+        self.on_begun(item, log)
 
     # ------------------------------------------------------------------------------------------------------ ending
 
@@ -253,9 +253,9 @@ class NightRunner:
         for child in ended:
             self._children.remove(child)
             if child.asked is not None:
-                self.clear()
+                self.clean_up()
             attempt = self._attempt(child)
-            if not attempt.proven and blamed(attempt.why, self.directory.path):
+            if not attempt.proven and caused_by_full_disk(attempt.why, self.directory.path):
                 full = OSError(errno.ENOSPC, attempt.why)
                 self._forget(child)
                 continue
@@ -263,8 +263,8 @@ class NightRunner:
             self.attempts.setdefault(child.item.item, []).append(attempt)
             self.costs.learn(child.item, attempt)
             if not self.done(child.item):
-                self._again.append(child.item)
-            self.said(child.item, attempt)
+                self._to_retry.append(child.item)
+            self.on_ended(child.item, attempt)
         if full is not None:
             raise full
         return bool(ended)

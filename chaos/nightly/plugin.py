@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.errors import said_by
+from squall.chaos.errors import error_message
 from squall.chaos.nightly import allure_results
 from squall.chaos.nightly.directory import NightDirectory
 from squall.chaos.nightly.evidence import Evidence
@@ -76,7 +76,7 @@ class ConfigurationCollector(pytest.Collector):
             node.planned, node.player, node.show = item, self.player, self.show
             node.extra_keyword_matches.add(item.item)
             node.user_properties += [("seed", item.seed), ("faults", item.faults), *item.cell.items()]
-            allure_results.mark(node, item)
+            allure_results.add_labels(node, item)
             yield node
 
 
@@ -98,12 +98,12 @@ class RunItem(pytest.Item):
             self._play()
         except OSError as error:
             self.player.stop_for(error)
-        if self.player.full:
-            pytest.exit(self.player.full)
+        if self.player.disk_full:
+            pytest.exit(self.player.disk_full)
 
     def _play(self) -> None:
         self.attempts = self.player.result(self.planned)
-        if self.player.full:
+        if self.player.disk_full:
             return
         if not self.attempts:
             pytest.skip(f"left out: {self.player.left_out[self.planned.item]}")
@@ -119,12 +119,12 @@ class RunItem(pytest.Item):
             try:
                 evidence = self.show(self.player.directory.path.absolute() / attempt.run, attempt.unexpected)
             except Exception as error:  # of a run that was cut short anything may be missing
-                self.user_properties.append(("evidence", f"cannot be read: {said_by(error)}"))
+                self.user_properties.append(("evidence", f"cannot be read: {error_message(error)}"))
         if evidence is not None:
             self.user_properties += list(evidence.facts.items())
             self.user_properties.append(("repeat", evidence.command))
             self.story = next(iter(evidence.stories.values()), "")
-        allure_results.tell(self, self.planned, attempt, evidence, len(self.attempts or ()))
+        allure_results.report_attempt(self, self.planned, attempt, evidence, len(self.attempts or ()))
 
     def runtest(self) -> None:
         """Raise Finding if an attempt found what is not permitted."""
@@ -176,7 +176,7 @@ class NightPlugin:
             attempt = item.attempts[-1] if item.attempts else None
             first = min(each.seed for each in self._player.items)
             try:
-                allure_results.timed(item, item.planned, attempt, item.planned.seed - first)
+                allure_results.set_times(item, item.planned, attempt, item.planned.seed - first)
             except OSError as error:
                 self._player.stop_for(error)  # the next item's setup ends the session
 

@@ -17,7 +17,7 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory, nights_beside, write_whole
 from squall.chaos.nightly.items import PlannedRun, plan_night
-from squall.chaos.nightly.machine import lacking
+from squall.chaos.nightly.machine import missing_for
 from squall.chaos.nightly.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
 from squall.chaos.nightly.order import history_of, in_order
 from squall.chaos.nightly.player import read_verdict
@@ -39,7 +39,7 @@ class ScheduledNight:
     matrix: Matrix
     items: tuple[PlannedRun, ...]
     excluded: tuple[dict[str, str], ...]
-    lacking: dict[str, str]
+    missing: dict[str, str]
     """Item -> what this machine lacks for it."""
     costs: CostModel
     first_seed: int
@@ -66,7 +66,7 @@ def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int
     before = _before(directory)
     history = history_of([(items, attempts) for items, attempts, _ in before])
     items = tuple(in_order(planned.items, history))
-    missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
+    missing = {each.item: why for each in items if (why := missing_for(each, matrix.bootstrap))}
     excluded = tuple({"what": each.what, "why": each.why} for each in planned.excluded)
     return ScheduledNight(directory.path.name, matrix, items, excluded, missing, _costs(before), first_seed)
 
@@ -116,7 +116,7 @@ def write(directory: NightDirectory, opened: ScheduledNight) -> None:
         "machine": machine(),
         "matrix": plain(opened.matrix),
         "excluded": list(opened.excluded),
-        "lacking": [{"item": item, "why": why} for item, why in opened.lacking.items()],
+        "lacking": [{"item": item, "why": why} for item, why in opened.missing.items()],
         "items": [each.as_json() for each in opened.items],
     }
     directory.write(directory.night, told)
@@ -155,7 +155,7 @@ def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
     told, items = directory.planned()
     before = _before(directory)
     costs = _costs([(items, directory.attempts(), None), *before])
-    missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
+    missing = {each.item: why for each in items if (why := missing_for(each, matrix.bootstrap))}
     excluded = tuple(told.get("excluded", ()))
     return ScheduledNight(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
 

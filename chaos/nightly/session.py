@@ -39,7 +39,7 @@ def require() -> None:
 def play(directory: NightDirectory, player: NightRunner, show: Show, select: str, *, stop_at_first: bool) -> int:
     """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left.
 
-    INTERRUPTED where the disk is full, of which `player.full` says more.
+    INTERRUPTED where the disk is full, of which `player.disk_full` says more.
     show: what reads a run directory for JUnit and Allure.
     """
     from squall.chaos.nightly import allure_results
@@ -49,11 +49,11 @@ def play(directory: NightDirectory, player: NightRunner, show: Show, select: str
         write_whole(directory.path / "pytest.ini", _INI)
         plugin = NightPlugin(directory, player, show)
         code = _main(_arguments(directory, select, stop_at_first=stop_at_first), plugin)
-        allure_results.surroundings(directory.allure, directory.planned()[0])
+        allure_results.write_environment(directory.allure, directory.planned()[0])
     except OSError as error:  # of the files that pytest writes at its end, say
         player.stop_for(error)
         return INTERRUPTED
-    return INTERRUPTED if player.full else code
+    return INTERRUPTED if player.disk_full else code
 
 
 def expression(items: Sequence[PlannedRun], select: str) -> str:

@@ -11,14 +11,14 @@ from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
-from squall.chaos.errors import traceback_of
+from squall.chaos.errors import traceback_text
 from squall.chaos.garbage import garbage_stays
 from squall.chaos.mutants.swarm import drawn_plan
 from squall.chaos.plans.plan import Plan, read_plan
 from squall.chaos.runs import rare_paths
 from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.workers import forked
-from squall.chaos.typed import lasting
+from squall.chaos.typed import absolute_command
 from squall.checkers.anomalies.registry import LOSS
 from squall.workloads.registry import SCENARIOS
 
@@ -67,7 +67,7 @@ class SeedBatch:
         of = ("--swarm",) if self.plan is None else ("--plan", self.plan)
         workload = ("--workload", self.workload) if self.plan is None and self.workload is not None else ()
         mutant = ("--mutant", self.mutant) if self.mutant else ()
-        return lasting("sim", "--seed", str(seed), *of, *workload, *mutant)
+        return absolute_command("sim", "--seed", str(seed), *of, *workload, *mutant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _one(order: SeedBatch, seed: int) -> SeedResult:
         result = limited(order.plan_of(seed), order)
         saved = _saved(order, seed, result) if result.failure or result.trouble else None
     except Exception as error:
-        return SeedResult(seed, "unknown", None, (), traceback_of(error), 0.0, 0.0, "")
+        return SeedResult(seed, "unknown", None, (), traceback_text(error), 0.0, 0.0, "")
     faults = result.judgement.faults if result.judgement else ()
     found = result.judgement.verdict.anomalies if result.judgement else ()
     return SeedResult(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from squall.chaos.errors import said_by
+from squall.chaos.errors import error_message
 from squall.chaos.plans.plan import PlanError, read_plan
 from squall.chaos.runs.directory import RunDirectory
 from squall.checkers.history.conversion import load, read_faults
@@ -20,7 +20,7 @@ def says(
     try:
         figures = scenario.measured(history, faults)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
-        troubles.append(f"measuring the workload {scenario.name} stopped: {said_by(error)}")
+        troubles.append(f"measuring the workload {scenario.name} stopped: {error_message(error)}")
         figures = {}
     return WorkloadFacts({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.meant_for())
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from squall.chaos.errors import HarnessError, said_by, traceback_of
+from squall.chaos.errors import HarnessError, error_message, traceback_text
 from squall.chaos.faults.audit import audit
 from squall.chaos.runs.background_calls import BackgroundCalls
 from squall.chaos.runs.directory import RunDirectory
@@ -86,9 +86,9 @@ def judge(
     try:
         _judge(directory, say, expect, _AnalysisOptions(spark, phase, prestarted), beside)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
-        (directory.path / TRACEBACK).write_text(traceback_of(error))
+        (directory.path / TRACEBACK).write_text(traceback_text(error))
         _withdraw(directory)
-        give_up(directory.path, f"judging stopped: {said_by(error)} (see {TRACEBACK})")
+        give_up(directory.path, f"judging stopped: {error_message(error)} (see {TRACEBACK})")
     written: dict[str, Any] = json.loads(directory.verdict.read_text())
     return written
 
@@ -172,7 +172,7 @@ def compare_replicas(directory: RunDirectory, troubles: list[str], history: Hist
             kept.write_bytes(before or b"")
             troubles.append(CHANGED)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
-        troubles.append(f"comparing the replicas' logs stopped: {said_by(error)}")
+        troubles.append(f"comparing the replicas' logs stopped: {error_message(error)}")
 
 
 def _changed(before: bytes | None, now: bytes) -> bool:

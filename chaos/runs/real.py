@@ -13,7 +13,7 @@ from rich.console import Console
 
 from squall.chaos.drivers.host import LibraryDriver, client_lacks
 from squall.chaos.drivers.program import ProgramDriver, ProgramProtocolError, program_of
-from squall.chaos.errors import HarnessError, PreconditionError, said_by, traceback_of, trouble_of
+from squall.chaos.errors import HarnessError, PreconditionError, error_message, gravest_error, traceback_text
 from squall.chaos.faults.framed import framed_links
 from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.triggers import counts_calls
@@ -44,7 +44,7 @@ from squall.chaos.toolchain.lacks import Lack, refuse
 from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import second_version
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
-from squall.chaos.typed import lasting, typed
+from squall.chaos.typed import absolute_command, typed
 from squall.checkers.engines import REFERENCE, SPARK, beyond
 
 LINES_BYTES = 300
@@ -119,7 +119,7 @@ def run_and_judge(
             verdict = judge(directory, say, spark=spark, phase=progress.phase, prestarted=prestarted, beside=beside)
             progress.status.verdict = verdict["verdict"]
     except BaseException as error:
-        if not isinstance(trouble_of(error), KeyboardInterrupt):
+        if not isinstance(gravest_error(error), KeyboardInterrupt):
             raise
         say.print(f"interrupted; no cluster is left. What was recorded: {typed('verify', directory.path)}")
         return None
@@ -164,10 +164,10 @@ def _records(plan: Plan) -> float:
 def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Console) -> None:
     """Write what ended the run to run.json and to the terminal. A bug of ours leaves its traceback in a file."""
     directory.release()
-    gravest = trouble_of(error)
+    gravest = gravest_error(error)
     if not isinstance(gravest, HarnessError):
         record_traceback(directory, error)
-    run.info["trouble"] = run.info["trouble"] or said_by(error)
+    run.info["trouble"] = run.info["trouble"] or error_message(error)
     if isinstance(gravest, ProgramProtocolError):
         run.info["refused"] = str(gravest)
     directory.write_info(run.info)
@@ -257,10 +257,10 @@ def driver_maker(plan: Plan, folder: Path, say: Say) -> MakeDriver | None:
 
 def repeat_command(directory: RunDirectory, engine: str = SPARK) -> str:
     """The command that repeats a run. Its plan holds everything but the engine."""
-    return lasting("run", "--plan", directory.plan, *(("--engine", engine) if engine != SPARK else ()))
+    return absolute_command("run", "--plan", directory.plan, *(("--engine", engine) if engine != SPARK else ()))
 
 
 def record_traceback(directory: RunDirectory, error: BaseException) -> None:
     """Keep the traceback of a failure inside the harness in the run directory. It is no finding about the broker."""
-    (directory.path / "harness-traceback.txt").write_text(traceback_of(error))
+    (directory.path / "harness-traceback.txt").write_text(traceback_text(error))
     sys.stderr.write(f"a failure of the harness: see {directory.path}/harness-traceback.txt\n")

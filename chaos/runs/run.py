@@ -19,7 +19,7 @@ import trio
 
 from squall.broker.env import Env, Fs
 from squall.chaos import __version__
-from squall.chaos.errors import HarnessError, said_by
+from squall.chaos.errors import HarnessError, error_message
 from squall.chaos.faults.context import FaultExecution, now_ns
 from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.nemesis import Nemesis
@@ -173,7 +173,7 @@ class Run:
             self.info["trouble"] = str(trouble)
             raise
         except BaseException as error:
-            self.info["trouble"] = "interrupted" if _is_interrupt(error) else said_by(error)
+            self.info["trouble"] = "interrupted" if _is_interrupt(error) else error_message(error)
             raise
         finally:
             ended, wall_ms = now_ns(self._env), self._env.wall_ms() - self.info["began_wall_ms"]

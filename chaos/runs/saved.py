@@ -14,7 +14,7 @@ from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.figures import says
 from squall.chaos.runs.result import SimResult
 from squall.chaos.runs.run_store import INFO, export
-from squall.chaos.typed import lasting
+from squall.chaos.typed import absolute_command
 from squall.checkers import simulated
 from squall.checkers.anomalies.replica_divergence import compare_run
 from squall.checkers.history import seal
@@ -27,7 +27,7 @@ from squall.checkers.verdict import INVALID, judge_run, written
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
     """The command that repeats a simulated run. The saved plan holds everything but the mutant and when to stop."""
     planted = ("--mutant", mutant) if mutant else ()
-    return lasting("sim", "--plan", directory.plan, *planted, "" if stop_at_first else "--all-violations")
+    return absolute_command("sim", "--plan", directory.plan, *planted, "" if stop_at_first else "--all-violations")
 
 
 def save(

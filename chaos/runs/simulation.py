@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from squall.broker.overriding import override
-from squall.chaos.errors import HarnessError, traceback_of, trouble_of
+from squall.chaos.errors import HarnessError, gravest_error, traceback_text
 from squall.chaos.faults.audit import audit
 from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.plans.operations import concrete
@@ -156,10 +156,10 @@ class _SimulatedRun:
             self.deadlock = str(dead)
         elif self.world.violations and self.stop_at_first:
             return  # what was cut short may say anything
-        elif isinstance(trouble := trouble_of(error), HarnessError):
+        elif isinstance(trouble := gravest_error(error), HarnessError):
             self.cut = str(trouble)
         else:
-            self.trouble = traceback_of(error)
+            self.trouble = traceback_text(error)
 
 
 class _InvariantObserver:
@@ -234,7 +234,7 @@ def simulate(
         try:
             judgement = _judge(sim, troubles)
         except Exception as error:  # a checker that stops is no finding either
-            sim.trouble = traceback_of(error)
+            sim.trouble = traceback_text(error)
     failure, told = failure_of(sim, judgement)
     verdict = INVALID if failure is not None else judgement.verdict.verdict if judgement else UNKNOWN
     if judgement is not None and failure is not None:

@@ -42,10 +42,10 @@ def install(extra: str) -> str:
 def missing(*extras: str) -> list[str]:
     """A sentence for each of these extras of which something is not installed."""
     lacks = ((each, next((name for name in EXTRAS[each] if find_spec(name) is None), "")) for each in extras)
-    return [lacking(module) for _, module in lacks if module]
+    return [install_hint(module) for _, module in lacks if module]
 
 
-def lacking(module: str) -> str:
+def install_hint(module: str) -> str:
     """A sentence that says what brings a module that is not there; empty where no extra does."""
     extra = extra_of(module)
     return f"{module} is not installed, which is needed {FOR[extra]}: {install(extra)}" if extra else ""
@@ -53,4 +53,4 @@ def lacking(module: str) -> str:
 
 def no_report(missing: ModuleNotFoundError) -> str:
     """A line that says why a run has no page, and what brings the module that was missing."""
-    return f"no report: {lacking(missing.name or '') or missing}"
+    return f"no report: {install_hint(missing.name or '') or missing}"

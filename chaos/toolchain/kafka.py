@@ -97,7 +97,7 @@ def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
     return found
 
 
-def at_hand() -> bool:
+def kafka_is_here() -> bool:
     """Return whether a cluster could be started here without fetching anything."""
     return (bool(os.environ.get("KAFKA_HOME")) or jars_here()) and java_here() is not None
 

@@ -19,7 +19,7 @@ from squall.chaos.toolchain.class_archive import REFUSING, class_archive_here
 from squall.chaos.toolchain.engine import find_engine
 from squall.chaos.toolchain.engine_lacks import engine_lacks
 from squall.chaos.toolchain.java import java_here, java_unpacked
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here, kafka_lacks
 from squall.chaos.toolchain.lacks import Lack, remedy
 from squall.chaos.toolchain.version import installed_version
 from squall.chaos.typed import typed
@@ -177,7 +177,7 @@ def kafka_part() -> ComponentStatus:
     if lacks:
         costs = f"no --target kafka, its tests are skipped: {'; '.join(lack.what for lack in lacks)}"
         return ComponentStatus("Apache Kafka", "", costs, remedy(lacks))
-    if not at_hand():
+    if not kafka_is_here():
         costs = "the first --target kafka fetches it by Maven: 55 MB; tests are skipped"
         return ComponentStatus("Apache Kafka", "", costs, FETCH)
     try:

@@ -14,7 +14,7 @@ from threading import Event
 
 import trio
 
-from squall.chaos.errors import HarnessError, trouble_of
+from squall.chaos.errors import HarnessError, gravest_error
 from squall.chaos.interrupts import as_ctrl_c, stoppable
 from squall.chaos.nightly import scheduling
 from squall.chaos.toolchain.cache import installed
@@ -49,7 +49,7 @@ def _play(suite: Suite, asked: argparse.Namespace) -> int:
         folder = installed(f"suite-{suite.name}-{suite.version}", lambda place: suite.fetch(suite, place))
         played = trio.run(_against, suite, folder, out, asked)
     except (HarnessError, ExceptionGroup) as error:
-        if not isinstance(trouble := trouble_of(error), HarnessError):
+        if not isinstance(trouble := gravest_error(error), HarnessError):
             raise
         say(f"{suite.name}: no result: {trouble}")
         return UNKNOWN

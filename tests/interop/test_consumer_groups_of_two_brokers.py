@@ -13,12 +13,12 @@ import pytest
 
 from bench.clusters import Kafka, Squall
 from squall.broker.coordinators.partitions import partition_of
-from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.kafka import kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_one_directory_two_brokers import ALONE, TOPIC, WITHIN_S, Swapped, kafka_tool
 from tests.support.lacks import without
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+pytestmark = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 LOGS, GROUP = 3, "moves"
 SETTINGS = {**ALONE, "offsets.topic.num.partitions": str(LOGS), "group.initial.rebalance.delay.ms": "0"}

@@ -13,11 +13,11 @@ import pytest
 
 from squall.chaos.runtimes.real.processes.ports import free_ports
 from squall.chaos.runtimes.real.processes.registry import claimed_ports
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.support.lacks import without
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+pytestmark = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 CLUSTER_ID, PORT = "4L6g3nShT-eMCtK--X86sw", 19092
 ALONE = {"node.id": "1", "listeners": f"PLAINTEXT://127.0.0.1:{PORT}"}

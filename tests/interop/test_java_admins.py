@@ -24,7 +24,7 @@ from squall.broker.protocol.schema.incremental_alter_configs import (
 from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
 from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.chaos.runtimes.kafka.program import JVM_FLAGS
-from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.kafka import kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_kafkas_own_tools import Tools
 from tests.support.brokers.kafka_answers import ONE_NODE
@@ -32,7 +32,7 @@ from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 from tests.support.patience import scaled
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+pytestmark = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 NODES = (1, 2)
 LEADER, FOLLOWER = NODES

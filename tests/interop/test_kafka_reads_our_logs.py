@@ -34,14 +34,14 @@ from squall.broker.protocol.schema.metadata_records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.support.brokers.controller_harness import ControllerHarness
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.lacks import without
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+pytestmark = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 WRITTEN = {

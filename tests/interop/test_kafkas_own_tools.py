@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.support.lacks import without
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+pytestmark = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-Xmx256m")
 THROTTLE = "1000000"

@@ -16,14 +16,14 @@ from squall.broker.protocol.schema.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.kafka import kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_one_directory_two_brokers import ALONE
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 
 TOPIC, OTHER, GROUP, WITHIN_S = "inputs", "others", "readers", 60.0
-KAFKA = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+KAFKA = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 SETTINGS = {**ALONE, "offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 
 

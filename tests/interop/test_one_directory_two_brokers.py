@@ -18,12 +18,12 @@ import pytest
 from bench.clusters import Kafka, MeasuredCluster, Squall
 from squall.broker.coordinators.partitions import partition_of
 from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+pytestmark = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 TOPIC, WITHIN_S, COORDINATORS = "swapped", 60.0, 3
 ALONE = {

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_foreign_groups import (
     DEADLINE_S,
@@ -80,7 +80,7 @@ def lacking(name: str) -> str:
     """Why this machine cannot have the member; empty where it can."""
     if name == KCAT and shutil.which("kcat") is None:
         return without("kcat", "apt-get install kcat")
-    if name == JAVA and not at_hand():
+    if name == JAVA and not kafka_is_here():
         return NO_JAVA
     if name == FRANZ and isinstance(there := franz_member(), str):
         return there
@@ -161,12 +161,12 @@ class Played:
         finally:
             self._cluster.restart(coordinator)
         self.story.after = self._everyone_reads()
-        if at_hand():
+        if kafka_is_here():
             self._look()
         self._reading.stop()
         assert not self._reading.failures, self._reading.failures
         self.story.missed = self._wanted - self._reading.values()
-        if at_hand():
+        if kafka_is_here():
             self._reset_and_delete()
         return self.story
 
@@ -250,7 +250,7 @@ def test_a_member_reads_before_its_coordinator_is_killed_and_once_it_is_back(req
     assert story.after[name] > 0, story.after
 
 
-@pytest.mark.skipif(not at_hand(), reason=NO_JAVA)
+@pytest.mark.skipif(not kafka_is_here(), reason=NO_JAVA)
 def test_kafkas_tool_lists_the_group_and_describes_exactly_its_members(story: Story) -> None:
     assert any(re.match(rf"{GROUP} +Classic +Stable", line) for line in story.listed), story.listed
     assert sorted(story.members) == sorted(story.here)
@@ -258,14 +258,14 @@ def test_kafkas_tool_lists_the_group_and_describes_exactly_its_members(story: St
     assert all(story.members.values()), "each of them owns some"
 
 
-@pytest.mark.skipif(not at_hand(), reason=NO_JAVA)
+@pytest.mark.skipif(not kafka_is_here(), reason=NO_JAVA)
 def test_kafkas_tool_tells_offsets_and_deletes_no_group_with_members(story: Story) -> None:
     end = str(story.written)
     assert story.offsets == dict.fromkeys(range(PARTITIONS), (end, end, "0"))
     assert "GroupNotEmptyException" in "\n".join(story.refused)
 
 
-@pytest.mark.skipif(not at_hand(), reason=NO_JAVA)
+@pytest.mark.skipif(not kafka_is_here(), reason=NO_JAVA)
 def test_kafkas_tool_resets_and_deletes_the_group_that_all_have_left(story: Story) -> None:
     end = story.written
     assert story.reset == dict.fromkeys(range(PARTITIONS), ("1", str(end), str(end - 1)))

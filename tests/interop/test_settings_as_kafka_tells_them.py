@@ -27,13 +27,13 @@ from squall.broker.protocol.schema import describe_configs as describe_wire
 from squall.broker.protocol.schema import find_coordinator as find_wire
 from squall.broker.protocol.schema import incremental_alter_configs as alter_wire
 from squall.broker.protocol.schema import list_config_resources as list_wire
-from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.kafka import kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.support import kafka_settings
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 
-pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+pytestmark = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 TOPIC, WITHIN_S = "described", 60.0
 ALONE = {"default.replication.factor": "1", "min.insync.replicas": "1", "offsets.topic.replication.factor": "1"}

@@ -38,7 +38,7 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
     try:
         if arguments.resume:
             _check(folder, parts)
-        with NightDirectory(folder.path).held():
+        with NightDirectory(folder.path).locked():
             if not arguments.resume:
                 name = name_of(began, folder.path) if arguments.out else began
                 tables, unread = collecting.read_tables(collecting.place_of(folder))

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.errors import PreconditionError, said_by
+from squall.chaos.errors import PreconditionError, error_message
 from squall.checkers.nightly import store
 from tests.night.parts import EVERYTHING
 from tests.night.record import NOT_HERE, PASSED, UNKNOWN, Folder, ended
@@ -49,7 +49,7 @@ def collect(folder: Folder, rows: Tables, now: datetime) -> None:
     try:
         _add(place, f"{folder.path.name}-{os.getpid()}", rows, digest, now)
     except (OSError, ValueError, OverflowError) as error:  # also of an edited record: 10**30, half a surrogate pair
-        raise PreconditionError(f"{place}: the night cannot be collected: {said_by(error)}") from None
+        raise PreconditionError(f"{place}: the night cannot be collected: {error_message(error)}") from None
 
 
 def _add(place: Path, tag: str, rows: Tables, digest: str, now: datetime) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from squall.chaos.errors import said_by, traceback_of
+from squall.chaos.errors import error_message, traceback_text
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.places import commit
 from tests.night.parts import ROOT, Part, shown
@@ -53,8 +53,8 @@ def _lacking(part: Part, folder: Folder, head: Head) -> Line | None:
 def _broken(part: Part, folder: Folder, error: Exception) -> Line:
     """A part that the night itself could not play. The traceback goes where the part would have printed."""
     with suppress(OSError), folder.said(part.name).open("a") as log:
-        log.write(traceback_of(error))
-    why = f"the night could not play it: {said_by(error)[:300]}"
+        log.write(traceback_text(error))
+    why = f"the night could not play it: {error_message(error)[:300]}"
     return Line(part.name, FAILED, NO_CODE, 0.0, commit(), "", _now(), why)
 
 

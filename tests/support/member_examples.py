@@ -11,7 +11,7 @@ from pathlib import Path
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.cache import installed, remove, run
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.support.lacks import skip_without
 
@@ -29,7 +29,7 @@ def command_of(language: str, bug: str = "") -> tuple[str, str]:
         return shlex.join([_found("node", "Node.js"), str(EXAMPLES / "my_member.mjs"), *bug.split()]), str(_kafkajs())
     assert not bug, "no bug is planted in the others"
     if language == "java":
-        if not at_hand():
+        if not kafka_is_here():
             skip_without("Apache Kafka and a whole Java", FETCH)
         return shlex.join(apache_kafka(lambda line: None).command(f"{EXAMPLES}/MyMember.java", ())), ""
     return shlex.quote(str(_go())), ""

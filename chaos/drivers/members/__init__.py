@@ -1,1 +1,1 @@
-"""Real client libraries as members of groups: what they tell of what is their own, and how their commits end."""
+"""Runs real client libraries as group members: reports their assignments, positions and commits."""

@@ -1,6 +1,4 @@
-"""Defines what a driver's process asks of a library that is a member of a group. One module for each library implements
-it.
-"""
+"""Defines the interface of a library's group member in a driver process. One module for each library implements it."""
 
 from __future__ import annotations
 
@@ -11,97 +9,104 @@ from squall.chaos.drivers.library import OK, DriverConfig, Place, ReadRecord
 
 CLASSIC, CONSUMER = "classic", "consumer"
 FETCH_S = 2.0
-"""A group is asked for so long where it stands."""
+"""Limits the seconds for which the committed offsets are asked for."""
 
 
 class MemberGeneration(NamedTuple):
-    """A member, as the library knows it: without an id, of generation -1 while it is of none."""
+    """Names a member as its library knows it: member id and generation; "" and -1 before it has joined."""
 
     member_id: str = ""
     generation: int = -1
 
 
 class CommitResult(NamedTuple):
-    """Result of a commit. FAIL: nothing of it can have left the process."""
+    """Holds the result of an offset commit. FAIL means that no byte of the request can have left the process."""
 
     status: int = OK
     error: str = ""
     errors: Mapping[Place, str] = {}
-    """Partition -> why, where partitions differ."""
+    """Maps partitions to their errors, if partitions of one commit have different results."""
 
 
 class FatalMemberError(Exception):
-    """The library says that this membership is over for good."""
+    """Is raised if the library reports that this membership is over for good."""
 
 
 class RebalanceListener(Protocol):
-    """Receives what a library's callbacks report (`squall.chaos.drivers.members.member`)."""
+    """Receives the rebalance callbacks of a library (`squall.chaos.drivers.members.member`)."""
 
-    def joined(self, added: Collection[Place], owned: Collection[Place]) -> None:
-        """Add `added` to what the member owns, now `owned`. Nothing of it is read before `MemberAdapter.begin`."""
+    def on_assigned(self, added: Collection[Place], owned: Collection[Place]) -> None:
+        """Record that `added` was assigned, so that the member owns `owned`. The added partitions are not read before
+        `MemberAdapter.start_reading`.
+        """
 
-    def giving(self, places: Collection[Place]) -> Mapping[Place, int]:
-        """Return what is to be committed before these, which are still its own, are given up."""
+    def offsets_to_commit(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """Return the offsets to commit before these partitions, which the member still owns, are revoked."""
 
-    def gave(self, places: Collection[Place], kept: CommitResult | None) -> None:
-        """Record that these are given up. `kept`: the result of the commit, if there was one."""
+    def on_revoked(self, places: Collection[Place], kept: CommitResult | None) -> None:
+        """Record that these partitions were revoked. `kept`: the result of the commit before that; None: there was no
+        commit.
+        """
 
-    def lost(self, places: Collection[Place]) -> None:
-        """Record that these are not its own any more."""
+    def on_lost(self, places: Collection[Place]) -> None:
+        """Record that the member does not own these partitions any more."""
 
-    def tell(self, records: Sequence[ReadRecord]) -> None:
-        """Record what a poll has brought so far, before a callback of the same poll takes partitions away."""
+    def report_records(self, records: Sequence[ReadRecord]) -> None:
+        """Report the records that a poll has returned so far, before a callback of the same poll takes partitions away.
+        """
 
 
 class MemberAdapter(Protocol):
-    """Drives a library's consumer that has subscribed."""
+    """Adapts a library's consumer that has subscribed to topics to the driver."""
 
     stable: bool
-    """It waits for pending offsets of transactions when it asks where its group stands."""
+    """Is True if OffsetFetch asks for stable offsets, so that it waits for pending transactional commits."""
 
-    def who(self) -> MemberGeneration:
-        """Return the member as the library knows it just now."""
+    def member_generation(self) -> MemberGeneration:
+        """Return the member id and generation that the library has at this moment."""
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """Return the records that have arrived, of partitions that have begun. Raises Fatal, Impossible, or another
-        error after which it can be polled again.
+        """Return the records that have arrived from partitions for which `start_reading` was called. Raise
+        FatalMemberError, OffsetOutOfRange, or another error after which the member can be polled again.
         """
 
-    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
-        """Return the committed offsets; -1: nothing is committed. Raises the library's error if that is not known
+    def committed_offsets(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        """Return the committed offsets; -1: nothing is committed. Raise the library's error if they are not known
         within FETCH_S.
         """
 
     def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
-        """Return first offset and end of these. Partitions for which they cannot be found just now are left out."""
+        """Return the first offset and the end offset of each partition. Partitions whose offsets are not available are
+        left out.
+        """
 
-    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
-        """Read these from there on. Return those that it can begin with now."""
+    def start_reading(self, at: Mapping[Place, int]) -> Collection[Place]:
+        """Read these partitions from these offsets. Return the partitions for which that was possible."""
 
-    def hold(self, places: Collection[Place]) -> None:
-        """Read nothing of these until they begin anew."""
+    def stop_reading(self, places: Collection[Place]) -> None:
+        """Pause these partitions until `start_reading` is called for them again."""
 
     def commit(self, offsets: Mapping[Place, int]) -> CommitResult:
-        """Commit, and wait for the answer. It never raises for what a cluster does."""
+        """Commit offsets and wait for the result. An error of the cluster is in the result, and is not raised."""
 
-    def identity(self) -> Any:
-        """Return what a transactional producer of the same library takes for this member."""
+    def group_metadata(self) -> Any:
+        """Return the group metadata that a transactional producer of the same library takes for this member."""
 
     def close(self) -> None:
-        """Give everything up, and leave the group."""
+        """Give all partitions up, and leave the group."""
 
 
 class MemberLibrary(Protocol):
-    """Drives a library's members: one module for each library is one."""
+    """Is the interface of a module that runs a library's group members."""
 
     version: str
 
-    def member(self, order: DriverConfig, hearing: RebalanceListener) -> MemberAdapter:
+    def member(self, order: DriverConfig, listener: RebalanceListener) -> MemberAdapter:
         """Return a member that has subscribed."""
 
 
 def load(client: str) -> MemberLibrary:
-    """Return the module that drives this library's members."""
+    """Return the module that runs a library's group members."""
     from importlib import import_module
 
     name = f"squall.chaos.drivers.members.with_{client.replace('-', '_')}"

@@ -1,4 +1,4 @@
-"""The harness's end of a library that is a member of a group (`squall.workloads.libraries.LibraryConsumer`)."""
+"""Runs the driver process of a library's group member for a workload (`squall.workloads.libraries.LibraryConsumer`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 
 from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
-from squall.chaos.drivers.messages import heard
+from squall.chaos.drivers.messages import decode_read_message
 from squall.chaos.drivers.process import CLIENT_ENDED, DriverProcess
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitOutcome
@@ -29,11 +29,12 @@ from squall.workloads.libraries import (
 )
 
 LEAST_S = 30.0
-"""A library that has not answered for longer than this and its time-outs has hung, and is ended."""
+"""Gives the seconds, beside the library's own time-outs, after which a library that does not answer is killed as hung.
+"""
 
 
 class LibraryMember(LibraryConsumer):
-    """Drives one process with a library's member. `hearing` gets what its callbacks report, in their order."""
+    """Drives one process with a library's group member. `hearing` gets the reports of its callbacks, in their order."""
 
     ended = False
 
@@ -45,21 +46,21 @@ class LibraryMember(LibraryConsumer):
         flush: Callable[[], None],
         say: Callable[[list[Any]], None] | None = None,
     ) -> None:
-        """say: sends the process a message. None: this object sends its own."""
+        """say: sends the process a message; None: this object has the pipe for itself."""
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
         self._limit_s = LEAST_S + limit_s
         self._busy = ""
-        """What it was asked for and has not answered."""
+        """Names the request that the process has not answered yet; empty if there is none."""
         self._read: list[PolledRecords] = []
         self._end = CommitOutcome(OperationStatus.OK)
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until its process has ended. A cancelled one is killed at once."""
+        """Run until the process has ended. If this task is cancelled, kill the process at once."""
         try:
-            await self._process.up()
+            await self._process.wait_until_ready()
             task_status.started()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
@@ -73,12 +74,12 @@ class LibraryMember(LibraryConsumer):
             await self._process.end()
 
     def took(self, message: list[Any]) -> None:
-        """The process said this."""
+        """Handle a message of the process."""
         self._heard(message)
         self._tell()
 
     def over(self) -> None:
-        """The process is gone."""
+        """Record that the process has ended."""
         self.ended = True
         self._tell()
 
@@ -102,19 +103,19 @@ class LibraryMember(LibraryConsumer):
             case ["left"]:
                 self._busy = ""
             case ["r", *_]:
-                read = heard(message)
+                read = decode_read_message(message)
                 assert isinstance(read, PolledRecords), message
                 self._read.append(read)
                 self._hearing.heard(read)
             case _:
-                self._hearing.heard(told(message))
+                self._hearing.heard(decode_callback(message))
 
     async def _write(self) -> None:
         while True:
             await self._something.wait()
             self._something = trio.Event()
             lines, self._lines = self._lines, []
-            await self._process.tell(b"".join(lines))
+            await self._process.send(b"".join(lines))
 
     # ----------------------------------------------------------------------------------------------------- member
 
@@ -145,7 +146,7 @@ class LibraryMember(LibraryConsumer):
 
     @override
     def halt(self, *, still: bool) -> None:
-        self._process.hold(still=still)
+        self._process.set_stopped(still=still)
 
     @override
     def kill(self) -> None:
@@ -175,8 +176,8 @@ class LibraryMember(LibraryConsumer):
         changed.set()
 
 
-def told(message: list[Any]) -> Any:
-    """Return what a library's callback reported, in the workload's types."""
+def decode_callback(message: list[Any]) -> Any:
+    """Return a report of the library's callbacks in the workload's types."""
     match message:
         case ["joined", str(id_), int(generation), list(places)]:
             return AssignmentReceived(MemberIdentity(id_, generation), [(topic, index) for topic, index in places])
@@ -195,7 +196,7 @@ def told(message: list[Any]) -> Any:
             return PartitionsLost(MemberIdentity(id_, generation), _at(at))
         case ["out", str(why)]:
             return MemberLeft(why)
-    return heard(message)
+    return decode_read_message(message)
 
 
 def _at(rows: list[Any]) -> dict[Place, int]:

@@ -1,7 +1,7 @@
-"""Drives aiokafka as a member of a classic group. Its callbacks come in its event loop, beside polls and commits.
+"""Runs aiokafka as a member of a classic group. Its callbacks run in its event loop, beside polls and commits.
 
-It has no callback for lost partitions, and none before it closes. The generation shows the former; the latter is called
-here.
+aiokafka has no callback for lost partitions: a member without a generation has lost them. It calls no callback before
+it closes either, so `close` calls on_partitions_revoked itself.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionA
 COMMIT_S = 3.0
 PAUSE_S = 0.01
 OVER = {InvalidSessionTimeoutError: "INVALID_SESSION_TIMEOUT"}
-"""Errors that end a membership. It has none for a fenced instance id: it joins anew, and fences the other one."""
+"""Maps errors that end a membership to Kafka's names. There is none for a fenced instance id: aiokafka joins again, and
+fences the other member.
+"""
 LOCAL = (IllegalStateError, IllegalOperation)
-"""Errors of commits for which it has sent nothing."""
+"""Lists errors of commits for which aiokafka has sent no request."""
 
 
 class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore[misc]
     stable = False
 
-    def __init__(self, order: DriverConfig, hearing: RebalanceListener) -> None:
-        self._hearing = hearing
+    def __init__(self, order: DriverConfig, listener: RebalanceListener) -> None:
+        self._listener = listener
         self._io = EventLoopThread()
         self._io.run(self._start(order), START_S)
 
@@ -74,36 +76,38 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
     # ------------------------------------------------------------------------------------------------- callbacks
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Nothing is read before its position is known."""
+        """Pause the assigned partitions until their positions are known, and report them."""
         if assigned:
             self._consumer.pause(*assigned)
-        self._hearing.joined(_places(assigned), _places(assigned))
+        self._listener.on_assigned(_places(assigned), _places(assigned))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Give everything up. A member without a generation has lost its partitions already, and commits nothing."""
+        """Commit and give all partitions up. A member without a generation has lost its partitions already, and commits
+        nothing.
+        """
         places, kept = _places(revoked), None
-        if self.who().generation < 0:
-            self._hearing.lost(places)
+        if self.member_generation().generation < 0:
+            self._listener.on_lost(places)
             return
-        if offsets := await asyncio.get_running_loop().run_in_executor(None, self._hearing.giving, places):
+        if offsets := await asyncio.get_running_loop().run_in_executor(None, self._listener.offsets_to_commit, places):
             kept = await self._commit(offsets)
-        self._hearing.gave(places, kept)
+        self._listener.on_revoked(places, kept)
 
     # ------------------------------------------------------------------------------------------------------- member
 
     @override
-    def who(self) -> MemberGeneration:
-        """Return the member as the library's coordinator has it: nothing public knows it."""
+    def member_generation(self) -> MemberGeneration:
+        """Return member id and generation from aiokafka's private coordinator, because no public method has them."""
         coordinator = self._consumer._coordinator
         return MemberGeneration(coordinator.member_id, coordinator.generation)
 
     @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """Report what one poll brings before anything else can happen in this event loop, and return nothing.
+        """Report the records of one poll before another task of this event loop can run, and return nothing.
 
-        While a generation begins, the library is not asked for records: it would wait for the end of that, whatever
-        time it has. But it must know that the application waits for records: after max.poll.interval.ms without that it
-        does not rejoin.
+        During a rebalance, getmany would wait for its end, however short its time-out is; so it is not called then. But
+        aiokafka must know that the application is waiting for records: otherwise it does not rejoin after
+        max.poll.interval.ms.
         """
 
         async def one() -> None:
@@ -116,7 +120,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
                     continue
                 fetched = await self._consumer.getmany(timeout_ms=0, max_records=500)
                 if fetched:
-                    self._hearing.tell(_read(fetched))
+                    self._listener.report_records(_read(fetched))
                     return
                 await asyncio.sleep(PAUSE_S)
 
@@ -129,7 +133,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         return []
 
     @override
-    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
+    def committed_offsets(self, places: Sequence[Place]) -> Mapping[Place, int]:
 
         async def all_of_them() -> dict[Place, int]:
             found = {}
@@ -151,7 +155,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
 
     @override
-    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
+    def start_reading(self, at: Mapping[Place, int]) -> Collection[Place]:
 
         async def all_of_them() -> list[Place]:
             own = self._consumer.assignment()
@@ -164,7 +168,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         return self._io.run(all_of_them(), ASK_S)
 
     @override
-    def hold(self, places: Collection[Place]) -> None:
+    def stop_reading(self, places: Collection[Place]) -> None:
 
         async def all_of_them() -> None:
             own = self._consumer.assignment()
@@ -177,7 +181,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         return self._io.run(self._commit(offsets), COMMIT_S + ASK_S)
 
     async def _commit(self, offsets: Mapping[Place, int]) -> CommitResult:
-        """Commit. The library retries by itself: if a broker answers with an error, an earlier request may have
+        """Commit the offsets. aiokafka retries by itself, so if a broker returns an error, an earlier request may have
         succeeded.
         """
         wanted = {TopicPartition(*place): position for place, position in offsets.items()}
@@ -190,8 +194,8 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         return CommitResult(OK)
 
     @override
-    def identity(self) -> Any:
-        """Return the group's name: the library takes nothing else."""
+    def group_metadata(self) -> Any:
+        """Return the group's name, because aiokafka's producer takes nothing else."""
         return self._consumer._group_id
 
     @override

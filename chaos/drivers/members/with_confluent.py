@@ -1,4 +1,6 @@
-"""confluent-kafka (librdkafka) as a member of a group, of either protocol. Its callbacks come inside of polls."""
+"""Runs confluent-kafka (librdkafka) as a member of a group of either protocol. Its callbacks are called inside of
+polls.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +28,23 @@ from squall.chaos.drivers.with_confluent import BATCH, BOUNDS_S, GONE, RECONNECT
 __all__ = ["member", "version"]
 
 UNSENT = frozenset({KafkaError._STATE, KafkaError._INVALID_ARG, KafkaError._NO_OFFSET, KafkaError._UNKNOWN_GROUP})
-"""librdkafka refuses the commit, and has sent nothing for it."""
+"""Lists errors with which librdkafka refuses a commit before it sends a request."""
 METADATA = b"CGMDv2:"
-"""How a member's metadata begins, as bytes; generation, group and member follow."""
+"""Begins librdkafka's group metadata; generation, group and member id follow."""
 FATAL = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.INVALID_SESSION_TIMEOUT)
-"""Errors that end a membership, and whose names the harness knows."""
+"""Lists errors that end a membership and that the harness knows by name."""
 
 
 class _LibrdkafkaMember(MemberAdapter):
     stable = True
 
-    def __init__(self, order: DriverConfig, hearing: RebalanceListener) -> None:
-        self._hearing = hearing
+    def __init__(self, order: DriverConfig, listener: RebalanceListener) -> None:
+        self._listener = listener
         self._errors: deque[tuple[Place, Any]] = deque()
         self._polled: list[ReadRecord] = []
         self._owned: set[Place] = set()
         self._read: dict[Place, int] = {}
-        """What librdkafka was given to read, and where that stands."""
+        """Maps the partitions that were assigned to librdkafka to their next offsets."""
         self._consumer = Consumer(configuration(order))
         self._cooperative = order.group_protocol == CONSUMER or order.assignor.startswith("cooperative")
         self._consumer.subscribe(
@@ -52,22 +54,24 @@ class _LibrdkafkaMember(MemberAdapter):
     # ------------------------------------------------------------------------------------------------- callbacks
 
     def _assigned(self, _: Any, added: list[TopicPartition]) -> None:
-        """Nothing is read before its position is known: until then librdkafka is not given the partition."""
+        """Report the assigned partitions. librdkafka gets a partition only when its position is known, so that it reads
+        nothing before.
+        """
         self._owned |= set(_places(added))
         (self._consumer.incremental_assign if self._cooperative else self._consumer.assign)([])
-        self._hearing.joined(_places(added), self._owned)
+        self._listener.on_assigned(_places(added), self._owned)
 
     def _revoked(self, _: Any, places: list[TopicPartition]) -> None:
         self._flush()
-        offsets = self._hearing.giving(_places(places))
+        offsets = self._listener.offsets_to_commit(_places(places))
         kept = self.commit(offsets) if offsets else None
         self._unassign(places)
-        self._hearing.gave(_places(places), kept)
+        self._listener.on_revoked(_places(places), kept)
 
     def _lost(self, _: Any, places: list[TopicPartition]) -> None:
         self._flush()
         self._unassign(places)
-        self._hearing.lost(_places(places))
+        self._listener.on_lost(_places(places))
 
     def _unassign(self, places: list[TopicPartition]) -> None:
         gone = set(_places(places))
@@ -79,20 +83,20 @@ class _LibrdkafkaMember(MemberAdapter):
         self._read = {place: position for place, position in self._read.items() if place not in gone}
 
     def _flush(self) -> None:
-        """Report what this poll has brought before a callback came."""
+        """Report the records that this poll has returned before a callback was called."""
         if self._polled:
             polled, self._polled = self._polled, []
-            self._hearing.tell(polled)
+            self._listener.report_records(polled)
 
     # ------------------------------------------------------------------------------------------------------- member
 
     @override
-    def who(self) -> MemberGeneration:
-        return who_of(self.identity())
+    def member_generation(self) -> MemberGeneration:
+        return member_generation_of(self.group_metadata())
 
     @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """Poll for one record at a time: a callback could not report what a batch holds back."""
+        """Poll one record at a time, because a callback could not report records that a batch holds back."""
         if self._errors:
             place, error = self._errors.popleft()
             raise OffsetOutOfRange([place], error.str()) if error.code() in GONE else KafkaException(error)
@@ -111,12 +115,14 @@ class _LibrdkafkaMember(MemberAdapter):
         return polled
 
     def _fatal(self, error: Any) -> str:
-        """The name of the error that ended it: librdkafka tells its code in words only."""
+        """Return the name of the error that ended the membership, which librdkafka gives only in the words of its
+        message.
+        """
         words = str(error.str())
         return next((KafkaError(code).name() for code in FATAL if KafkaError(code).str() in words), words)
 
     @override
-    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
+    def committed_offsets(self, places: Sequence[Place]) -> Mapping[Place, int]:
         told = self._consumer.committed([TopicPartition(*place) for place in places], FETCH_S)
         for each in told:
             if each.error is not None:
@@ -134,7 +140,7 @@ class _LibrdkafkaMember(MemberAdapter):
         return found
 
     @override
-    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
+    def start_reading(self, at: Mapping[Place, int]) -> Collection[Place]:
         fresh = {place: position for place, position in at.items() if place in self._owned - self._read.keys()}
         begun = set(fresh)
         for place, position in at.items():
@@ -155,13 +161,13 @@ class _LibrdkafkaMember(MemberAdapter):
         return begun
 
     @override
-    def hold(self, places: Collection[Place]) -> None:
+    def stop_reading(self, places: Collection[Place]) -> None:
         self._consumer.pause([TopicPartition(*place) for place in places])
 
     @override
     def commit(self, offsets: Mapping[Place, int]) -> CommitResult:
-        """Commit and wait. If a broker answers with an error, an earlier request may have been carried out: that is in
-        doubt.
+        """Commit and wait for the result. If a broker returns an error, an earlier request may have succeeded, so the
+        result is INFO.
         """
         wanted = [TopicPartition(*place, position) for place, position in offsets.items()]
         try:
@@ -176,7 +182,7 @@ class _LibrdkafkaMember(MemberAdapter):
         return CommitResult(INFO, next(iter(errors.values())))
 
     @override
-    def identity(self) -> Any:
+    def group_metadata(self) -> Any:
         return self._consumer.consumer_group_metadata()
 
     @override
@@ -185,7 +191,7 @@ class _LibrdkafkaMember(MemberAdapter):
 
 
 def configuration(order: DriverConfig) -> dict[str, Any]:
-    """Return the consumer's configuration. In a consumer group brokers decide about sessions and heartbeats."""
+    """Return the consumer's configuration. In a consumer group the brokers decide about sessions and heartbeats."""
     if order.group_protocol == CONSUMER:
         of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": order.assignor}
     else:
@@ -209,10 +215,8 @@ def configuration(order: DriverConfig) -> dict[str, Any]:
     }
 
 
-def who_of(metadata: bytes) -> MemberGeneration:
-    """Return member id and generation from a member's metadata. ValueError where this version of the library writes
-    another form.
-    """
+def member_generation_of(metadata: bytes) -> MemberGeneration:
+    """Return member id and generation from librdkafka's group metadata. Raise ValueError if it has another format."""
     if not metadata.startswith(METADATA):
         raise ValueError(f"metadata of a member that begins with {metadata[:8]!r}")
     try:

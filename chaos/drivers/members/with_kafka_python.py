@@ -1,4 +1,4 @@
-"""kafka-python as a member of a classic group. Its callbacks come on a thread of its own, inside of polls."""
+"""Runs kafka-python as a member of a classic group. Its callbacks run inside of polls, on a thread of the library."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ ASSIGNORS = {
 }
 COMMIT_S = 3.0
 OVER = {FencedInstanceIdError: "FENCED_INSTANCE_ID", InvalidSessionTimeoutError: "INVALID_SESSION_TIMEOUT"}
-"""Errors that end a membership."""
+"""Maps errors that end a membership to Kafka's names."""
 
 
 class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type: ignore[misc]
     stable = False
 
-    def __init__(self, order: DriverConfig, hearing: RebalanceListener) -> None:
-        self._hearing = hearing
+    def __init__(self, order: DriverConfig, listener: RebalanceListener) -> None:
+        self._listener = listener
         self._consumer = KafkaConsumer(
             bootstrap_servers=order.bootstrap.split(","),
             group_id=order.group,
@@ -69,31 +69,35 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
     # ------------------------------------------------------------------------------------------------- callbacks
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Read nothing before its position is known. Eager members get all that they have."""
+        """Pause the assigned partitions until their positions are known, and report them. An eager member gets all its
+        partitions.
+        """
         if assigned:
             self._consumer.pause(*assigned)
-        self._hearing.joined(_places(assigned), _places(self._consumer.assignment()))
+        self._listener.on_assigned(_places(assigned), _places(self._consumer.assignment()))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """A blocking commit is refused in callbacks, and nothing public can be awaited: this is what both do."""
+        """Commit, and report the revoked partitions. The commit uses a private method, because a callback may neither
+        call the blocking commit nor await a public one.
+        """
         kept = None
-        if offsets := self._hearing.giving(_places(revoked)):
+        if offsets := self._listener.offsets_to_commit(_places(revoked)):
             coordinator = self._consumer._coordinator
             try:
                 await coordinator._commit_offsets_sync_async(_offsets(offsets), timeout_ms=COMMIT_S * 1000)
                 kept = CommitResult(OK)
             except KafkaError as error:
                 kept = _weighed(error)
-        self._hearing.gave(_places(revoked), kept)
+        self._listener.on_revoked(_places(revoked), kept)
 
     @override
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        self._hearing.lost(_places(lost))
+        self._listener.on_lost(_places(lost))
 
     # ------------------------------------------------------------------------------------------------------- member
 
     @override
-    def who(self) -> MemberGeneration:
+    def member_generation(self) -> MemberGeneration:
         told = self._consumer.group_metadata()
         return MemberGeneration(told.member_id, told.generation_id)
 
@@ -112,7 +116,7 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
         ]
 
     @override
-    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
+    def committed_offsets(self, places: Sequence[Place]) -> Mapping[Place, int]:
         found = {}
         for place in places:
             told = self._consumer.committed(TopicPartition(*place), timeout_ms=int(FETCH_S * 1000))
@@ -129,7 +133,7 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
         return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
 
     @override
-    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
+    def start_reading(self, at: Mapping[Place, int]) -> Collection[Place]:
         own = self._consumer.assignment()
         begun = [place for place in at if TopicPartition(*place) in own]
         for place in begun:
@@ -138,7 +142,7 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
         return begun
 
     @override
-    def hold(self, places: Collection[Place]) -> None:
+    def stop_reading(self, places: Collection[Place]) -> None:
         self._consumer.pause(*(TopicPartition(*place) for place in places))
 
     @override
@@ -150,7 +154,7 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
         return CommitResult(OK)
 
     @override
-    def identity(self) -> Any:
+    def group_metadata(self) -> Any:
         return self._consumer.group_metadata()
 
     @override
@@ -159,7 +163,8 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
 
 
 def _weighed(error: KafkaError) -> CommitResult:
-    """Return what the error means. The library retries by itself: an earlier request may have succeeded."""
+    """Return the result that an error means. kafka-python retries by itself, so an earlier request may have succeeded.
+    """
     return CommitResult(FAIL if isinstance(error, IllegalStateError) else INFO, type(error).__name__)
 
 

@@ -1,1 +1,1 @@
-"""Real client libraries as transactional producers: what they are asked, and what each of their errors means."""
+"""Runs real client libraries as transactional producers, and says what each of their errors means."""

@@ -1,5 +1,5 @@
-"""A driver's process that is a transactional producer: each call is made, again where the library says that it can be,
-and answered once.
+"""Makes the calls of a transactional producer in a driver process. A call is retried as long as the library allows
+that, and gets one reply.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from squall.chaos.drivers.transactors.outcomes import (
 )
 
 SLICE_S = 5.0
-"""A call that a library can resume gets its time in slices of this."""
+"""Gives the time-out, in seconds, of one attempt of a call that the library can resume."""
 AGAIN_S = 0.1
-"""Between two attempts of a call."""
+"""Gives the pause between two attempts of a call, in seconds."""
 GRACE_S = 5.0
-"""A library that does not keep the time that it was given gets so much more."""
+"""Gives the seconds that a library gets beyond the time-out that it was given."""
 TICK_S = 0.005
 
 
 class OutcomeSink(MessageSink, Protocol):
-    """Sends outcomes of records to the harness, too."""
+    """Sends messages and the outcomes of records to the harness."""
 
-    def tell(self) -> None:
-        """Send the outcomes of records that have come."""
+    def send_outcomes(self) -> None:
+        """Send the outcomes of records that have arrived."""
 
 
 class TransactionCalls:
-    """Makes the calls of one producer. `limit_s`: how long one call is tried for."""
+    """Makes the calls of one transactional producer. `limit_s`: how long one call is retried, in seconds."""
 
     def __init__(self, producer: TransactionalAdapter, out: OutcomeSink, limit_s: float) -> None:
         self._producer, self._out, self._limit_s = producer, out, limit_s
 
     def make(self, which: str) -> None:
-        """One call, until it has its answer: ["t", call, status, error, producer id, epoch, why it ends]."""
+        """Make one call, and send its result: ["t", call, status, error, producer id, epoch, why the producer ends]."""
         weighed = self._outcome(which)
         self.pump()
         status, error = (OK, "") if weighed is None else (weighed.status, weighed.name)
         # Of offsets that were not committed a transaction can be aborted, if the library can still do that.
         ends = self._producer.spent if which == OFFSETS else error or self._producer.spent
-        self._out.say("t", which, status, error, *self._producer.identity(), ends)
+        self._out.send("t", which, status, error, *self._producer.identity(), ends)
 
     def refuse(self, which: str, why: str) -> None:
-        """Answer a call that is not made."""
-        self._out.say("t", which, FAIL, why, *self._producer.identity(), self._producer.spent)
+        """Reply with FAIL to a call that is not made."""
+        self._out.send("t", which, FAIL, why, *self._producer.identity(), self._producer.spent)
 
     def pump(self) -> None:
-        """Let the outcomes of records through."""
+        """Let the library call back, and send the outcomes of records."""
         self._producer.pump()
-        self._out.tell()
+        self._out.send_outcomes()
 
     def _outcome(self, which: str) -> ErrorMeaning | None:
-        """Return None if the call succeeded, else its error. A call that was in doubt once stays in doubt, whatever a
-        later attempt returns.
+        """Return None if the call succeeded, else what its error means. A call that was in doubt once stays in doubt,
+        whatever a later attempt returns.
         """
         deadline, doubt = time.monotonic() + self._limit_s, False
         while True:
@@ -79,7 +79,9 @@ class TransactionCalls:
             self._wait(AGAIN_S, lambda: False)
 
     def _attempt(self, which: str, slice_s: float, deadline: float) -> BaseException | None:
-        """The error that it raised; TimeoutError where it does not return."""
+        """Make the call once, and return the error that it raised, or None. If it does not return, the error is
+        TimeoutError.
+        """
         ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
         def attempt() -> None:

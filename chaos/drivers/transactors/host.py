@@ -1,4 +1,4 @@
-"""The harness's end of a library's transactional producer (`squall.workloads.libraries.TransactionalSender`)."""
+"""Runs the driver process of a library's transactional producer for a workload (`squall.workloads.libraries`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
 from squall.chaos.drivers.library import DriverConfig
 from squall.chaos.drivers.members.host import LibraryMember
-from squall.chaos.drivers.messages import heard
+from squall.chaos.drivers.messages import decode_read_message
 from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess
 from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT, OFFSETS
 from squall.workloads.client.cluster import Place
@@ -35,11 +35,13 @@ class _CallResult(NamedTuple):
 
 
 LOST = _CallResult(OperationStatus.INFO, CLIENT_ENDED)
-"""Of a call that the process did not answer."""
+"""Is the result of a call that the process did not answer."""
 
 
 class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
-    """Drives one process with a library's transactional producer. However it ends, nothing is committed or aborted."""
+    """Drives one process with a library's transactional producer. When the process ends, an open transaction is neither
+    committed nor aborted.
+    """
 
     id, timeout_ms = "", 0
     identity = ProducerIdAndEpoch(-1, -1)
@@ -60,9 +62,9 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         self._something, self._changed = trio.Event(), trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until its process has ended. A cancelled one is killed at once."""
+        """Run until the process has ended. If this task is cancelled, kill the process at once."""
         try:
-            await self._process.up()
+            await self._process.wait_until_ready()
             task_status.started()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
@@ -89,7 +91,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
             case ["p"]:
                 self._polls = False
             case ["a" | "r" | "k" | "e", *_]:
-                self._polled.append(heard(message))
+                self._polled.append(decode_read_message(message))
             case _:
                 raise AssertionError(f"a transactor said what none says: {message!r}")
 
@@ -100,7 +102,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
             lines, self._lines = self._lines, []
             # An invocation is on file before anything of it can reach a broker.
             self._flush()
-            await self._process.tell(b"".join(lines))
+            await self._process.send(b"".join(lines))
 
     # ----------------------------------------------------------------------------------------------------- transactions
 
@@ -115,7 +117,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
 
     @override
     async def enlist(self, place: Place) -> None:
-        """Do nothing: the library adds the partition before it sends a record."""
+        """Do nothing: the library adds the partition to the transaction before it sends a record."""
 
     @override
     def send(
@@ -131,8 +133,8 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
 
     @override
     async def flushed(self) -> None:
-        """Wait until every record has its outcome. A library that does not finish in time is killed, and what it had is
-        in doubt.
+        """Wait until every record has its outcome. If the library does not finish in time, kill its process; its
+        records are then in doubt.
         """
         if not await self._until(lambda: not self._records):
             self._process.kill()
@@ -161,7 +163,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
     # --------------------------------------------------------------------------------------------------- calls
 
     async def _done(self, call: str) -> None:
-        """Raises NotDone."""
+        """Make a call. Raise TransactionRequestFailed if it does not succeed."""
         answer = await self._ask(call)
         if answer.status is not OperationStatus.OK:
             raise TransactionRequestFailed(answer.error, doubt=answer.status is OperationStatus.INFO)
@@ -199,17 +201,19 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         self._tell()
 
     def close(self) -> None:
-        """End it without a word."""
+        """Kill the process, without aborting an open transaction."""
         self._process.kill()
 
 
 class LibraryTransactionalMember(LibraryTransactor):
-    """One that is a member of a group, too: what its process says of that goes to `member`."""
+    """Drives one process with a library's transactional producer that is a group member, too. Messages about the
+    membership go to `member`.
+    """
 
     member: LibraryMember
 
     def say(self, message: list[object]) -> None:
-        """Tell the process."""
+        """Send a message to the process."""
         self._say(message)
 
     def _heard(self, message: list[object]) -> None:

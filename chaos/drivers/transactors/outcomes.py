@@ -1,7 +1,7 @@
-"""Says what an error of a library means for a call, and what can follow it.
+"""Defines what an error of a library means for a call, and what can be done after it.
 
-A call failed for sure only if the library refused it before it sent anything. Once something was sent, no library says
-whether an earlier attempt has arrived: the call is in doubt.
+A call has definitely failed only if the library refused it before it sent anything. After that, no library says whether
+an earlier attempt has arrived, so the call is in doubt.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place
 
 INIT, BEGIN, COMMIT, ABORT = "init", "begin", "commit", "abort"
 OFFSETS = "txn_offsets"
-"""Commit offsets in the transaction that is under way: `TransactionalAdapter.offsets`."""
+"""Names the call that commits offsets in the current transaction: those of `TransactionalAdapter.offsets`."""
 CALLS = (INIT, BEGIN, COMMIT, ABORT, OFFSETS)
 HAND = "hand"
-"""A record is handed over: the library raises an error at once."""
+"""Names the step in which the library takes a record, and may raise an error at once."""
 SEND = "send"
-"""A record was handed over: its future or its delivery report has an error."""
+"""Names the step after that, in which a record's future or its delivery report has the error."""
 TIMED_OUT = "TIMED_OUT"
-"""The library did not return within the time that it had."""
+"""Is the error of a call that did not return within its time."""
 
 
 class ErrorFollowUp(Enum):
-    """Says what can follow an error."""
+    """Says what can be done after an error."""
 
     AGAIN = "the same call may be made again"
     ABORT = "of a record: its transaction can be aborted, and the producer goes on"
@@ -33,10 +33,10 @@ class ErrorFollowUp(Enum):
 
 
 class ErrorMeaning(NamedTuple):
-    """Holds what an error means: its status, its name, and what can follow."""
+    """Holds what an error means: its status, its name, and what can be done after it."""
 
     status: int
-    """FAIL or INFO."""
+    """Is FAIL or INFO."""
     name: str
     then: ErrorFollowUp
 
@@ -44,44 +44,45 @@ class ErrorMeaning(NamedTuple):
 REFUSED = (FAIL, ErrorFollowUp.END)
 IN_DOUBT = (INFO, ErrorFollowUp.END)
 RESUMED = (INFO, ErrorFollowUp.AGAIN)
-"""In doubt until the same call, made again, has an answer."""
+"""Means that the call is in doubt until a retry of the same call has a result."""
 LOST = (INFO, ErrorFollowUp.ABORT)
 UNSENT = (FAIL, ErrorFollowUp.ABORT)
-"""Of records."""
+"""Means that a record was not sent; its transaction can be aborted. It applies to records only."""
 
 
 class TransactionalAdapter(RecordSender, Protocol):
-    """Drives a library's producer with a transactional id. Calls are made one at a time, in a thread of their own,
-    while `pump` is called beside them; records are handed over between `begin` and `commit` or `abort`.
+    """Adapts a library's transactional producer to the driver. Calls are made one at a time, in a thread of their own,
+    while `pump` is called in another one; records are handed over between `begin` and `commit` or `abort`.
     """
 
     offsets: tuple[Mapping[Place, int], Any]
-    """Of the call OFFSETS: what is to be committed, and what the library takes for the member that does it."""
+    """Holds the arguments of the call OFFSETS: the offsets to commit, and the library's group metadata of the member.
+    """
 
     spent: str
-    """The error of a record after which no transaction can succeed; empty while there was none."""
+    """Holds the error of a record after which no transaction can succeed; empty if there was none."""
 
     def call(self, which: str, within_s: float) -> None:
-        """Make one of CALLS. Raises what the library raises; TimeoutError after `within_s` seconds."""
+        """Make one of CALLS. Raise the library's error, or TimeoutError after `within_s` seconds."""
 
     def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
-        """Return what an error of a call, of HAND or of SEND means."""
+        """Return what an error means. which: the call, HAND or SEND in which it was raised."""
 
     def identity(self) -> tuple[int, int]:
-        """Return producer id and epoch as the library reports them; -1 if it does not."""
+        """Return producer id and epoch as the library reports them; -1 for each that it does not report."""
 
 
 class TransactionLibrary(Protocol):
-    """A module that drives a library's transactions."""
+    """Is the interface of a module that drives a library's transactions."""
 
     version: str
 
     def transactor(self, order: DriverConfig, answer: Answer) -> TransactionalAdapter:
-        """Return a producer that is not connected yet."""
+        """Return a transactional producer that is not connected yet."""
 
 
 def load(client: str) -> TransactionLibrary:
-    """The module that drives this library's transactions."""
+    """Return the module that drives a library's transactions."""
     from importlib import import_module
 
     name = f"squall.chaos.drivers.transactors.with_{client.replace('-', '_')}"

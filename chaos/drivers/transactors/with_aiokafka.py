@@ -1,4 +1,4 @@
-"""Transactions of aiokafka: generation V1."""
+"""Drives transactions of aiokafka, which speaks transaction version 1."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ from squall.chaos.drivers.with_aiokafka import NO_ROOM, AiokafkaSender, settings
 __all__ = ["transactor", "version"]
 
 LOCAL = (IllegalOperation, AssertionError)
-"""Its state machine refuses the call or the record (it asserts), and nothing was sent."""
+"""Lists errors with which aiokafka's state machine refuses a call or a record (it asserts); nothing was sent."""
 UNASKED = (FAIL, ErrorFollowUp.AGAIN)
-"""No broker could be reached."""
+"""Means that no broker could be reached, so that the same call can be made again."""
 
 
 class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
-    """It never raises its epoch: after a record that failed, the next one has a gap before its sequence number."""
+    """Drives aiokafka's transactional producer. aiokafka never raises its epoch, so after a record that failed, the
+    next record has a gap before its sequence number.
+    """
 
     def __init__(self, order: DriverConfig, answer: Answer) -> None:
         super().__init__(answer)
@@ -47,7 +49,7 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
 
     async def _make(self) -> None:
-        """Its `start` is InitProducerId."""
+        """Start a new producer, which sends InitProducerId."""
         order = self._order
         if self._producer is not None:
             await self._producer.stop()
@@ -62,7 +64,9 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
     @override
     def call(self, which: str, within_s: float) -> None:
-        """Make one call. Only `init` is made in slices: an end of a transaction cannot be requested a second time."""
+        """Make one call, with the delivery time-out. Only `init` may be made again: the end of a transaction cannot be
+        requested twice.
+        """
         if which == INIT:
             self._io.run(self._make(), self._order.delivery_timeout_ms / 1000)
             return
@@ -98,8 +102,8 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Return what an error means, by its class. Errors that end the library's sender are wrapped; the name is then the
-    cause's.
+    """Return what an error means, by its class. Errors that end the library's sender wrap their cause, which then gives
+    the name.
     """
     name = type(error.__cause__ or error).__name__
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""Transactions of confluent-kafka (librdkafka): generation V1."""
+"""Drives transactions of confluent-kafka (librdkafka), which speaks transaction version 1."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ LOCAL = frozenset(
         *(KafkaError._PREV_IN_PROGRESS, KafkaError._NOT_IMPLEMENTED, KafkaError._UNSUPPORTED_FEATURE),
     }
 )
-"""librdkafka refuses the call, and has sent nothing for it."""
+"""Lists errors with which librdkafka refuses a call before it sends anything."""
 UNLEFT = NEVER_LEFT - {KafkaError._PURGE_QUEUE}
-"""Errors of records that never left. What an abort purges from its queue may have been sent before, and wait for a
-retry.
+"""Lists errors of records that were never sent. _PURGE_QUEUE is not among them: a record that an abort purges from the
+queue may have been sent before, and be waiting for a retry.
 """
 STATISTICS_MS = 200
-"""librdkafka tells its producer id and epoch in its statistics only."""
+"""Gives the interval of librdkafka's statistics, in ms, which alone have its producer id and epoch."""
 IDENTITY_S = 1.0
-"""How long a fresh identity is waited for."""
+"""Limits the seconds for which `init` waits for the new producer id and epoch."""
 
 
 class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
-    """Drives a transactional producer. After an abort librdkafka raises its epoch if a record's fate is open (KIP-360),
-    so it can be used further.
+    """Drives librdkafka's transactional producer. If a record is in doubt, librdkafka raises its epoch after the abort
+    (KIP-360), so that the producer can be used further.
     """
 
     def __init__(self, order: DriverConfig, answer: Answer) -> None:
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
         self._identity = (-1, -1)
         self._doubtful = False
-        """A record of the transaction has failed."""
+        """Is True if a record of the current transaction has failed."""
         self.spent = ""
         timeout_ms = order.transaction_timeout_ms
         super().__init__(
@@ -126,7 +126,7 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Of what a call raised."""
+    """Return what an error that a call raised means."""
     if isinstance(error, TimeoutError):
         return ErrorMeaning(INFO, TIMED_OUT, ErrorFollowUp.END)
     if not isinstance(error, KafkaException):
@@ -136,7 +136,7 @@ def weigh(which: str, error: BaseException) -> ErrorMeaning:
 
 
 def weigh_error(which: str, error: Any) -> ErrorMeaning:
-    """Of a KafkaError, which says itself what can follow it."""
+    """Return what a KafkaError means; librdkafka itself says what can be done after it."""
     code = error.code()
     if which in (HAND, SEND):
         status, then = UNSENT if which == HAND or code in UNLEFT else LOST

@@ -1,4 +1,4 @@
-"""Transactions of kafka-python: generation V1."""
+"""Drives transactions of kafka-python, which speaks transaction version 1."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from squall.chaos.drivers.with_kafka_python import KafkaPythonSender, settings, 
 __all__ = ["transactor", "version"]
 
 LOCAL = ("Cannot execute transactional method", "TransactionalId ")
-"""How the words of a plain KafkaError begin where its state machine refuses a call: it has sent nothing."""
+"""Lists how the messages of plain KafkaErrors begin with which the state machine refuses a call; nothing was sent."""
 UNASKED = (FAIL, ErrorFollowUp.AGAIN)
-"""No broker could be reached."""
+"""Means that no broker could be reached, so that the same call can be made again."""
 
 
 class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
-    """Hands over records of transactions. If a record's fate is open, the library raises its epoch by itself (KIP-360),
-    and has no transaction any more.
+    """Drives kafka-python's transactional producer. If a record is in doubt, the library raises its epoch by itself
+    (KIP-360), and has no open transaction any more.
     """
 
     REFUSALS = (KafkaError,)
@@ -109,8 +109,8 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """By the error's class, and, as most refusals are plain KafkaErrors, by its words. One that wraps another has its
-    name.
+    """Return what an error means, by its class and, because most refusals are plain KafkaErrors, by its message. An
+    error that wraps another has that error's name.
     """
     wrapped = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
     name = type(wrapped).__name__

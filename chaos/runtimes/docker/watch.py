@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from squall.chaos.errors import HarnessError, said_by
+from squall.chaos.errors import HarnessError, error_message
 from squall.chaos.toolchain.engine import Engine
 
 
@@ -64,7 +64,7 @@ class ContainerWatch:
             for event in self._events:
                 self._hear(event)
         except Exception as error:  # Whatever the SDK's stream may raise: this thread has nobody else to tell.
-            why = said_by(error)
+            why = error_message(error)
         if not self._closed:
             self._lost = f"the Docker engine is gone: {why}"
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.clusters import Kafka
 from squall.broker.protocol.schema.metadata import MetadataRequest
-from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.kafka import kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.support.brokers.kafka_answers import ONE_NODE, compare
 from tests.support.brokers.raw_client import RawClient
@@ -18,7 +18,7 @@ from tests.support.lacks import without
 from tests.support.patience import scaled
 
 pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),
+    pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH)),
     pytest.mark.night("Apache Kafka is fetched for it"),
 ]
 

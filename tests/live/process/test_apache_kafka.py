@@ -15,7 +15,7 @@ from squall.chaos.runs.observer import ClusterObserver
 from squall.chaos.runs.target_facts import about
 from squall.chaos.runtimes.kafka.runtime import KafkaRuntime
 from squall.chaos.runtimes.layout import addresses
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here, kafka_lacks
 from squall.chaos.toolchain.lacks import one_line
 from squall.chaos.toolchain.lookout import FETCH
 from squall.checkers import kafka_log
@@ -33,7 +33,7 @@ def how_to_get_it() -> str:
 
 
 pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", how_to_get_it())),
+    pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", how_to_get_it())),
     pytest.mark.night("Apache Kafka is fetched for it"),
 ]
 

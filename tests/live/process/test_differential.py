@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.kafka import kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from tests.differential import compare, report, sequences
 from tests.support.lacks import without
 
 pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),
+    pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH)),
     pytest.mark.night("Apache Kafka is fetched for it"),
 ]
 ROOT = Path(__file__).parents[3]

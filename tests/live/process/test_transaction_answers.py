@@ -9,7 +9,7 @@ import trio
 
 from squall.chaos.runtimes.kafka.runtime import KafkaRuntime
 from squall.chaos.runtimes.layout import addresses
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from squall.workloads.client.client import Client
 from tests.support.lacks import without
@@ -26,7 +26,7 @@ from tests.support.transaction_answers import (
 )
 
 pytestmark = [
-    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),
+    pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH)),
     pytest.mark.night("Apache Kafka is fetched for it"),
 ]
 

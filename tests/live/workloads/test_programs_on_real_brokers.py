@@ -12,7 +12,7 @@ import trio
 
 from squall.broker.real_env import RealEnv
 from squall.chaos.drivers.program import ProgramDriver
-from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here
 from squall.chaos.toolchain.lookout import FETCH
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK, POLL, SEND
@@ -38,7 +38,7 @@ def _java() -> str:
     return shlex.join(apache_kafka(lambda line: None).command(f"{EXAMPLES}/MyProgram.java", ()))
 
 
-JAVA = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+JAVA = pytest.mark.skipif(not kafka_is_here(), reason=without("Apache Kafka and a whole Java", FETCH))
 
 
 @pytest.mark.parametrize("language", ["python", pytest.param("java", marks=JAVA)])

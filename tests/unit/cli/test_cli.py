@@ -10,7 +10,7 @@ import click
 import pytest
 
 from squall.chaos import cli
-from squall.chaos.errors import HarnessError, PreconditionError, said_by, traceback_of, trouble_of
+from squall.chaos.errors import HarnessError, PreconditionError, error_message, gravest_error, traceback_text
 from squall.chaos.screen import console
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,10 +68,10 @@ def test_harness_errors_are_told_without_a_traceback(
 
 def test_trouble_is_found_in_the_groups_that_trio_wraps_it_in() -> None:
     refused, interrupted, bug = PreconditionError("no"), KeyboardInterrupt(), AssertionError()
-    assert trouble_of(ExceptionGroup("", [ExceptionGroup("", [refused])])) is refused
-    assert trouble_of(BaseExceptionGroup("", [interrupted, refused])) is refused
-    assert trouble_of(BaseExceptionGroup("", [interrupted, refused, ExceptionGroup("", [bug])])) is bug
-    assert trouble_of(BaseExceptionGroup("", [interrupted])) is interrupted
+    assert gravest_error(ExceptionGroup("", [ExceptionGroup("", [refused])])) is refused
+    assert gravest_error(BaseExceptionGroup("", [interrupted, refused])) is refused
+    assert gravest_error(BaseExceptionGroup("", [interrupted, refused, ExceptionGroup("", [bug])])) is bug
+    assert gravest_error(BaseExceptionGroup("", [interrupted])) is interrupted
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_trouble_is_found_in_the_groups_that_trio_wraps_it_in() -> None:
     ],
 )
 def test_the_last_line_of_a_traceback_says_what_is_wrong(error: Exception, said: str) -> None:
-    text = traceback_of(error)
-    assert said_by(error) == said
+    text = traceback_text(error)
+    assert error_message(error) == said
     assert text.endswith("\n")
     assert text.splitlines()[-1].endswith(said)
 

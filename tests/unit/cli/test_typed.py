@@ -12,7 +12,7 @@ import click
 import pytest
 
 from squall.chaos import cli
-from squall.chaos.typed import PROGRAM, here, lasting, place, script, typed
+from squall.chaos.typed import PROGRAM, absolute_command, here, place, script, typed
 
 
 def test_in_the_checkout_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,7 @@ def test_elsewhere_it_names_the_program_and_paths_below_this_folder_stay_short(
     monkeypatch.chdir(tmp_path)
     assert typed("verify", Path("a run")) == f"{shlex.quote(str(PROGRAM))} verify 'a run'"
     assert [place(each) for each in ("a run", tmp_path / "b", "/c d")] == ["'a run'", "b", "'/c d'"]
-    kept = lasting("verify", Path("a run"), "")
+    kept = absolute_command("verify", Path("a run"), "")
     assert shlex.split(kept) == [str(PROGRAM), "verify", str(tmp_path / "a run")]
     monkeypatch.chdir(PROGRAM.parent)
     assert here(kept) == f"./squall verify '{tmp_path}/a run'"

@@ -17,8 +17,9 @@ import trio
 from squall.broker.real_env import RealEnv
 from squall.chaos.drivers import host
 from squall.chaos.drivers.frames import FrameCodec, frame
-from squall.chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, heard
+from squall.chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer
 from squall.chaos.drivers.library import DriverConfig
+from squall.chaos.drivers.messages import decode_read_message
 from squall.chaos.errors import HarnessError
 from squall.chaos.plans.plan import PlanError, make_plan
 from squall.workloads.appends import AppendsLoad
@@ -201,7 +202,7 @@ def test_a_libraries_poll_stands_in_the_history_as_our_own_does(tmp_path: Path) 
     process = recorder.process("reader", "2", {}, client="confluent")
     counters = LoadCounters()
     for message in (["a", [["t", 0, 0]]], ["r", 5, [["t", 0, 0]], [["t", 0, 2, [[0, 7], [1, -1]], [[1, "checksum"]]]]]):
-        record(heard(message), recorder, counters, process)
+        record(decode_read_message(message), recorder, counters, process)
     recorder.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines[2]["client"] == "confluent"

@@ -11,7 +11,7 @@ import pytest
 from squall.chaos.drivers.library import FAIL, INFO, OK, DriverConfig, Place, ReadRecord
 from squall.chaos.drivers.members.contract import CommitResult, MemberGeneration, RebalanceListener
 from squall.chaos.drivers.members.member import CHANGED, OTHER_MEMBER, MemberWorker
-from squall.chaos.drivers.members.with_confluent import who_of
+from squall.chaos.drivers.members.with_confluent import member_generation_of
 
 PLACE, OTHER = ("t", 0), ("t", 1)
 
@@ -25,23 +25,23 @@ class Scripted:
         self.now, self.next, self.committed = MemberGeneration("m", 1), [lambda: ()], dict[Place, int]()
         self.during_commit = lambda: None
 
-    def member(self, order: DriverConfig, hearing: RebalanceListener) -> Any:
-        self.hearing = hearing
+    def member(self, order: DriverConfig, listener: RebalanceListener) -> Any:
+        self.listener = listener
         return self
 
-    def who(self) -> MemberGeneration:
+    def member_generation(self) -> MemberGeneration:
         return self.now
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
         return self.next.pop(0)()
 
-    def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
+    def committed_offsets(self, places: Sequence[Place]) -> Mapping[Place, int]:
         return dict.fromkeys(places, 5)
 
-    def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
+    def start_reading(self, at: Mapping[Place, int]) -> Collection[Place]:
         return list(at)
 
-    def hold(self, places: Collection[Place]) -> None:
+    def stop_reading(self, places: Collection[Place]) -> None:
         """Nothing to be held."""
 
     def commit(self, offsets: Mapping[Place, int]) -> CommitResult:
@@ -51,7 +51,7 @@ class Scripted:
 
 
 class Said(list[tuple[Any, ...]]):
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         self.append(message)
 
     def names(self) -> list[str]:
@@ -62,7 +62,7 @@ def member_of(library: Scripted) -> tuple[MemberWorker, Said, queue.SimpleQueue[
     """One that has PLACE, and has begun to read it at its committed position."""
     said, answers = Said(), queue.SimpleQueue[list[Any]]()
     member = MemberWorker(library, DriverConfig("scripted", "member", ""), said, answers)  # type: ignore[arg-type]
-    library.next = [lambda: library.hearing.joined([PLACE], [PLACE]) or ()]
+    library.next = [lambda: library.listener.on_assigned([PLACE], [PLACE]) or ()]
     member.poll()
     library.next = [lambda: ()]
     member.poll()
@@ -81,8 +81,8 @@ def test_what_a_poll_brought_is_told_before_its_partition_is_given_up() -> None:
     answers.put(["now", [["t", 0, 6]]])
 
     def poll() -> tuple[ReadRecord, ...]:
-        library.hearing.tell([record(5)])
-        library.hearing.gave([PLACE], library.commit(library.hearing.giving([PLACE])))
+        library.listener.report_records([record(5)])
+        library.listener.on_revoked([PLACE], library.commit(library.listener.offsets_to_commit([PLACE])))
         return ()
 
     library.next = [poll]
@@ -114,7 +114,8 @@ def test_a_commit_during_which_the_generation_changed_is_in_doubt() -> None:
 def test_what_is_lost_before_anything_of_it_was_read_is_not_told_as_held() -> None:
     library = Scripted()
     member, said, _ = member_of(library)
-    library.next = [lambda: (library.hearing.joined([OTHER], [PLACE, OTHER]), library.hearing.lost([OTHER])) and ()]
+    listener = library.listener
+    library.next = [lambda: (listener.on_assigned([OTHER], [PLACE, OTHER]), listener.on_lost([OTHER])) and ()]
     member.poll()
     assert said.names() == ["joined", "p"]
 
@@ -133,7 +134,7 @@ def test_who_loses_what_it_goes_back_in_says_where_it_stood() -> None:
     library = Scripted()
     member, said, _ = member_of(library)
     member.rewind()
-    library.hearing.lost([PLACE])
+    library.listener.on_lost([PLACE])
     assert said == [("lost", "m", 1, [["t", 0, 5]])]
 
 
@@ -145,10 +146,10 @@ def test_who_loses_what_it_goes_back_in_says_where_it_stood() -> None:
     ],
 )
 def test_librdkafka_s_metadata_of_a_member_says_its_generation(metadata: bytes, who: MemberGeneration) -> None:
-    assert who_of(metadata) == who
+    assert member_generation_of(metadata) == who
 
 
 @pytest.mark.parametrize("metadata", [b"", b"CGMDv2:\1", b"CGMDv9:\3\0\0\0group\0m\0"])
 def test_another_form_of_that_is_no_generation(metadata: bytes) -> None:
     with pytest.raises(ValueError, match="metadata of a member"):
-        who_of(metadata)
+        member_generation_of(metadata)

@@ -195,7 +195,7 @@ async def test_a_program_that_is_never_ready_is_named_with_its_last_words(
     ("text", "said"), [("a\n b\na\n b", "a\n b"), ("a\nb\nb", "a\nb\nb"), ("x\nx\nx", "x"), ("x", "x"), ("", "")]
 )
 def test_last_words_of_several_processes_are_said_once_if_they_are_the_same(text: str, said: str) -> None:
-    assert process.once(text) == said
+    assert process.without_repetition(text) == said
 
 
 async def test_what_a_program_has_started_ends_with_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import trio
 
 from squall.chaos.drivers.host import LibraryDriver
 from squall.chaos.drivers.process import CLIENT_ENDED
-from squall.chaos.drivers.reading import at
+from squall.chaos.drivers.reading import start_offset
 from squall.chaos.drivers.transactors import calls, host
 from squall.chaos.drivers.transactors.calls import TransactionCalls
 from squall.chaos.drivers.transactors.host import LibraryTransactor
@@ -63,10 +63,10 @@ class Said:
     def __init__(self) -> None:
         self.messages: list[tuple[Any, ...]] = []
 
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         self.messages.append(message)
 
-    def tell(self) -> None:
+    def send_outcomes(self) -> None:
         pass
 
 
@@ -168,7 +168,7 @@ async def test_a_poll_inside_a_transaction_brings_what_its_consumer_did(driver: 
 
 @pytest.mark.parametrize(("beginning", "offset"), [("start", 10), ("middle", 15), ("end", 20)])
 def test_where_polls_begin(beginning: str, offset: int) -> None:
-    assert at(beginning, 10, 20) == offset
+    assert start_offset(beginning, 10, 20) == offset
 
 
 async def test_a_failed_record_lets_the_abort_succeed_and_the_process_end(driver: LibraryDriver) -> None:

@@ -279,7 +279,7 @@ def test_a_long_run_is_announced_when_it_begins(
     runtime: str, announced: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     player = night(tmp_path, {1: ["valid"]}, runtime)
-    player.begun = lambda item, log: nightly._say_begun(console(stderr=True), player, item, log)
+    player.on_begun = lambda item, log: nightly._say_begun(console(stderr=True), player, item, log)
     played(player)
     (item,) = player.items
     line = f"begins: {item.configuration}, kill, seed 1: about "

@@ -32,7 +32,7 @@ def test_a_run_that_met_a_full_disk_is_no_result_and_nothing_is_played_behind_it
     player = night(tmp_path, {1: ["valid"], 2: ["disk full"], 3: ["valid"]})
     player.limits.slots = 1
     assert verdicts(player) == {1: ["valid"], 2: [], 3: []}
-    assert player.full.startswith(f"the disk of {tmp_path} is full, ")
+    assert player.disk_full.startswith(f"the disk of {tmp_path} is full, ")
     assert [each.item for each in player.directory.attempts()] == [player.items[0].item]
     assert len(list((tmp_path / "runs").iterdir())) == 1, "what it left takes no room"
     again = night(tmp_path, {1: ["invalid"], 2: ["valid"], 3: ["valid"]})
@@ -63,7 +63,7 @@ def test_a_result_that_does_not_fit_is_written_into_the_room_that_was_kept_back(
 
     monkeypatch.setattr(NightDirectory, "add", on_a_full_disk)
     assert player.result(player.items[0]) is None
-    assert player.full
+    assert player.disk_full
     assert [each.item for each in player.directory.attempts()] == [player.items[0].item]
 
 
@@ -81,7 +81,7 @@ def test_a_line_that_was_not_written_whole_is_not_there(tmp_path: Path) -> None:
     assert directory.attempts() == [ATTEMPT]
 
 
-@pytest.mark.parametrize("where", ["tell", "timed", "surroundings"])
+@pytest.mark.parametrize("where", ["report_attempt", "set_times", "write_environment"])
 def test_a_file_of_allure_that_does_not_fit_ends_the_night_in_a_sentence(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +123,6 @@ def test_a_night_needs_some_room_to_begin(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(full_disk, "reserve", on_a_full_disk)
     with (
         pytest.raises(PreconditionError, match="is full, .* make room, or name another folder"),
-        NightDirectory(tmp_path).held(),
+        NightDirectory(tmp_path).locked(),
     ):
         pass

@@ -146,8 +146,8 @@ def test_what_an_expectation_forbids_fails_the_night_though_the_run_permits_it(t
     assert outcome(elsewhere).exit == 0
     assert permitted.permitted_loss == "1 acknowledged record lost: the configuration permits it"
     assert parse(permitted.line()) == ([permitted], [])
-    assert [each for _, each in outcome(elsewhere).losing] == [permitted]
-    assert outcome(player).losing == [], "what the night forbids is a finding"
+    assert [each for _, each in outcome(elsewhere).with_permitted_loss] == [permitted]
+    assert outcome(player).with_permitted_loss == [], "what the night forbids is a finding"
 
 
 @pytest.mark.parametrize("forbidden", ["lost-write", "unseen"])
@@ -218,7 +218,7 @@ def test_a_budget_that_is_spent_leaves_the_rest_out_and_says_why(tmp_path: Path)
 def test_runs_stand_beside_each_other_as_far_as_cores_allow(tmp_path: Path) -> None:
     player = night(tmp_path, {seed: ["valid"] for seed in range(1, 7)})
     seen: list[int] = []
-    player.said = lambda item, attempt: seen.append(len(player.under_way()))
+    player.on_ended = lambda item, attempt: seen.append(len(player.under_way()))
     played(player)
     assert len(seen) == 6
     assert max(seen) <= 1, "two slots: when one has ended, at most one other is under way"
@@ -227,7 +227,7 @@ def test_runs_stand_beside_each_other_as_far_as_cores_allow(tmp_path: Path) -> N
 def test_after_the_last_run_the_time_left_is_that_of_the_report(tmp_path: Path) -> None:
     player, said = night(tmp_path, {1: ["valid"], 2: ["valid"]}), io.StringIO()
     player.limits.slots = 1
-    player.said = lambda item, attempt: nightly._say_ended(Console(file=said, width=1000), player, item, attempt)
+    player.on_ended = lambda item, attempt: nightly._say_ended(Console(file=said, width=1000), player, item, attempt)
     played(player)
     first, last = said.getvalue().splitlines()
     assert first.endswith(" min left") and last.endswith(" min left, for the report")
@@ -237,7 +237,7 @@ def test_the_items_of_a_session_are_played_in_their_order(tmp_path: Path) -> Non
     player = night(tmp_path, {seed: ["valid"] for seed in range(1, 5)})
     player.limits.slots = 1
     order: list[PlannedRun] = []
-    player.said = lambda item, attempt: order.append(item)
+    player.on_ended = lambda item, attempt: order.append(item)
     played(player)
     assert order == list(player.items)
 
@@ -245,7 +245,7 @@ def test_the_items_of_a_session_are_played_in_their_order(tmp_path: Path) -> Non
 def attempts_in_order(player: NightRunner) -> list[tuple[int, int]]:
     """Play a night: the seed and the number of each attempt, in the order in which they ended."""
     order: list[tuple[int, int]] = []
-    player.said = lambda item, attempt: order.append((item.seed, attempt.attempt))
+    player.on_ended = lambda item, attempt: order.append((item.seed, attempt.attempt))
     played(player)
     return order
 
@@ -268,7 +268,7 @@ def test_what_was_unknown_is_tried_again_with_fewer_runs_beside_it(tmp_path: Pat
     player = night(tmp_path, {seed: ["unknown", "unknown", "valid"] for seed in range(1, 5)}, retries=2)
     player.limits.slots = 4
     beside: dict[int, list[int]] = {1: [], 2: [], 3: []}
-    player.said = lambda item, attempt: beside[attempt.attempt].append(len(player.under_way()))
+    player.on_ended = lambda item, attempt: beside[attempt.attempt].append(len(player.under_way()))
     played(player)
     assert [len(each) for each in beside.values()] == [4, 4, 4]
     assert max(beside[2]) <= 1, "two at a time: when one has ended, at most one is under way"
@@ -281,7 +281,7 @@ def test_with_x_nothing_behind_a_run_that_is_not_valid_is_begun(tmp_path: Path) 
     player.items = player.items[:2]  # pytest stops at the second
     third = night(tmp_path, {1: ["unknown", "valid"], 2: ["invalid"], 3: ["valid"]}).items[2]
     order: list[tuple[int, int]] = []
-    player.said = lambda item, attempt: order.append((item.seed, attempt.attempt))
+    player.on_ended = lambda item, attempt: order.append((item.seed, attempt.attempt))
     first, second = player.items
     player.items = (first, second, third)
     assert [each.verdict for each in player.result(first) or ()] == ["unknown", "valid"]
@@ -337,7 +337,7 @@ def test_a_run_that_hangs_is_ended_and_the_night_goes_on(how: str, tmp_path: Pat
     player = night(tmp_path, {1: [how, "valid"], 2: ["valid"]})
     player.limits.slots, player.limits.run_s, player.ending_s = 1, 0.5, 0.5
     cleared: list[list[PlannedRun]] = []
-    player.clear = lambda: cleared.append(player.under_way())
+    player.clean_up = lambda: cleared.append(player.under_way())
     (hung,) = player.result(player.items[0]) or []
     player.limits.run_s = None
     assert (hung.verdict, hung.why) == ("no verdict", "ended because it took longer than 0.5 s (--run-limit)")

@@ -63,9 +63,9 @@ def test_a_second_version_is_another_one(ground: Path, monkeypatch: pytest.Monke
 
 
 def test_jars_in_the_cache_are_taken_without_fetching(ground: Path) -> None:
-    assert not kafka.at_hand()
+    assert not kafka.kafka_is_here()
     jars(cache_folder() / f"kafka-{kafka.VERSION}", kafka.VERSION)
-    assert kafka.at_hand()
+    assert kafka.kafka_is_here()
     assert kafka.apache_kafka(lambda line: pytest.fail(line)).version == kafka.VERSION
 
 
@@ -89,7 +89,7 @@ def test_without_jars_and_without_maven_the_refusal_says_how_to_get_it(ground: P
         r"get it: as root: apt-get install -y maven; then: \./squall setup --kafka$",
     ):
         kafka.apache_kafka(lambda line: None)
-    assert not kafka.at_hand(), "a fetch that failed leaves nothing that looks whole"
+    assert not kafka.kafka_is_here(), "a fetch that failed leaves nothing that looks whole"
 
 
 def test_all_that_is_missing_is_told_at_once_with_one_line_that_gets_it(ground: Path) -> None:
