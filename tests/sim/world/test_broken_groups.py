@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+from squall.broker.coordinators.groups.consumer.members import TargetEpochRecord
+from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
+from squall.broker.coordinators.groups.consumer.sessions import MemberSessions
+from squall.broker.coordinators.groups.deadlines import GroupDeadlines
 from squall.broker.coordinators.groups.ledger import ReplayedGroupState
 from squall.broker.coordinators.groups.values import NO_PRODUCER, OffsetCommitRecord
 from squall.chaos.plans.plan import Plan, make_plan
@@ -19,9 +26,22 @@ pytestmark = pytest.mark.gate
 SEEDS = range(3)
 
 
+CONSUMER = "consumer groups"
+"""The workload `groups` with the protocol of KIP-848, and sessions of a second."""
+SESSIONS = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
+
+
 def plan(seed: int, workload: str) -> Plan:
-    load = {"name": workload, "rate": 4, "partitions": 2, "churn": 30, "poll_pause_ms": 200}
-    cluster = {"nodes": 3, "settings": {**SCENARIOS[workload].BROKERS, "offsets.topic.num.partitions": "1"}}
+    sessions, protocol = (SESSIONS, {"group_protocol": "consumer"}) if workload == CONSUMER else ({}, {})
+    workload = "groups" if workload == CONSUMER else workload
+    load = {"name": workload, "rate": 4, "partitions": 2, "churn": 30, "poll_pause_ms": 200, **protocol}
+    settings = {**SCENARIOS[workload].BROKERS, "offsets.topic.num.partitions": "1", **sessions}
+    cluster = {"nodes": 3, "settings": settings}
     return make_plan({"seed": seed, "runtime": "sim", "time_s": 8, "workload": load, "faults": [], "cluster": cluster})
 
 
@@ -52,6 +72,84 @@ def nothing_is_pending(rule: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, producer_id, commit, at: ()
 
 
+def without_deadlines(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Members that have been in a generation have no deadline, whether the coordinator owes them an answer or not."""
+
+    def wait_for(self: ClassicGroup, member: Any, now: Any) -> None:
+        rule(self, member, now)
+        if not member.is_new:
+            member.deadline_ms = None
+
+    return wait_for
+
+
+def a_second_late(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A coordinator looks at a group one second after its deadline."""
+    return lambda self, group_id, at_ms: rule(self, group_id, None if at_ms is None else at_ms + 1_000)
+
+
+def asked_again_later(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A member whose session is over gets another second, and so on."""
+
+    def due(self: MemberSessions, now_ms: int) -> list[str]:
+        self._sessions = {one: now_ms + 1_000 if at <= now_ms else at for one, at in self._sessions.items()}
+        return rule(self, now_ms)
+
+    return due
+
+
+def as_long_as_it_takes(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rebalance waits for its members until the last one has joined."""
+
+    def end(self: ClassicGroup, now: Any) -> None:
+        self._join_deadline_ms = now.mono_ms + 1_000
+
+    return end
+
+
+def from_each_heartbeat_on(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A member has its rebalance time-out from its last heartbeat on, not from the first that told it to revoke."""
+
+    def follow(self: MemberSessions, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        self._revoking.pop(member_id, None)
+        rule(self, group, member_id, now_ms)
+
+    return follow
+
+
+def still_its_leader(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A leader that was removed is taken for the leader until the next generation."""
+
+    def remove(self: ClassicGroup, member: Any, *more: Any) -> None:
+        leader = self.leader
+        rule(self, member, *more)
+        if leader == member.member_id:
+            self.leader = leader
+
+    return remove
+
+
+def in_the_epoch_before(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A member is given partitions with the epoch that it had before."""
+
+    def step(self: Reconciliation, current: Any) -> Any:
+        after = rule(self, current)
+        given = after.assigned.keys() - current.assigned.keys()
+        return replace(after, assigned={**after.assigned, **dict.fromkeys(given, current.epoch)})
+
+    return step
+
+
+def no_target_epoch(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A shard does not replay its records of target epochs."""
+
+    def replay(self: ReplayedGroupState, written: Any, at: int, producer_id: int = NO_PRODUCER) -> None:
+        if not isinstance(written, TargetEpochRecord):
+            rule(self, written, at, producer_id)
+
+    return replay
+
+
 Broken = tuple[str, str, Any, str, Callable[[Any], Any]]
 """The invariant, a workload, and whose attribute is what instead."""
 BROKEN: list[Broken] = [
@@ -59,6 +157,14 @@ BROKEN: list[Broken] = [
     ("group-state-is-a-replay", "pipeline", ReplayedGroupState, "end_transaction", nothing_is_pending),
     ("offsets-wait-for-their-marker", "pipeline", ReplayedGroupState, "replay", as_if_committed),
     ("one-owner-per-partition", "groups", membership, "assignment", everything_to_everybody),
+    ("group-state-is-a-replay", CONSUMER, ReplayedGroupState, "replay", no_target_epoch),
+    ("given-in-its-epoch", CONSUMER, Reconciliation, "step", in_the_epoch_before),
+    ("member-has-a-deadline", "groups", ClassicGroup, "_wait_for", without_deadlines),
+    ("member-has-a-deadline", "groups", GroupDeadlines, "put", a_second_late),
+    ("silent-member-leaves", CONSUMER, MemberSessions, "due", asked_again_later),
+    ("rebalance-ends", "groups", ClassicGroup, "_join_phase_ends", as_long_as_it_takes),
+    ("revocation-deadline-stays", CONSUMER, MemberSessions, "follow", from_each_heartbeat_on),
+    ("leader-is-a-member", "groups", ClassicGroup, "_remove", still_its_leader),
 ]
 
 

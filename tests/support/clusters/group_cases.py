@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from squall.chaos.runtimes.sim.invariants.group_journal import (
+    AssignedPartition,
     CommittedOffset,
     Generation,
     GenerationMember,
     GroupStateView,
     PartitionOwners,
     Positions,
+)
+from squall.chaos.runtimes.sim.invariants.group_times import (
+    MARGIN_MS,
+    GroupTimes,
+    MemberTimes,
+    MovedRevocation,
+    RebalanceTimes,
 )
 from tests.support.clusters.quorum_cases import Arguments, Case
 
@@ -42,7 +50,52 @@ def owned(generation: int, *, before: int | None = None, moved: bool = False, **
     return None if before is None else PartitionOwners(before, swapped), now
 
 
+NOW, SESSION = 100_000, 3_000
+
+
+def member(deadline_ms: int | None = NOW + 1, waits: bool = False, silent_ms: int = 0) -> MemberTimes:
+    return MemberTimes("m", deadline_ms, waits, NOW - silent_ms, SESSION)
+
+
+def times(found: MemberTimes, **changed: Any) -> Arguments:
+    """Return the times of a group with this member, which leads it, and with nothing that is late."""
+    return (GroupTimes("g", NOW, NOW + 1, (found,), "m", None)._replace(**changed),)
+
+
+def rebalance(for_ms: int) -> RebalanceTimes:
+    return RebalanceTimes("PreparingRebalance", NOW - for_ms, 5_000)
+
+
+def given(epoch: int) -> Arguments:
+    return (AssignedPartition("g", "m", PLACE, epoch, member_epoch=7),)
+
+
 GROUPS: dict[str, list[Case]] = {
+    "given-in-its-epoch": [("the epoch before", given(6), given(7))],
+    "member-has-a-deadline": [
+        ("neither a deadline nor an answer owed", times(member(None)), times(member(None, waits=True))),
+        ("a look after the deadline", times(member(), look_ms=NOW + 2), times(member(), look_ms=NOW + 1)),
+        ("no look", times(member(), look_ms=None), times(member(None, waits=True), look_ms=None)),
+    ],
+    "silent-member-leaves": [
+        (
+            "one ms beyond the limit",
+            times(member(silent_ms=SESSION + MARGIN_MS + 1)),
+            times(member(silent_ms=SESSION + MARGIN_MS)),
+        ),
+        ("one that waits", times(member(silent_ms=60_000)), times(member(None, waits=True, silent_ms=60_000))),
+    ],
+    "rebalance-ends": [
+        (
+            "one ms beyond the limit",
+            times(member(), rebalance=rebalance(5_001 + MARGIN_MS)),
+            times(member(), rebalance=rebalance(5_000 + MARGIN_MS)),
+        ),
+    ],
+    "revocation-deadline-stays": [
+        ("one that moves", times(member(), moved=(MovedRevocation("m", 7, NOW + 9, NOW + 10),)), times(member()))
+    ],
+    "leader-is-a-member": [("another", times(member(), leader="other"), times(member(), leader=None))],
     "group-state-is-a-replay": [
         ("a generation more", against(books(GENERATION._replace(number=4))), SAME),
         ("another assignment", against(books(GENERATION._replace(members=GENERATION.members[:1]))), SAME),

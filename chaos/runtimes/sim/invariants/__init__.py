@@ -13,6 +13,7 @@ from squall.chaos.runtimes.sim.invariants import (
     commitment,
     decisions,
     derived,
+    group_times,
     groups,
     metadata,
     producers,
@@ -27,8 +28,8 @@ from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
 CHECK_MODULES = (
-    *(acks, commitment, decisions, derived, groups, metadata, producers, reads, replicas, request_order),
-    transactions,
+    *(acks, commitment, decisions, derived, group_times, groups, metadata, producers, reads, replicas),
+    *(request_order, transactions),
 )
 """Lists the modules that define invariants: importing a module enters its invariants into the table."""
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
         Positions,
     )
 
+_OF_A_CONSUMER_GROUP = (
+    *("epoch, hash of its topics and target epoch", "subscriptions", "instance ids", "current assignments"),
+    *("target assignments", "owners of partitions", "matched regular expressions"),
+)
+"""What the `facts` of a consumer group are, in their order."""
 SHORT = 40
 """Letters of a value that are said at most."""
 NAMES = 3
@@ -85,6 +90,7 @@ def _differences(has: GroupStateView, wanted: GroupStateView) -> list[StateDiffe
         what = f"offset of {{place}} that waits for a transaction of producer id {producer}"
         found += _of_offsets(what, has.pending.get(producer, {}), wanted.pending.get(producer, {}))
     found += _of_generation(has.generation, wanted.generation)
+    found += _of_consumer_group(has.consumer, wanted.consumer)
     return found or [StateDifference("offsets that wait for a marker", short(has.pending), short(wanted.pending))]
 
 
@@ -126,6 +132,20 @@ def _of_generation(has: Generation | None, wanted: Generation | None) -> Iterato
         for field, word in _OF_A_MEMBER.items():
             if (one := getattr(member, field)) != (other := getattr(theirs[name], field)):
                 yield StateDifference(f"{word} of member {short(name)}", short(one), short(other))
+
+
+def _of_consumer_group(has: tuple[object, ...] | None, wanted: tuple[object, ...] | None) -> Iterator[StateDifference]:
+    if has is None or wanted is None:
+        if has != wanted:
+            yield StateDifference("consumer group", "there" if has else None, "there" if wanted else None)
+        return
+    for what, one, other in zip(_OF_A_CONSUMER_GROUP, has, wanted, strict=True):
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            for key in dict.fromkeys((*one, *other)):
+                if one.get(key) != other.get(key):
+                    yield StateDifference(f"{what} of {short(key)}", short(one.get(key)), short(other.get(key)))
+        elif one != other:
+            yield StateDifference(what, short(one), short(other))
 
 
 def short(value: object) -> str:

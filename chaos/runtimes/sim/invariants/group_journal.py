@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from squall.broker.coordinators.groups.consumer import records as consumer_records
+from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
 from squall.broker.protocol.coordinator_frame import decode_group_record, decode_versioned
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import HEADER, BatchHeader, decode_batch
@@ -68,6 +70,8 @@ class GroupStateView(NamedTuple):
     offsets: Positions
     pending: Mapping[int, Positions]
     """By producer id: of transactions that have not ended."""
+    consumer: tuple[object, ...] | None = None
+    """The `facts` of a consumer group (KIP-848); None: it is no such group."""
 
 
 class PartitionOwners(NamedTuple):
@@ -87,10 +91,24 @@ class OwnershipChange(NamedTuple):
     after: PartitionOwners
 
 
+class AssignedPartition(NamedTuple):
+    """A batch of records gave a partition that had no owner to a member of a consumer group (KIP-848)."""
+
+    group: str
+    member_id: str
+    place: Place
+    epoch: int
+    """The epoch that the record has for the partition."""
+    member_epoch: int
+
+
 class GroupJournal:
     """Represents one partition of __consumer_offsets in one log."""
 
-    __slots__ = ("_current", "_generations", "_offsets", "_owned", "_pending", "news", "touched", "unmarked")
+    __slots__ = (
+        *("_consumers", "_current", "_generations", "_offsets", "_owned", "_pending"),
+        *("given", "news", "touched", "unmarked"),
+    )
 
     def __init__(self) -> None:
         self.begin()
@@ -98,6 +116,8 @@ class GroupJournal:
     def begin(self) -> None:
         """Forget all: the log is read anew."""
         self._generations: dict[str, Generation] = {}
+        self._consumers: dict[str, ConsumerGroup] = {}
+        """What the broker's own rules make of the records of each consumer group, read from the first one on."""
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[tuple[str, int], CommittedOffset]]] = {}
         self._current: dict[str, dict[str, frozenset[Place]]] = {}
@@ -106,13 +126,15 @@ class GroupJournal:
         """Offset of a record -> producer id: what transactions committed that have no commit marker, or none yet."""
         self.touched: dict[str, None] = {}
         """Groups with news since somebody last emptied this."""
+        self.given: list[AssignedPartition] = []
+        """Partitions that were given since somebody last took this list."""
         self.news: list[OwnershipChange] = []
         """Steps that came since somebody last took them."""
 
     def groups(self) -> list[str]:
         """All that anything is known of."""
         pending = (group for groups in self._pending.values() for group in groups)
-        return list(dict.fromkeys((*self._generations, *self._offsets, *pending)))
+        return list(dict.fromkeys((*self._generations, *self._consumers, *self._offsets, *pending)))
 
     def books(self, names: Iterable[str]) -> dict[str, GroupStateView]:
         """Return the state of these groups by the log."""
@@ -121,6 +143,7 @@ class GroupJournal:
                 self._generations.get(name),
                 self._offsets.get(name, {}),
                 {producer: groups[name] for producer, groups in self._pending.items() if name in groups},
+                self._consumers[name].facts() if name in self._consumers else None,
             )
             for name in names
         }
@@ -133,15 +156,35 @@ class GroupJournal:
             return
         producer = batch.producer_id if batch.is_transactional else -1
         owners: dict[str, None] = {}
+        owned: dict[str, dict[tuple[bytes, int], str]] = {}
         try:
             for record in decode_batch(BatchHeader._make(HEADER.unpack_from(data)), data):
                 found = decode_group_record(record.key or b"", record.value)
-                if found is not None and (name := self._record(*found, record.offset, producer)):
+                if found is None:
+                    continue
+                if name := self._record(*found, record.offset, producer):
                     owners[name] = None
+                if (written := consumer_records.decode(*found)) is not None:
+                    group = self._consumers.setdefault(written.group_id, ConsumerGroup(written.group_id))
+                    owned.setdefault(written.group_id, dict(group.owners))
+                    group.replay(written)
         except MalformedFrame:
             pass  # whoever loads this log says so
         for name in owners:  # in the middle of a batch a member may have another's partitions: it takes its place
             self._owners_changed(name, PartitionOwners(-1, dict(self._current.get(name, {}))))
+        for name, before in owned.items():
+            self._replayed(self._consumers[name], before)
+
+    def _replayed(self, group: ConsumerGroup, owned: Mapping[tuple[bytes, int], str]) -> None:
+        """Take in that a batch has records of a consumer group. `owned`: the owners of its partitions before that."""
+        self.touched[group.group_id] = None
+        if group.is_forgotten:
+            del self._consumers[group.group_id]
+        for place, member_id in group.owners.items():
+            current = group.now_of(member_id)
+            if place not in owned and place in current.assigned:
+                given = AssignedPartition(group.group_id, member_id, place, current.assigned[place], current.epoch)
+                self.given.append(given)
 
     def _record(self, key: object, value: object, at: int, producer: int) -> str:
         """Take one record. The group, if it says what a member with an epoch of its own has."""

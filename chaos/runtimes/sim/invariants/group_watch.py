@@ -9,6 +9,7 @@ from squall.chaos.runtimes.sim.invariants.group_differences import records_of
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
 
 if TYPE_CHECKING:
+    from squall.chaos.runtimes.sim.invariants.group_clock import GroupClocks
     from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
     from squall.chaos.runtimes.sim.invariants.models import PartitionModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
@@ -19,16 +20,18 @@ GROUPS_LOG: Final = "__consumer_offsets"
 class GroupWatch:
     """The books of groups."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self, report: Report, clocks: GroupClocks | None = None) -> None:
+        """`clocks`: where requests of members are heard; without it, time-outs are not judged."""
+        self._report, self._clocks = report, clocks
+        self._of_times = entered(CheckTrigger.GROUP_TIMES)
         self._of_groups, self._of_offsets = entered(CheckTrigger.GROUPS), entered(CheckTrigger.OFFSETS)
-        self._of_owners = entered(CheckTrigger.OWNERS)
+        self._of_owners, self._of_given = entered(CheckTrigger.OWNERS), entered(CheckTrigger.GIVEN)
 
     def coordinator(
         self, node: int, known: PartitionModel, journal: GroupJournal, machine: Any, *, whole: bool
     ) -> None:
         """A coordinator serves, and was loaded just now (`whole`), or its log has more records or markers."""
-        steps, journal.news = journal.news, []
+        (steps, journal.news), (given, journal.given) = (journal.news, []), (journal.given, [])
         names = dict.fromkeys((*journal.groups(), *inspection.groups_of(machine.ledger))) if whole else journal.touched
         journal.touched = {}
         if node in known.cluster.rotten:
@@ -37,6 +40,10 @@ class GroupWatch:
             for each in self._of_owners:
                 if (wrong := each.check(step.before, step.after)) is not None:
                     self._report(each, f"group {step.group}: {wrong}", node, known, {})
+        for gift in given:
+            for each in self._of_given:
+                if (wrong := each.check(gift)) is not None:
+                    self._report(each, f"group {gift.group}: {wrong}", node, known, {})
         if not names:
             return
         found = inspection.group_books(machine.ledger, names)
@@ -48,3 +55,17 @@ class GroupWatch:
         for each in self._of_offsets:
             if (wrong := each.check(offsets, journal.unmarked)) is not None:
                 self._report(each, wrong, node, known, {})
+
+    def look(self, node: int, known: PartitionModel, hosted: Any, now_ms: int, *, idle: bool) -> None:
+        """Look at the time-outs of the groups of a shard that serves. `idle`: its node did not run since the last look.
+        """
+        if self._clocks is None:
+            return
+        clock = self._clocks.of(hosted.machine)
+        # What a coordinator cannot write down it cannot do: a member of a consumer group stays until then.
+        if not clock.may_write(hosted.log.hosted.state) or idle:
+            clock.forgive(hosted.machine, now_ms)
+        for now in clock.times(hosted.machine, now_ms):
+            for each in self._of_times:
+                if (wrong := each.check(now)) is not None:
+                    self._report(each, f"group {now.name}: {wrong}", node, known, {})

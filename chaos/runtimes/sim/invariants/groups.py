@@ -9,13 +9,20 @@ from squall.chaos.runtimes.sim.invariants.group_differences import difference
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.group_journal import GroupStateView, PartitionOwners, Place, Positions
+    from squall.chaos.runtimes.sim.invariants.group_journal import (
+        AssignedPartition,
+        GroupStateView,
+        PartitionOwners,
+        Place,
+        Positions,
+    )
 
 
 @invariant("group-state-is-a-replay", CheckTrigger.GROUPS, "KIP-98, KIP-848: a coordinator knows what its log says")
 def group_state_is_a_replay(found: Mapping[str, GroupStateView], replayed: Mapping[str, GroupStateView]) -> str | None:
-    """A serving coordinator's generations, committed offsets and pending offsets of groups are those of its partition
-    of __consumer_offsets, after it was loaded and after each record and marker in it.
+    """A serving coordinator's generations, consumer groups (epochs, subscriptions, targets, assignments), committed
+    offsets and pending offsets are those of its partition of __consumer_offsets, after it was loaded and after each
+    record and marker in it.
     """
     for name in sorted(found.keys() | replayed.keys()):
         has, wanted = found.get(name), replayed.get(name)
@@ -59,6 +66,18 @@ def one_owner_per_partition(before: PartitionOwners | None, now: PartitionOwners
             if (other := owners.get(place, owner)) != owner:
                 return f"{_named(place)} went from {owner} to {other} in generation {now.generation}"
     return None
+
+
+@invariant("given-in-its-epoch", CheckTrigger.GIVEN, "KIP-848: commits are fenced by the assignment epoch")
+def given_in_its_epoch(given: AssignedPartition) -> str | None:
+    """A partition that had no owner is given to a member with the member's epoch at that moment: commits of an owner
+    before are fenced by it."""
+    if given.epoch == given.member_epoch:
+        return None
+    return (
+        f"{_named(given.place)} was given to member {given.member_id} with epoch {given.epoch}, and the member has "
+        f"epoch {given.member_epoch}"
+    )
 
 
 def _named(place: Place) -> str:

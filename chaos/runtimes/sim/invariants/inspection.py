@@ -191,7 +191,7 @@ def _entry(known: TransactionMetadata) -> TransactionRecord:
 def groups_of(ledger: ReplayedGroupState) -> list[str]:
     """The groups of which a coordinator's shard knows a generation or an offset."""
     pending = (group for groups in ledger.pending.values() for group in groups)
-    return list(dict.fromkeys((*ledger.groups, *ledger.offsets, *pending)))
+    return list(dict.fromkeys((*ledger.groups, *ledger.consumers, *ledger.offsets, *pending)))
 
 
 def group_books(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateView]:
@@ -199,9 +199,9 @@ def group_books(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, G
     found = {}
     for name in names:
         pending = {producer: _positions(groups[name]) for producer, groups in ledger.pending.items() if name in groups}
-        found[name] = GroupStateView(
-            _generation(ledger.groups.get(name)), _positions(ledger.offsets.get(name, {})), pending
-        )
+        consumer = ledger.consumers[name].facts() if name in ledger.consumers else None
+        offsets = _positions(ledger.offsets.get(name, {}))
+        found[name] = GroupStateView(_generation(ledger.groups.get(name)), offsets, pending, consumer)
     return found
 
 

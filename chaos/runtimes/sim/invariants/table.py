@@ -91,6 +91,10 @@ class CheckTrigger(StrEnum):
     committed, by group, and which records, by their offset, are of a producer's transaction without a commit marker."""
     OWNERS = "owners"
     """Records in the log of a coordinator that serves say who owns what: check(before: Owned | None, now: Owned)."""
+    GIVEN = "given"
+    """Records in the log of a coordinator that serves give a partition to a member: check(given: GivenPartition)."""
+    GROUP_TIMES = "group times"
+    """A look at a group of a coordinator that serves: check(now: GroupTimes)."""
     ORDER = "order"
     """A request took effect that is not the next one of its connection: check(now: Effect, last: Effect), with the one
     that took effect last."""

@@ -17,8 +17,10 @@ from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.derived import kept_start
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
+from squall.chaos.runtimes.sim.invariants.group_clock import GroupClocks
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from squall.chaos.runtimes.sim.invariants.group_watch import GroupWatch
+from squall.chaos.runtimes.sim.invariants.group_times import LOOK_MS
+from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG, GroupWatch
 from squall.chaos.runtimes.sim.invariants.guarantee_cache import TopicGuaranteeCache
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
@@ -79,10 +81,12 @@ class InvariantChecker:
         promise: TopicGuarantees | None = None,
         written: dict[Any, None] | None = None,
         connections: ConnectionOrderWatch | None = None,
+        clocks: GroupClocks | None = None,
     ) -> None:
         """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration.
         `written`: what `writes.noted` gives; without it, every look compares every replica. `connections`: where
-        requests are heard; without it, their order is not judged.
+        requests are heard; without it, their order is not judged. `clocks`: where requests of members are heard;
+        without it, time-outs of groups are not judged.
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, TopicGuaranteeCache()
@@ -91,7 +95,8 @@ class InvariantChecker:
         self.quorum = QuorumWatch(self._report)
         self._judge = PartitionChecks(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
-        self._of: dict[type, Any] = {TransactionJournal: self._txns, GroupJournal: GroupWatch(self._report)}
+        self._groups = GroupWatch(self._report, clocks)
+        self._of: dict[type, Any] = {TransactionJournal: self._txns, GroupJournal: self._groups}
         self._nodes: dict[str, WatchedNode] = {}
         """By name."""
         self._replicas, self._looks = WatchedReplicas(written), 0
@@ -125,6 +130,8 @@ class InvariantChecker:
             glance = seen.glance()
             if glance != seen.before or self._kernel.now >= seen.due:
                 self._look_closer(seen, glance, images)
+            if self._kernel.now >= seen.groups_due:
+                self._look_at_groups(seen)
             alive.append(seen)
             if seen.loading:
                 loading.append(seen)
@@ -204,6 +211,18 @@ class InvariantChecker:
             elif shard.serves:
                 seen.loading.remove(replica)
                 self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
+
+    def _look_at_groups(self, seen: WatchedNode) -> None:
+        """Look at the time-outs of the groups that a node coordinates."""
+        now = self._kernel.now
+        idle = now - seen.groups_due > LOOK_MS / 1000
+        seen.groups_due = now + LOOK_MS / 1000
+        if seen.sim.env.paused or seen.id in self.cluster.rotten:
+            idle = True
+        for index, shard in seen.shards[GroupJournal].items():
+            known = self._by_name.get((GROUPS_LOG, index))
+            if shard.serves and known is not None:
+                self._groups.look(seen.id, known, shard, int(seen.sim.env.mono() * 1000), idle=idle)
 
     def _read(self, seen: WatchedNode, replica: WatchedReplica, view: ReplicaSnapshot) -> None:
         copy, known, log = replica.copy, replica.known, replica.log

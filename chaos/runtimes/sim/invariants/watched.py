@@ -92,6 +92,7 @@ class WatchedNode:
         "broker",
         "by_id",
         "due",
+        "groups_due",
         "id",
         "image",
         "incarnation",
@@ -117,6 +118,8 @@ class WatchedNode:
         """What the last glance saw."""
         self.due = inf
         """When the seat of one that leads is looked at again, whatever happens."""
+        self.groups_due = -inf
+        """When the times of its groups are looked at again."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
         """The coordinators' shards on it, by the kind of their log's journal and by partition."""
         self.loading: list[WatchedReplica] = []

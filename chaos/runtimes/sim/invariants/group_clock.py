@@ -1,0 +1,184 @@
+"""Hears when members of groups send requests, and says what time-outs their coordinators owe them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
+
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
+from squall.broker.coordinators.groups.values import GroupState
+from squall.chaos.runtimes.sim.invariants.group_times import GroupTimes, MemberTimes, MovedRevocation, RebalanceTimes
+
+if TYPE_CHECKING:
+    from squall.broker.coordinators.groups.classic import ClassicGroup
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.values import ClockReading
+    from squall.broker.replication.partition import Partition
+
+REBALANCES: Final = frozenset({GroupState.PREPARING, GroupState.COMPLETING})
+
+
+class GroupClock:
+    """Notes when each member of one shard's groups was last heard of, in ms of the coordinator's monotonic clock."""
+
+    __slots__ = ("_heard", "_high_watermark", "_moved", "_rebalances", "_revoking")
+
+    def __init__(self) -> None:
+        self._heard: dict[str, dict[str, int]] = {}
+        """Group -> member id -> the moment."""
+        self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
+        """Group -> generation, and the rebalance."""
+        self._revoking: dict[str, dict[str, tuple[int, int]]] = {}
+        """Group -> member id -> the epoch of its revocation, and the moment by which it must have ended."""
+        self._moved: dict[str, list[MovedRevocation]] = {}
+        """Group -> what has moved since the last look."""
+        self._high_watermark = -1
+
+    def heard(self, shard: GroupCoordinatorShard, group_id: str, member_id: str, now_ms: int) -> None:
+        """Note that a member has sent a request."""
+        known = self._heard.setdefault(group_id, {})
+        if member_id in known:
+            known[member_id] = now_ms
+        self.follow(shard, group_id, now_ms)
+
+    def follow(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
+        """Take in who is a member now. A new one, and one that waits for an answer, count as heard."""
+        members, waiting = _members_of(shard, group_id)
+        sessions = shard.consumers._sessions.get(group_id)
+        before, revoking = self._revoking.pop(group_id, {}), {} if sessions is None else dict(sessions._revoking)
+        for member_id, (epoch, until_ms) in revoking.items():
+            was_epoch, was_ms = before.get(member_id, (-1, -1))
+            if epoch == was_epoch and until_ms != was_ms > now_ms:
+                self._moved.setdefault(group_id, []).append(MovedRevocation(member_id, epoch, was_ms, until_ms))
+        if revoking:
+            self._revoking[group_id] = revoking
+        known = self._heard.get(group_id, {})
+        self._heard[group_id] = {one: now_ms if one in waiting else known.get(one, now_ms) for one in members}
+
+    def forgive(self, shard: GroupCoordinatorShard, now_ms: int) -> None:
+        """Begin all times anew: the coordinator could not write to its log, or was not running."""
+        self._rebalances.clear()
+        self._moved.clear()
+        for group_id in (*shard.groups, *shard.ledger.consumers):
+            self._heard[group_id] = dict.fromkeys(_members_of(shard, group_id)[0], now_ms)
+
+    def may_write(self, log: Partition) -> bool:
+        """Return whether the shard's log takes and commits records, as far as can be seen since the last look."""
+        before, self._high_watermark = self._high_watermark, log.high_watermark
+        moves = log.high_watermark > before or log.high_watermark == log.log_end_offset
+        return log.is_leader and moves and not log.under_min_isr_before_append()
+
+    def times(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[GroupTimes]:
+        """Yield the times of each group of the shard."""
+        moved, self._moved = self._moved, {}
+        for group_id in dict.fromkeys((*shard.groups, *shard.ledger.consumers)):
+            self.follow(shard, group_id, now_ms)
+            classic, consumer = shard.groups.get(group_id), shard.ledger.consumers.get(group_id)
+            look_ms = shard.deadline_of(group_id)
+            if consumer is not None:
+                members = self._of_consumers(shard, consumer)
+                yield GroupTimes(group_id, now_ms, look_ms, members, None, None, tuple(moved.get(group_id, ())))
+            elif classic is not None:
+                members = self._of_classics(classic)
+                rebalance = self._rebalance(classic, now_ms)
+                yield GroupTimes(group_id, now_ms, look_ms, members, classic.leader, rebalance)
+
+    def _of_classics(self, group: ClassicGroup) -> tuple[MemberTimes, ...]:
+        heard = self._heard[group.group_id]
+        return tuple(
+            MemberTimes(name, each.deadline_ms, _waits(each), heard[name], each.session_ms)
+            for name, each in group.members.items()
+        )
+
+    def _of_consumers(self, shard: GroupCoordinatorShard, group: ConsumerGroup) -> tuple[MemberTimes, ...]:
+        heard, sessions = self._heard[group.group_id], shard.consumers._sessions.get(group.group_id)
+        deadlines: dict[str, int] = {} if sessions is None else sessions._sessions
+        own_ms = shard.settings.own_session_ms(group.group_id)
+        session_ms = shard.settings.consumer_session_ms if own_ms is None else own_ms
+        return tuple(
+            MemberTimes(
+                name, deadlines.get(name), False, heard[name], each.classic.session_ms if each.classic else session_ms
+            )
+            for name, each in group.members.items()
+        )
+
+    def _rebalance(self, group: ClassicGroup, now_ms: int) -> RebalanceTimes | None:
+        """The rebalance that the group is in; None if there is none, or if only static members' sessions end it."""
+        members = group.members.values()
+        if group.state not in REBALANCES or all(each.instance_id and each.joining is None for each in members):
+            self._rebalances.pop(group.group_id, None)
+            return None
+        longest_ms = max(each.rebalance_ms for each in members)
+        found = RebalanceTimes(str(group.state), now_ms, longest_ms)
+        generation, known = self._rebalances.get(group.group_id, (-1, found))
+        if generation == group.generation and known.state == found.state:
+            found = known._replace(longest_ms=max(known.longest_ms, longest_ms))
+        self._rebalances[group.group_id] = group.generation, found
+        return found
+
+
+class GroupClocks:
+    """Holds a clock for each shard of a group coordinator in a simulation."""
+
+    def __init__(self) -> None:
+        self._of: dict[GroupCoordinatorShard, GroupClock] = {}
+
+    def of(self, shard: GroupCoordinatorShard) -> GroupClock:
+        """Return the clock of a shard."""
+        return self._of.setdefault(shard, GroupClock())
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Inside, listen to the requests that shards take. It wraps the present methods, those of a planted bug too."""
+        rules = {name: getattr(GroupCoordinatorShard, name) for name in ("begin", "submit", "settle", "tick")}
+        GroupCoordinatorShard.submit = self._submitted(rules["submit"])  # type: ignore[method-assign]
+        for name in ("begin", "settle", "tick"):
+            setattr(GroupCoordinatorShard, name, self._moved(rules[name]))
+        try:
+            yield
+        finally:
+            for name, rule in rules.items():
+                setattr(GroupCoordinatorShard, name, rule)
+
+    def _submitted(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def submit(shard: GroupCoordinatorShard, request: Any, token: Any, now: ClockReading) -> Any:
+            clock, group_id = self.of(shard), request.group_id
+            clock.follow(shard, group_id, now.mono_ms)
+            effects = rule(shard, request, token, now)
+            clock.heard(shard, group_id, getattr(request, "member_id", ""), now.mono_ms)
+            return effects
+
+        return submit
+
+    def _moved(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def move(shard: GroupCoordinatorShard, *args: Any) -> Any:
+            clock, now_ms = self.of(shard), args[-1].mono_ms
+            names = [name for name, group in shard.groups.items() if any(map(_waits, group.members.values()))]
+            for name in names:
+                clock.follow(shard, name, now_ms)
+            effects = rule(shard, *args)
+            if rule.__name__ == "settle" and args[1]:
+                clock.forgive(shard, now_ms)
+            for name in names if rule.__name__ != "begin" else (*shard.groups, *shard.ledger.consumers):
+                clock.follow(shard, name, now_ms)
+            return effects
+
+        return move
+
+
+def _waits(member: Any) -> bool:
+    return member.joining is not None or member.syncing is not None
+
+
+def _members_of(shard: GroupCoordinatorShard, group_id: str) -> tuple[list[str], set[str]]:
+    """The ids of a group's members, and of those to which the coordinator owes an answer."""
+    consumer, classic = shard.ledger.consumers.get(group_id), shard.groups.get(group_id)
+    if consumer is not None:
+        return list(consumer.members), set()
+    if classic is None:
+        return [], set()
+    return list(classic.members), {name for name, each in classic.members.items() if _waits(each)}

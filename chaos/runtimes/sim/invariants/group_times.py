@@ -1,0 +1,121 @@
+"""Defines the invariants of the time-outs that a group coordinator keeps: sessions, rebalances and revocations.
+
+The coordinator's timers are not asked. A `GroupTimes` has the moments at which its members sent something, as they were
+heard from outside (`group_clock`), and is compared with the longest time that the protocol allows.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
+
+LOOK_MS: Final = 1_000
+"""Virtual time between two looks at the groups of a coordinator."""
+MARGIN_MS: Final = 2_000
+"""What a coordinator may take beyond a time-out: its timer, the append of a record, and a retry of that append."""
+
+
+class MemberTimes(NamedTuple):
+    """Gives the times of one member of a group, in ms of its coordinator's monotonic clock."""
+
+    member_id: str
+    deadline_ms: int | None
+    """The moment at which the coordinator removes the member unless it hears from it; None if there is none."""
+    waits: bool
+    """The coordinator owes the member an answer to a JoinGroup or SyncGroup."""
+    heard_ms: int
+    """The last request of the member, or the last moment at which it waited for an answer."""
+    session_ms: int
+
+
+class RebalanceTimes(NamedTuple):
+    """Describes the rebalance that a classic group is in."""
+
+    state: str
+    since_ms: int
+    longest_ms: int
+    """The longest rebalance time-out of a member that the group had since then."""
+
+
+class MovedRevocation(NamedTuple):
+    """Describes a revocation whose deadline has moved although it was not due (KIP-848)."""
+
+    member_id: str
+    epoch: int
+    """The member epoch in which the member was told to give up partitions."""
+    before_ms: int
+    after_ms: int
+
+
+class GroupTimes(NamedTuple):
+    """Describes the time-outs of one group at one moment. All moments are in ms of the coordinator's monotonic clock.
+    """
+
+    name: str
+    now_ms: int
+    look_ms: int | None
+    """The moment at which the coordinator will next check the group's deadlines, or before; None if it will not."""
+    members: tuple[MemberTimes, ...]
+    leader: str | None
+    """The leader of the classic generation; None for a group that has none."""
+    rebalance: RebalanceTimes | None
+    """None if the group is not in a rebalance, or if its members' sessions alone can end it."""
+    moved: tuple[MovedRevocation, ...] = ()
+    """Since the last look."""
+
+
+@invariant("member-has-a-deadline", CheckTrigger.GROUP_TIMES, "Kafka's coordinators: each member has a session")
+def member_has_a_deadline(now: GroupTimes) -> str | None:
+    """Each member of a group that a coordinator serves has a deadline, or a request that the coordinator has not
+    answered; and the coordinator will check the group at its first deadline."""
+    for member in now.members:
+        if member.deadline_ms is None and not member.waits:
+            return f"member {member.member_id} has neither a deadline nor a request that waits"
+    first = min((each.deadline_ms for each in now.members if each.deadline_ms is not None), default=None)
+    if first is not None and (now.look_ms is None or now.look_ms > first):
+        return f"its first deadline is at {first} ms, and the coordinator looks at it at {now.look_ms} ms"
+    return None
+
+
+@invariant("silent-member-leaves", CheckTrigger.GROUP_TIMES, "KIP-62, KIP-848: session.timeout.ms")
+def silent_member_leaves(now: GroupTimes) -> str | None:
+    """A member that sent nothing for its session time-out, and waits for no answer, is no member any more, while its
+    coordinator serves and can write to its log."""
+    for member in now.members:
+        silent_ms = now.now_ms - member.heard_ms
+        if not member.waits and silent_ms > member.session_ms + MARGIN_MS:
+            return (
+                f"member {member.member_id} has been silent for {silent_ms} ms, its session is {member.session_ms} ms"
+            )
+    return None
+
+
+@invariant("rebalance-ends", CheckTrigger.GROUP_TIMES, "KIP-62: a rebalance takes max.poll.interval.ms at most")
+def rebalance_ends(now: GroupTimes) -> str | None:
+    """A classic group is in PreparingRebalance, and in CompletingRebalance, for no longer than the longest rebalance
+    time-out of its members each."""
+    found = now.rebalance
+    if found is None or now.now_ms - found.since_ms <= found.longest_ms + MARGIN_MS:
+        return None
+    return (
+        f"it has been in {found.state} for {now.now_ms - found.since_ms} ms; the longest rebalance time-out of its "
+        f"members is {found.longest_ms} ms"
+    )
+
+
+@invariant("revocation-deadline-stays", CheckTrigger.GROUP_TIMES, "KIP-848: rebalance.timeout.ms of a member")
+def revocation_deadline_stays(now: GroupTimes) -> str | None:
+    """The deadline by which a member must have given up partitions does not move before it is due, whatever the member
+    sends."""
+    for member_id, epoch, before_ms, after_ms in now.moved:
+        return f"member {member_id} had to give up partitions in epoch {epoch} by {before_ms} ms, then by {after_ms} ms"
+    return None
+
+
+@invariant("leader-is-a-member", CheckTrigger.GROUP_TIMES, "JoinGroup: the leader assigns, so it is a member")
+def leader_is_a_member(now: GroupTimes) -> str | None:
+    """The leader of a classic group is one of its members."""
+    if now.leader is None or any(member.member_id == now.leader for member in now.members):
+        return None
+    return f"its leader {now.leader} is no member; members: {', '.join(m.member_id for m in now.members) or 'none'}"
