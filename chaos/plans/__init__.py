@@ -1,1 +1,1 @@
-"""Plans as data: what a run is, and how a seed draws one."""
+"""Holds plans as data: what a run is, and how a seed draws a run."""

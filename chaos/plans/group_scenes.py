@@ -1,6 +1,7 @@
-"""Scenes of a swarm with consumer groups: their coordinators go, or answer late, just when members need them.
+"""Defines scenes of a swarm with consumer groups: coordinators fail, or answer late, just when members need them.
 
-A rebalance takes a fraction of a second. Faults that are drawn apart from it meet it rarely, so these wait for one.
+A rebalance takes a fraction of a second. Faults that are drawn independently of a rebalance seldom hit one, so these
+faults wait for a rebalance.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ JOINS: Mapping[str, tuple[str, ...]] = {
     "consumer": ("ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "OffsetFetch"),
     "mixed": ("JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "OffsetFetch"),
 }
-"""What its members ask in one."""
+"""Maps each group protocol to the requests that its members send in a rebalance."""
 BUSY: Mapping[str, Any] = {"churn": 90, "replication_factor": NODES, "min_isr": 2}
-"""Rebalances all the time."""
+"""Holds settings of a workload whose groups rebalance all the time."""
 WAITS_S = 12.0
 
 
@@ -31,7 +32,7 @@ def protocol_of(table: Mapping[str, Any]) -> str:
 def build_scene(
     builder: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
 ) -> Scene:
-    """The scene."""
+    """Return the scene with the builder's faults and conditions."""
     return Scene(tuple(builder.made), workload, settings, time_s, when=builder.when)
 
 
@@ -48,8 +49,8 @@ def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str,
 
 
 def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
-    """The next coordinator has to wait until its log is committed, and followers are slow to fetch it. Members that
-    came while there was no coordinator find it loading.
+    """Make a new coordinator wait until its log is committed, because followers are slow to fetch it. Members that
+    found no coordinator before find the new coordinator still loading.
     """
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):
@@ -75,7 +76,7 @@ def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 
 def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
-    """Leave groups without members for longer than offsets are kept; then the coordinator fails, and members come
+    """Leave groups without members for longer than offsets are retained. Then the coordinator fails, and members come
     again.
     """
     builder, away_s = SceneBuilder(), rng.randint(68, 72)
@@ -88,7 +89,7 @@ def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]
 
 
 def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
-    """Members are gone without a word, or have doubles, also while their coordinator is away."""
+    """Crash members, or start a second process with a member's instance id, also while the coordinator is down."""
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(3):
         twin = table.get("static_members") and rng.random() < 0.5
@@ -102,7 +103,7 @@ def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, 
 
 
 GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], Scene]
-"""Of these groups, with these settings of their workload."""
+"""Draws a scene for these groups, with these settings of their workload."""
 GROUP_SCENES: tuple[GroupScene, ...] = (
     coordinators_that_go,
     coordinators_that_go,

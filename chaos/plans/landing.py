@@ -1,7 +1,8 @@
-"""Changes faults that were drawn independently so that each can land: a fault that hits nothing proves nothing. Pure.
+"""Changes faults that were drawn independently so that each can land, because a fault that hits nothing proves nothing.
+It does no I/O.
 
 The faults overlap as often as the draws say. They only avoid three targets: a node that another fault holds down, an
-fsync where no node syncs, and a request that is never sent.
+fsync on a node that does not sync, and a request that is never sent.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultPlaceme
 from squall.chaos.plans.schedule import of_one_broker
 
 NEEDING = HOLDING | {FaultTrait.NEEDS_NODE}
-"""Any of these traits: the fault's nodes must run from its begin until the proof that it landed."""
+"""Lists the traits of faults whose nodes must run from the fault's begin until the proof that it landed."""
 COMES_BACK_S = 1.0
-"""How much longer than planned a node may take to come back: its start waits for a quorum."""
+"""Gives how much longer than planned a node may take to come back, in s: its start waits for a quorum."""
 
 
 def landing(seed: int, faults: Sequence[Fault], cluster: ClusterTraits) -> tuple[Fault, ...]:
-    """The same faults, each with a target that it can hit. Faults for which no node is left are dropped."""
+    """Return the same faults, each with a target that it can hit. Faults for which no node is left are dropped."""
     placement = FaultPlacement(seed, cluster, faults)
     reached = [of_one_broker(fault) if cluster.nodes == 1 else fault for fault in faults]
     return _apart(seed, [fault.kind.retarget(fault, placement) for fault in reached], cluster.nodes)
 
 
 def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
-    """Give overlapping faults of nodes different nodes, by id."""
+    """Give overlapping faults of nodes different nodes, by id, and drop faults for which no node is left."""
     kept: dict[int, Fault] = {}
     for fault in sorted(faults, key=lambda each: each.at_s):
         rivals = [other for other in faults if other is not fault and in_the_way(fault, other)]
@@ -42,7 +43,7 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
 
 
 def in_the_way(one: Fault, other: Fault) -> bool:
-    """Return whether the faults conflict: one holds down a node that the other needs, or both would change the same
-    clock.
+    """Return whether the faults conflict: they overlap, and each needs its nodes to run or may hold them down or
+    paused.
     """
     return bool(one.traits & NEEDING and other.traits & NEEDING) and one.overlaps(other, COMES_BACK_S)

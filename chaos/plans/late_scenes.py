@@ -1,7 +1,8 @@
-"""Scenes of a swarm with transactional producers: what is said of a transaction comes late, twice, or to one of many.
+"""Defines scenes of a swarm with transactional producers: requests about a transaction arrive late, twice, or at only
+some of the brokers.
 
-A late request harms the next transaction, if anything. So the client must have asked again before it comes, and the
-next transaction must be open when it does. Slow links to clients keep transactions open for most of the time.
+A late request can harm only the next transaction. So the client must have retried the request before it arrives, and
+the next transaction must be open when it arrives. Slow links to clients keep transactions open for most of the time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ BEGIN_S, EVERY_S, TIMES = 3.0, 3.0, 7
 
 
 def late_ends(rng: Random) -> Scene:
-    """An EndTxn comes after the client has asked again and got its answer (KAFKA-17754)."""
+    """Let an EndTxn arrive after the client has retried it and got the answer (KAFKA-17754)."""
     faults = _slow_clients(rng)
     for number in range(TIMES):
         late = {"act": "delay", "delay_ms": rng.randint(1300, 2200), "count": 1, "side": "clients"}
@@ -26,8 +27,8 @@ def late_ends(rng: Random) -> Scene:
 
 
 def late_markers(rng: Random) -> Scene:
-    """A marker comes after the coordinator has written it again (KIP-1228). In the first generation it would end the
-    next transaction, in Kafka too: a marker does not say which one it ends.
+    """Let a transaction marker arrive after the coordinator has sent it again (KIP-1228). With transactions of version
+    1 the late marker would end the next transaction, in Kafka too: a marker does not say which transaction it ends.
     """
     faults = _slow_clients(rng)
     for number in range(TIMES):
@@ -37,8 +38,8 @@ def late_markers(rng: Random) -> Scene:
 
 
 def late_records(rng: Random) -> Scene:
-    """Let a record arrive after its client has given it up and has aborted its transaction (KAFKA-14402). Transactions
-    are few and partitions many: a later write to the partition would fence the record.
+    """Let a record arrive after its client has given it up and has aborted its transaction (KAFKA-14402). There are few
+    transactions and many partitions: a later write to the same partition would fence the record.
     """
     faults = SceneBuilder()
     for number in range(4):
@@ -49,8 +50,9 @@ def late_records(rng: Random) -> Scene:
 
 
 def lost_answers_to_markers(rng: Random) -> Scene:
-    """Answers to markers get lost, so that these come again, while those for one broker do not get there (KAFKA-19999):
-    the transaction completes only if whoever has its marker takes it twice.
+    """Drop responses to transaction markers, so that the coordinator sends the markers again, while the markers for one
+    broker do not arrive (KAFKA-19999). The transaction completes only if brokers accept a marker that they already
+    have.
     """
     faults = SceneBuilder()
     for number in range(4):
@@ -64,8 +66,8 @@ def lost_answers_to_markers(rng: Random) -> Scene:
 
 
 def unreplicated_markers(rng: Random) -> Scene:
-    """A leader gets late markers while no follower can fetch from it. Readers ask it where the stable records end, and
-    then it dies. Its successor gets the markers late as well.
+    """Let a leader get late markers while no follower can fetch from it. Readers ask this leader for the last stable
+    offset, and then it dies. Its successor gets the markers late as well.
     """
     faults = SceneBuilder()
     for number, node in enumerate(rng.sample((1, 2, 3), 3)):

@@ -1,4 +1,4 @@
-"""Finds the line of a plan's file that holds a mistake. Pure."""
+"""Finds the line of a plan's file that contains a mistake. It does no I/O."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SETTING = re.compile(r"([a-z_]+(?:\.[\w\-]+)*): ")
 _LINE = re.compile(r"line (\d+): ")
 
 Where = tuple[str, ...]
-"""Names of tables and of a key. Behind the name of an array of tables (`faults`) stands the number of its table."""
+"""Is a path of table names and a key. An array of tables (`faults`) is followed by the number of the table."""
 
 
 def with_line(text: str, wrong: str) -> str:
-    """Return the mistake `wrong` of the plan `text` with its line number in front, or unchanged if the line is not
+    """Return the sentence `wrong` about the plan `text` with a line number in front, or unchanged if the line is not
     found.
     """
     line = _line_of(text, wrong)
@@ -25,7 +25,7 @@ def with_line(text: str, wrong: str) -> str:
 
 
 def in_order(told: Iterable[str]) -> list[str]:
-    """Sentences of `with_line` by their lines; those without a line come last."""
+    """Sort sentences of `with_line` by their lines. Sentences without a line come last."""
     return sorted(told, key=lambda each: int(found[1]) if (found := _LINE.match(each)) else sys.maxsize)
 
 
@@ -51,7 +51,9 @@ def _line_of(text: str, wrong: str) -> int:
 
 
 def _places(text: str) -> Iterator[tuple[int, Where]]:
-    """(line number, what begins there): tables and keys, as TOML files of plans and of matrices have them."""
+    """Yield (line number, path) for every table and key that begins on a line, as TOML files of plans and matrices have
+    them.
+    """
     table: Where = ()
     name = ""
     counts: dict[str, int] = {}

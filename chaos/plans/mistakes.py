@@ -1,4 +1,4 @@
-"""Everything that is wrong with a plan whose parts can be read, found at once: what they must be together."""
+"""Finds all mistakes in a plan whose parts are readable, at once: mostly parts that contradict each other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from squall.chaos.plans.settings import wrong_broker_settings, wrong_topic_setti
 from squall.chaos.runtimes.broker_settings import too_high
 
 OPERATIONS_SAID = 3
-"""Of wrong operations: a load has thousands, and what is wrong with one is often wrong with all."""
+"""Limits how many wrong operations are reported: a load has thousands, and a mistake in one is often in all."""
 AROUND_FAULTS = frozenset({"runtime", "target", "compose", "upgrade_to", "cluster", "workload"})
-"""The parts of a plan that decide whether it can have a fault."""
+"""Names the parts of a plan that decide whether the plan can contain a fault."""
 
 Found = Iterator[str]
 
@@ -30,11 +30,12 @@ def mistakes(
 ) -> list[str]:
     """Return one sentence for each mistake.
 
-    unread: parts that could not be read and have their defaults in `plan`; what depends on one is left out.
+    unread: parts that could not be read and have their defaults in `plan`; checks that depend on such a part are left
+    out.
 
-    numbers: of the plan's faults, where some could not be read; None: all could.
+    numbers: the numbers of the plan's faults, if some faults could not be read; None: all could.
 
-    as_recorded: a run had these limits, and they do not keep anybody from running it again.
+    as_recorded: a run was already accepted with these limits, so they do not prevent another run.
     """
     found: list[str] = []
     for parts, look in _LOOKS:
@@ -52,7 +53,7 @@ _ONE_FAULT = re.compile(r"fault (\d+)( \(.*)", re.DOTALL)
 
 
 def _together(found: Iterable[str]) -> list[str]:
-    """The same mistake of several faults is one sentence, where the first of them stood."""
+    """Merge the same mistake of several faults into one sentence, at the position of the first."""
     numbers: dict[str, list[str]] = {}
     for each in found:
         one = _ONE_FAULT.fullmatch(each)
@@ -72,7 +73,7 @@ def _replicas(plan: PlanParts) -> Found:
 
 
 def _external(plan: PlanParts) -> Found:
-    """Settings that only an external cluster can have, and those that it cannot have."""
+    """Yield mistakes about settings that only an external cluster can have, or that it cannot have."""
     if plan.runtime != "external":
         if plan.bootstrap or plan.compose or plan.cluster.ids or plan.target == "other":
             yield 'bootstrap, compose, cluster.ids and target = "other" are of runtime = "external"'
@@ -90,7 +91,9 @@ def _external(plan: PlanParts) -> Found:
 
 
 def _target(plan: PlanParts) -> Found:
-    """Our broker's own rules check its settings. Other brokers check theirs when they start."""
+    """Yield what the rules of Squall's broker say about its settings. Other brokers check their settings when they
+    start.
+    """
     if plan.target == "squall":
         yield from (f"cluster.settings: {wrong}" for wrong in wrong_broker_settings(plan.cluster.settings))
         yield from (f"workload.topic_settings: {wrong}" for wrong in wrong_topic_settings(plan.workload.topic_settings))
@@ -112,7 +115,9 @@ def _brokers(plan: PlanParts) -> Found:
 
 
 def _clients(plan: PlanParts) -> Found:
-    """Yield bounds of the brokers that the workload's clients do not keep: sound brokers refuse them for ever."""
+    """Yield limits of the brokers that the workload's clients exceed: correct brokers would refuse these clients for
+    ever.
+    """
     given = {**plan.cluster.settings, **plan.workload.topic_settings}
     for limit in plan.workload.broker_limits() if plan.runtime != "external" else ():
         text = given.get(limit.setting, "")
@@ -126,7 +131,8 @@ def _clients(plan: PlanParts) -> Found:
 
 
 def _volumes(plan: PlanParts) -> Found:
-    """Volumes belong to the container engine: faults of files cannot reach data in them."""
+    """Refuse faults of files in volumes: volumes belong to the container engine, so faults cannot reach data in them.
+    """
     if not plan.cluster.volume_mib:
         return
     if plan.runtime != "docker":
@@ -137,7 +143,7 @@ def _volumes(plan: PlanParts) -> Found:
 
 
 def _operations(plan: PlanParts) -> Found:
-    """Each operation must be one that the workload can do."""
+    """Yield operations that the workload cannot do."""
     wrong = [f"operation {n}: {why}" for n, op in enumerate(plan.operations or ()) if (why := _wrong(plan, op))]
     yield from wrong[:OPERATIONS_SAID]
     if len(wrong) > OPERATIONS_SAID:
@@ -155,7 +161,7 @@ def _wrong(plan: PlanParts, op: Any) -> str:
 
 
 def _limits(plan: PlanParts) -> Found:
-    """A limit that a sound cluster breaks."""
+    """Yield limits that a correct cluster would exceed."""
     failover_s = plan.cluster.failover_s()
     for name, least_s in least_limits(plan.workload, plan.cluster).items():
         limit_s = getattr(plan.limits, name)
@@ -169,7 +175,7 @@ def _limits(plan: PlanParts) -> Found:
 
 
 def beyond_limits(plan: PlanParts) -> str:
-    """Return what is wrong with the limits of a recorded plan, which is run unchanged. Empty if nothing is."""
+    """Return what is wrong with the limits of a recorded plan, which is run unchanged. Empty if nothing is wrong."""
     return next(iter(_limits(plan)), "")
 
 
@@ -183,14 +189,15 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
     (frozenset({"limits", "workload", "cluster"}), _limits),
     (frozenset({"operations", "workload", "warmup_s", "time_s"}), _operations),
 )
-"""The parts that a look depends on, and the look."""
+"""Lists each check with the parts of a plan that it depends on."""
 
 
 # ------------------------------------------------------------------------------------------------------- one fault
 
 
 def possible_fault(plan: PlanParts, number: int, planned: FaultPlan) -> Fault:
-    """Check and return one fault of a plan. Raises FaultError with everything that is wrong with it, a line each."""
+    """Check and return one fault of a plan. Raise FaultError with everything that is wrong with the fault, a line each.
+    """
     if wrong := _of_fault(plan, number, planned):
         raise FaultError("\n".join(wrong))
     fault = _made(number, planned)
@@ -207,7 +214,7 @@ def _made(number: int, planned: FaultPlan) -> Fault:
 def _of_fault(
     plan: PlanParts, number: int, planned: FaultPlan, *, alone: bool = False, others_known: bool = True
 ) -> list[str]:
-    """Return what is wrong with a fault. alone: check it by itself, whatever the plan around it is."""
+    """Return what is wrong with a fault. alone: check the fault by itself, whatever the rest of the plan is."""
     here = f"fault {number} ({planned.action})"
     wrong: list[str] = []
     try:
@@ -234,7 +241,7 @@ def _of_fault(
 
 
 def _of_clients(plan: PlanParts, here: str, planned: FaultPlan) -> list[str]:
-    """Return what is wrong with a fault that hits a client."""
+    """Return what is wrong with the target of a fault that hits a client."""
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
     transactional = kind is not None and FaultTrait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
     named = kind is not None and FaultTrait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.named)
@@ -251,7 +258,7 @@ def _refused(check: Callable[..., object], *given: Any, **named: Any) -> list[st
 
 
 def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
-    """Why this cluster or this runtime cannot have a fault."""
+    """Yield why this cluster or this runtime cannot have a fault."""
     here, kind = f"fault {fault.id} ({fault.action})", fault.kind
     if plan.runtime == "external":
         yield from _refused(check_external, fault, compose=plan.compose, client=plan.workload.client)

@@ -1,4 +1,5 @@
-"""The load as data: which client does what, and when. A plan's seed draws it; it can be shrunk."""
+"""Writes a load as data: which client does which operation, and when. A plan's seed draws the load; it can be shrunk.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from squall.chaos.plans.plan import Plan
 
 
 def concrete(plan: Plan) -> Plan:
-    """The same plan with its load written out as operations. Both plans give the same run.
+    """Return the same plan with its load written out as operations. Both plans give the same run.
 
-    Only in a simulation: there a plan's rate always means these operations.
+    This holds only in a simulation: there a plan's rate always means these operations.
     """
     if plan.operations is not None:
         return plan
@@ -21,14 +22,14 @@ def concrete(plan: Plan) -> Plan:
 
 
 def of_the_run(plan: Plan) -> tuple[Any, ...] | None:
-    """The plan's operations, counted from the beginning of the warm-up. None if the plan gives none."""
+    """Return the plan's operations, with times from the beginning of the warm-up. None if the plan lists none."""
     if plan.operations is None:
         return None
     return tuple(each._replace(at_s=plan.warmup_s + each.at_s) for each in plan.operations)
 
 
 def drawn(plan: Plan) -> tuple[Any, ...]:
-    """The operations of a load as its workload draws them, in order of time. Each client draws from a stream of its
-    own.
+    """Return the operations of a load as its workload draws them, in order of time. Each client draws from its own
+    stream.
     """
     return plan.workload.drawn(partial(rng_for, plan.seed), -plan.warmup_s, plan.time_s)

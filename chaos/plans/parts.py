@@ -1,4 +1,4 @@
-"""The parts of a plan as data, each checked by itself. `squall.chaos.plans.plan` says what they are together."""
+"""Defines the parts of a plan as data, each checked by itself. `squall.chaos.plans.plan` checks them together."""
 
 # Brokers try to register for ten minutes before they give up: faults can prevent an election for longer than Kafka's
 # 60 s, and an exit by a setting is no finding.
@@ -37,8 +37,9 @@ FAST_FAILOVER: Mapping[str, str] = {
     "controller.quorum.request.timeout.ms": "1000",
     "initial.broker.registration.timeout.ms": "600000",
 }
-"""Time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute. One is longer:
-a broker that starts while faults keep the quorum from electing waits for it, where Kafka's would give up after 60 s.
+"""Holds the time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute. One
+time-out is longer: a broker that starts while faults prevent an election waits for the quorum, but Kafka's would give
+up after 60 s.
 """
 
 FAILOVER = (
@@ -46,31 +47,35 @@ FAILOVER = (
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.election.timeout.ms",
 )
-"""A sound cluster may need their sum after a fault: a new controller is elected, and gives each broker a session.
-Until that ends, no other broker leads in a dead one's place, and its next process may not register."""
+"""Names the time-outs whose sum a correct cluster may need after a fault: a new controller is elected, and gives each
+broker a session. Until a dead broker's session ends, no other broker leads in its place, and its next process may not
+register.
+"""
 
 
 class StrictModel(BaseModel):
-    """Refuses names that it does not have, and changes."""
+    """Refuses unknown names, and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ClusterPlan(StrictModel):
-    """The brokers."""
+    """Describes the brokers of a plan."""
 
     nodes: int = Field(3, ge=1, le=9)
     ids: tuple[int, ...] = ()
-    """Runtime external only: the brokers' ids as the cluster reported them. In other runtimes the ids are 1, 2 and so
-    on.
+    """Lists the brokers' ids as the cluster reported them, for runtime external only. In other runtimes the ids are 1,
+    2 and so on.
     """
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
-    """Broker settings by Kafka's names."""
+    """Maps broker settings, by Kafka's names, to their values."""
     volume_mib: int = Field(0, ge=0, le=1 << 20)
-    """Runtime docker only: MiB that each broker's data may take, on a volume of its own. 0: no limit."""
+    """Limits each broker's data to so many MiB, on a volume of its own, for runtime docker only. 0: no limit."""
 
     def failover_s(self) -> float:
-        """Return how long the cluster may need to recover by its settings, seconds; what is not given counts as 0."""
+        """Return how long the cluster may need to recover by its settings, in seconds. Settings that are not given
+        count as 0.
+        """
         given = (self.settings.get(name, "") for name in FAILOVER)
         return sum(int(text) for text in given if text.isdecimal()) / 1000  # what is no number the broker refuses
 
@@ -79,24 +84,27 @@ class LimitsPlan(StrictModel):
     """Limits how long each step may take after everything is healed, in seconds."""
 
     converge_s: float = Field(30, gt=0, le=3600, description="How long ISRs may take to be full after healing.")
-    """Until every ISR is full and every broker is back."""
+    """Limits the time until every ISR is full and every broker is back."""
     final_read_s: float = Field(30, gt=0, le=3600, description="How long each final reader may take.")
     stuck_s: float = Field(
         15, gt=0, le=3600,
         description="A client without progress for this long after healing is a finding; the default is longer if dead "
         "members may hold partitions longer, if clients pause longer, or if brokers' time-outs are longer.",
     )  # fmt: skip
-    """A finding if no write is acknowledged, or no record is read, for this long after healing. Where nobody gives it,
-    it is at least `HOLDS` times what the workload says of itself (`Scenario.held_s`), and the cluster (`failover_s`).
+    """Gives the time after healing without an acknowledged write, or without a read record, that counts as a finding.
+    By default it is at least `HOLDS` times what the workload needs (`Scenario.held_s`) and the cluster needs
+    (`failover_s`).
     """
 
 
 HOLDS = 2
-"""Members that are gone hold partitions once, and those that went while the group rebalanced hold them again."""
+"""Gives how often members that are gone may hold partitions: once before a rebalance, and once more if members end
+while the group rebalances.
+"""
 
 
 class FaultPlan(StrictModel):
-    """Holds one fault as a file has it."""
+    """Holds one fault as a plan's file has it."""
 
     at_s: float = Field(ge=0)
     duration_s: float = Field(gt=0)
@@ -104,13 +112,15 @@ class FaultPlan(StrictModel):
     target: str = "random"
     params: dict[str, Any] = Field(default_factory=dict)
     when: str | None = None
-    """The condition that the fault waits for, from `at_s` on (`squall.chaos.faults.triggers`)."""
+    """Gives the condition that the fault waits for, from `at_s` on (`squall.chaos.faults.triggers`)."""
     within_s: float | None = Field(None, gt=0)
-    """How long the fault waits for its condition, in seconds: at most as long as the load lasts."""
+    """Limits how long the fault waits for its condition, in seconds, and at most as long as the load lasts."""
 
 
 def which_workload(table: Any) -> str | None:
-    """The workload that this table is for, as pydantic's discriminator; None if the value is no table."""
+    """Return the name of the workload that this table is for, as pydantic's discriminator; None if the value is no
+    table.
+    """
     if isinstance(table, Scenario):
         return table.name
     return str(table.get("name", DEFAULT)) if isinstance(table, Mapping) else None
@@ -118,13 +128,13 @@ def which_workload(table: Any) -> str | None:
 
 @cache
 def _operations(name: str) -> TypeAdapter[Any]:
-    """Reads the operations of a workload."""
+    """Return the validator for the operations of a workload."""
     kind: Any = SCENARIOS[name].OPERATION
     return TypeAdapter(tuple[kind, ...])
 
 
 def _read(name: str, operation: Any) -> Any:
-    """Read one operation of a workload, or what a file has in its place."""
+    """Convert one operation of a workload, or return it unchanged if it is invalid."""
     try:
         return _operations(name).validate_python((operation,))[0]
     except ValidationError:
@@ -142,39 +152,41 @@ else:
 
 
 def least_limits(workload: Scenario, cluster: ClusterPlan) -> dict[str, float]:
-    """Return limits that a sound cluster keeps for certain if nothing happens twice, in seconds by name."""
+    """Return limits that a correct cluster is certain to keep if nothing happens twice, in seconds by name."""
     failover_s = cluster.failover_s()
     return {"converge_s": failover_s, "stuck_s": max(workload.held_s(), failover_s)}
 
 
 class PlanParts(StrictModel):
-    """The parts of a plan, each checked by itself. `Plan` says what they must be together."""
+    """Holds the parts of a plan, each checked by itself. `Plan` checks what they must be together."""
 
     schema_version: Literal[1] = 1
     seed: int = Field(0, ge=0, lt=1 << 63)
     runtime: Literal["process", "docker", "sim", "external"] = "process"
     target: Literal["squall", "kafka", "other"] = "squall"
-    """Whose brokers: Squall's, Apache Kafka's, or somebody else's."""
+    """Says which brokers run: Squall's, Apache Kafka's, or others."""
     bootstrap: str = ""
-    """Runtime external only: the addresses to ask for its brokers."""
+    """Gives the bootstrap servers of an external cluster, for runtime external only."""
     compose: str = ""
-    """Runtime external only: the compose file of the brokers' containers, if faults may hit them."""
+    """Names the compose file of the brokers' containers, if faults may hit them, for runtime external only."""
     upgrade_to: str = ""
-    """The second version for the fault `upgrade`: a checkout of Squall; for target kafka an unpacked Kafka; for runtime
-    docker also an image.
+    """Names the second version for the fault `upgrade`: a checkout of Squall; for target kafka an unpacked Kafka; for
+    runtime docker also an image.
     """
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
     expect: Literal["config", "safe", "loss"] = "config"
-    """The standard of the verdict: the promises of the run's configuration, every promise, or an expected loss."""
+    """Chooses the standard of the verdict: the guarantees of the run's configuration, every guarantee, or an expected
+    loss.
+    """
     cluster: ClusterPlan = Field(default_factory=lambda: ClusterPlan.model_validate({}))
     workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}), validate_default=True)
     probe_ms: float | None = Field(None, gt=0, le=60_000)
-    """The slowest probe took so long when the run began whose faults were drawn. None: not measured."""
+    """Gives how long the slowest probe took when the run began whose faults were drawn, in ms. None: not measured."""
     faults: tuple[FaultPlan, ...] = ()
     operations: tuple[Any, ...] | None = None
-    """If given, these operations replace the workload's rate as the load. They are the workload's own NamedTuples."""
+    """Replaces the workload's rate as the load, if given. Each operation is the workload's own NamedTuple."""
 
     @field_validator("limits")
     @classmethod
@@ -193,7 +205,7 @@ class PlanParts(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _of_the_workload(cls, values: Any) -> Any:
-        """Read operations with the workload's own model."""
+        """Convert the operations with the workload's own model."""
         given = values.get("operations") if isinstance(values, Mapping) else None
         name = which_workload(values.get("workload", {})) if given else None
         if name not in SCENARIOS:
@@ -206,9 +218,9 @@ class PlanParts(StrictModel):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Broker ids."""
+        """Returns the broker ids."""
         return self.cluster.ids or tuple(range(1, self.cluster.nodes + 1))
 
     def partitions(self) -> list[str]:
-        """The workload's partitions, as TOPIC-NUMBER."""
+        """Return the workload's partitions, as TOPIC-NUMBER."""
         return [f"{topic}-{number}" for topic, number in self.workload.places()]

@@ -1,6 +1,7 @@
-"""A plan: everything that is needed to repeat a run, as data. Each run directory holds it as `plan.toml`.
+"""Defines a plan: everything that is needed to repeat a run, as data. Each run directory holds its plan as `plan.toml`.
 
-Reading a plan checks all of it. A plan that names something unknown is refused, with all its errors at once.
+A plan is checked completely when it is read. A plan that names something unknown is refused, with all its errors at
+once.
 """
 
 from __future__ import annotations
@@ -40,19 +41,20 @@ from squall.workloads.registry import DEFAULT, SCENARIOS, unknown
 
 SCHEMA = 1
 RUN_INFO = "run.json"
-"""Stands beside the plan of a run that has begun."""
+"""Names the file that lies beside the plan of a run that has begun."""
 
 RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
-"""How much longer a foreign broker needs to come back than Squall's, if several share two cores: a JVM has to warm up.
+"""Gives how much longer a broker needs to come back than Squall's, in s, if several share two cores: a JVM has to warm
+up.
 """
 
 
 class PlanError(ValueError):
-    """A plan that cannot be run; the message lists what is wrong, one line each."""
+    """Reports a plan that cannot be run. The message lists what is wrong, one line each."""
 
 
 class Plan(PlanParts):
-    """A whole run."""
+    """Describes a whole run: cluster, workload, limits and faults. Its parts are checked together."""
 
     @model_validator(mode="after")
     def _relations(self, info: ValidationInfo) -> Self:
@@ -61,24 +63,25 @@ class Plan(PlanParts):
         return self
 
     def timeline(self) -> tuple[Fault, ...]:
-        """The faults, checked, in order of their begin. FaultError for one that cannot be."""
+        """Return the checked faults in order of their begin. Raise FaultError for a fault that cannot exist."""
         made = [possible_fault(self, number, fault) for number, fault in enumerate(self.faults)]
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
 
     @property
     def how_many(self) -> str:
-        """The number of its faults, in words."""
+        """Returns the number of the plan's faults, in words."""
         return "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
 
     def fault_classes(self) -> frozenset[str]:
-        """Classes (P, N, ...) of the planned faults."""
+        """Return the classes (P, N, ...) of the planned faults."""
         return frozenset(f.kind.fault_class for f in self.timeline())
 
 
 def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: int | None = None) -> Plan:
-    """A plan of these values; its seed draws `kinds` (None: the default ones, where there is room) into faults.
+    """Return a plan of these values, with faults of `kinds` drawn by its seed. None: the default kinds, as far as they
+    fit.
 
-    count: so many faults; FaultError where there is no room for them. None: as many as there is room for.
+    count: draw exactly so many faults, and raise FaultError if they do not fit. None: as many as fit.
     """
     bare = make_plan(values)
     restart_s = RESTART_S[bare.target]
@@ -112,8 +115,9 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
 
 
 def proven_here(plan: Plan, probe_ms: float) -> Plan:
-    """A plan of drawn faults whose slowest probe takes `probe_ms` when the run begins. Each fault lasts so much longer
-    that it can be proven, the next ones begin later, and so does the load's end.
+    """Return the plan, whose faults were drawn, adapted to a machine whose slowest probe takes `probe_ms` when the run
+    begins. Each fault lasts long enough to be proven there; the next faults, and the end of the load, come later
+    accordingly.
     """
     more_s = longer_s(probe_ms)
     values = plan.model_dump(mode="json")
@@ -125,8 +129,8 @@ def proven_here(plan: Plan, probe_ms: float) -> Plan:
 
 
 def not_drawn(plan: Plan, kinds: tuple[str, ...]) -> str:
-    """Return which of the requested kinds have no fault in the plan, and the length of load that has room for all.
-    Empty if each kind has one.
+    """Return which of the requested kinds have no fault in the plan, and the length of load in which all fit. Empty if
+    each kind has a fault.
     """
     missing = [name for name in kinds if name not in {fault.action for fault in plan.faults}]
     if not missing:
@@ -140,14 +144,14 @@ def _needs_second_version(name: str) -> bool:
 
 
 def _possible(names: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    """The kinds of faults for which the cluster has enough brokers, with default parameters."""
+    """Return those kinds of faults for which the cluster has enough brokers, with default parameters."""
     return tuple(n for n in names if KINDS[n].needs_nodes(KINDS[n].defaults) <= max(plan.cluster.nodes, 1))
 
 
 def make_plan(values: Mapping[str, Any], *, as_recorded: bool = False) -> Plan:
-    """A checked plan. PlanError lists everything that is wrong.
+    """Return a checked plan. Raise PlanError, which lists everything that is wrong.
 
-    as_recorded: of a run that was accepted with its limits, whatever is demanded of limits by now.
+    as_recorded: the plan is that of a run that was accepted with its limits, so newer rules for limits do not apply.
     """
     try:
         return Plan.model_validate(values, context={"recorded": True} if as_recorded else None)
@@ -156,7 +160,7 @@ def make_plan(values: Mapping[str, Any], *, as_recorded: bool = False) -> Plan:
 
 
 def _lines(error: ValidationError) -> list[str]:
-    """Return what pydantic found, one sentence for each mistake."""
+    """Return pydantic's errors, one sentence for each mistake."""
     found = []
     for each in error.errors():
         where = f"{'.'.join(_where(each['loc']))}: " if each["loc"] else ""
@@ -165,7 +169,7 @@ def _lines(error: ValidationError) -> list[str]:
 
 
 def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
-    """Return what is wrong with the readable parts of a plan of which other parts cannot be read."""
+    """Return what is wrong with the readable parts of a plan that has unreadable parts, too."""
     places = [each["loc"] for each in error.errors() if each["loc"]]
     if not places:
         return []  # all parts could be read, so that they were looked at together
@@ -182,7 +186,7 @@ def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
 
 
 def _beside_fields(number: int, fault: Any) -> list[str]:
-    """Return what is wrong with the action and the target of a fault that cannot be read as a whole."""
+    """Return what is wrong with the action and the target of a fault that is unreadable as a whole."""
     found = []
     action, target = (fault.get(name) for name in ("action", "target")) if isinstance(fault, Mapping) else (None, None)
     if isinstance(action, str):
@@ -201,9 +205,7 @@ def _told(check: Callable[[str, str], object], here: str, given: str) -> list[st
 
 
 def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[str]:
-    """Return the contradictions among a workload's readable settings. Those that cannot be read count as their
-    defaults.
-    """
+    """Return the contradictions among a workload's readable settings. Unreadable settings count as their defaults."""
     unread = {str(loc[2]) for loc in places if loc[0] == "workload" and len(loc) > 2}
     scenario = SCENARIOS.get(which_workload(table) or "")
     if scenario is None or not unread:
@@ -217,7 +219,7 @@ def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[st
 
 
 def _where(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the path of a setting as the plan has it: without the name of the model that checked it."""
+    """Return the path of a setting as the plan has it: without the name of the model that checked the setting."""
     named = [str(part) for part in loc]
     return [named[0], *named[2:]] if named[:1] == ["workload"] and named[1:2] and named[1] in SCENARIOS else named
 
@@ -243,7 +245,7 @@ def _plain(error: Any) -> str:
 
 
 def _names_beside(loc: tuple[int | str, ...]) -> list[str]:
-    """The settings that there are in the part of a plan in which somebody wrote another."""
+    """Return the names of the settings that exist in the part of a plan in which an unknown name was found."""
     models: dict[str, type[BaseModel]] = {"cluster": ClusterPlan, "limits": LimitsPlan, "faults": FaultPlan}
     if len(loc) < 2:
         return list(PlanParts.model_fields)
@@ -252,9 +254,9 @@ def _names_beside(loc: tuple[int | str, ...]) -> list[str]:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a TOML file. PlanError for what cannot be read or run.
+    """Return the plan in a TOML file. Raise PlanError if the plan cannot be read or run.
 
-    The plan of a run directory is that of a run that was accepted: it can be read even if its limits would be refused
+    The plan in a run directory belongs to a run that was accepted: it can be read even if its limits would be refused
     in a new plan (`beyond_limits`).
     """
     if path.is_dir():
@@ -282,7 +284,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def write_plan(plan: Plan) -> str:
-    """A plan as TOML; `read_plan` of it gives an equal plan."""
+    """Return a plan as TOML, which `read_plan` reads as an equal plan."""
     data = plan.model_dump(mode="json", exclude_none=True)
     operations = data.pop("operations", None)
     text = tomli_w.dumps(data)

@@ -1,7 +1,7 @@
-"""Scenes of a swarm: a few faults that need each other, with a load and settings that suit them.
+"""Defines scenes of a swarm: a few faults that need each other, with a load and settings that suit them.
 
-Some paths of the broker need several conditions at once. Independent draws meet them once in a thousand seeds. A scene
-takes one such path nearly always. The seed still draws its times, lengths and amounts.
+Some paths of the broker need several conditions at once. Independent draws meet these conditions once in a thousand
+seeds. A scene takes one such path nearly always. The seed still draws its times, lengths and amounts.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from squall.chaos.faults.vocabulary import make_fault
 
 NODES = 3
 SESSIONS_S = 150.0
-"""Seconds of load: a fetch session counts as stale after two minutes (KIP-227)."""
+"""Gives the length of a load in which fetch sessions become stale, in s: that takes two minutes (KIP-227)."""
 
 
 class Scene(NamedTuple):
-    """The settings that replace the seed's own draws. The rest of the plan is drawn as usual."""
+    """Holds the faults and settings that replace the seed's own draws. The rest of the plan is drawn as usual."""
 
     faults: tuple[Fault, ...]
     workload: Mapping[str, Any]
     settings: Mapping[str, str]
     time_s: float | None = None
-    """Of load; None: as of most seeds."""
+    """Gives the length of the load in s; None: the usual length."""
     nodes: int = NODES
-    """At least so many."""
+    """Gives the least number of brokers."""
     when: Mapping[int, str] = {}
-    """Number of a fault -> the condition that it waits for."""
+    """Maps the number of a fault to the condition that the fault waits for."""
 
 
 class SceneBuilder:
@@ -50,7 +50,7 @@ class SceneBuilder:
 
 
 def refused_proposals(rng: Random) -> Scene:
-    """A broker dies and comes back, but no leader can report to the controller that it is in sync again."""
+    """Let a broker die and come back, while no leader can report to the controller that the broker is in sync again."""
     faults, at_s = SceneBuilder(), 3.0
     for _ in range(2):
         down_s = rng.uniform(2, 3)
@@ -62,7 +62,7 @@ def refused_proposals(rng: Random) -> Scene:
 
 
 def lost_registrations(rng: Random) -> Scene:
-    """Heartbeats are answered as if the controller knew no such registration."""
+    """Answer heartbeats as if the controller did not know the broker's registration."""
     faults, at_s = SceneBuilder(), rng.uniform(3, 5)
     for _ in range(rng.randint(2, 4)):
         params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}
@@ -72,8 +72,8 @@ def lost_registrations(rng: Random) -> Scene:
 
 
 def stale_sessions(rng: Random) -> Scene:
-    """Two of three brokers die one after the other. A dead incarnation then holds the third broker's only slot for
-    fetch sessions, and the next one that wants it waits for two minutes.
+    """Let two of three brokers die one after the other. A dead incarnation then holds the third broker's only slot for
+    fetch sessions, and the next broker that needs the slot waits for two minutes.
     """
     faults, at_s = SceneBuilder(), rng.uniform(3, 5)
     for node in rng.sample((1, 2, 3), 2):
@@ -85,7 +85,7 @@ def stale_sessions(rng: Random) -> Scene:
 
 
 def rotten_segments(rng: Random) -> Scene:
-    """Segments rot while a follower that still needs them is away.
+    """Flip bits in segments while a follower that still needs these segments is down.
 
     The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for them. With
     any other configuration such a seed could only show that damage is noticed.
@@ -116,8 +116,8 @@ FLUSHED: Mapping[str, str] = {"flush.messages": "1"}
 
 
 def slow_follower(rng: Random) -> Scene:
-    """A burst of records, a follower that is slow and stays in sync, and then its leader dies. What the slow one lacks
-    must not count as committed.
+    """Send a burst of records while a follower is slow but stays in sync; then the leader dies. Records that the slow
+    follower lacks must not count as committed.
     """
     faults, at_s = SceneBuilder(), 2.0
     for _ in range(2):
@@ -142,8 +142,8 @@ def slow_follower(rng: Random) -> Scene:
 
 
 def lonely_voter(rng: Random) -> Scene:
-    """While topics are made and changed, one voter is cut off from the others, or slow to hear them; then the
-    controller dies, and the next one is elected with that voter.
+    """Cut one voter off from the others, or slow it down, while topics are created and changed. Then the controller
+    dies, and the next controller is elected with that voter.
     """
     faults, at_s = SceneBuilder(), 2.0
     for _ in range(2):
@@ -160,8 +160,8 @@ def lonely_voter(rng: Random) -> Scene:
 
 
 def flapping_leaders(rng: Random) -> Scene:
-    """Leaders go every other second and lead again as soon as they are in sync; segments are so small that every epoch
-    has its own.
+    """Take leaders down every other second; they lead again as soon as they are in sync. Segments are so small that
+    every epoch has its own.
     """
     faults, at_s = SceneBuilder(), 2.0
     for _ in range(8):
@@ -181,7 +181,7 @@ def flapping_leaders(rng: Random) -> Scene:
 
 
 def power_within_fsyncs(rng: Random) -> Scene:
-    """Every record is flushed, fsyncs take long, and the power goes while one of them is under way."""
+    """Cut the power while an fsync is in progress: every record is flushed, and fsyncs take long."""
     faults, at_s = SceneBuilder(), 2.0
     for node in rng.sample((1, 2, 3), 2):
         delay_ms = rng.choice((100, 200, 400))

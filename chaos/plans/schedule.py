@@ -17,22 +17,26 @@ from squall.chaos.faults.vocabulary import make_fault, unknown_kind
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
 FIRST_AT_S = 2.0
-"""Seconds of load without faults at the beginning, for comparison."""
+"""Gives the seconds of load without faults at the beginning, for comparison."""
 ZONE_SHARE = 1 / 3
-"""The share of drawn link faults that hit one client zone's links, if the workload has several zones."""
+"""Gives the share of drawn link faults that hit one client zone's links, if the workload has several zones."""
 COORDINATED_SHARE = 0.35
-"""The share of drawn faults that hit a coordinator, or its requests, if a workload has transactional ids or groups."""
+"""Gives the share of drawn faults that hit a coordinator, or its requests, if a workload has transactional ids or
+groups.
+"""
 QUIET_END_S = 3.0
-"""No fault lasts into the last seconds of the load: the history should show the recovery."""
+"""Gives the seconds at the end of the load into which no fault lasts: the history should show the recovery."""
 
 
 def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
-    """The kinds that are drawn without being asked for where zombies can be made of these producers of a workload."""
+    """Return the kinds that are drawn by default if these producers of a workload can be turned into zombies."""
     return tuple(kind.name for kind in KINDS.values() if zombies and FaultTrait.NEEDS_TRANSACTIONS in kind.traits)
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
-    """`kill,partition` into action names; "none" into none. FaultError names all that is unknown, a line each."""
+    """Split text such as `kill,partition` into names of kinds; "none" gives no names. Raise FaultError that lists all
+    unknown names, a line each.
+    """
     kinds = tuple(text.replace(",", " ").split())
     if kinds == ("none",):
         return ()
@@ -53,11 +57,11 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 def make_schedule(
     seed: int, kinds: Sequence[str], time_s: float, *, restart_s: float = 0.0, count: int | None = None
 ) -> tuple[Fault, ...]:
-    """Faults one after another with quiet gaps, every kind in turn in an order that the seed draws.
+    """Draw faults one after another with quiet gaps; all kinds take turns in an order that the seed draws.
 
-    A broker that was ended has `restart_s` to come back before the next fault. Each is short enough to end before the
-    load does; a load too short for any fault raises FaultError. count: so many faults and no others; FaultError where
-    the load is too short for them. None: as many as there is room for.
+    A broker that was ended has `restart_s` to come back before the next fault. Each fault ends before the load does.
+    count: draw exactly so many faults; None: as many as fit. Raise FaultError if the load is too short for them, or for
+    any fault.
     """
     if not kinds:
         return ()
@@ -79,7 +83,7 @@ def make_schedule(
 
 
 def _check_count(faults: Sequence[Fault], count: int, time_s: float) -> None:
-    """FaultError where the load is too short for the faults that were asked for, or the seed cannot draw as many."""
+    """Raise FaultError if the load is too short for the requested number of faults, or the seed cannot draw so many."""
     if len(faults) < count:
         raise FaultError(f"{count} faults were asked for: a run has {faults[-1].action} only once")
     fit = sum(_ends_s(fault) <= time_s for fault in faults)
@@ -91,12 +95,12 @@ def _check_count(faults: Sequence[Fault], count: int, time_s: float) -> None:
 
 
 def _ends_s(fault: Fault) -> float:
-    """The shortest load with room for a fault."""
+    """Return the length of the shortest load into which the fault fits, in s."""
     return fault.at_s + fault.duration_s + QUIET_END_S
 
 
 def needed_load_s(seed: int, kinds: Sequence[str], restart_s: float) -> int:
-    """The shortest load, in whole seconds, in which this seed draws each of the kinds."""
+    """Return the length of the shortest load, in whole seconds, in which this seed draws each of the kinds."""
     drawn = [fault for _, fault in islice(_without_end(seed, kinds, restart_s), len(kinds))]
     return math.ceil(max(map(_ends_s, drawn), default=0.0) + 0.01)  # begins are rounded
 
@@ -123,19 +127,21 @@ def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[
 
 
 def of_one_broker(fault: Fault) -> Fault:
-    """A drawn fault such that it lands on an only broker: link faults hit clients' links, and no other broker takes a
-    partition.
+    """Return a drawn fault, changed so that it lands on a single broker: link faults hit clients' links, and no other
+    broker takes a partition.
     """
     return replace(fault, params=fault.kind.alone(fault.params))
 
 
 def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
-    """A drawn fault with parameters under which it strikes, whatever the load."""
+    """Return a drawn fault with parameters under which it strikes, whatever the load."""
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))
 
 
 def coordinated(seed: int, fault: Fault, names: CoordinatedNames) -> Fault:
-    """If there are transactional ids or groups, sometimes aim a fault at coordinators, or at what these are asked."""
+    """Change some faults, if there are transactional ids or groups: aim them at coordinators, or at coordinators'
+    requests.
+    """
     rng, draw = rng_for(seed, "coordinated", fault.id), fault.kind.draw
     if not any(names) or rng.random() >= COORDINATED_SHARE:
         return fault
@@ -143,7 +149,7 @@ def coordinated(seed: int, fault: Fault, names: CoordinatedNames) -> Fault:
 
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
-    """If there are several client zones, sometimes move a link fault to the links of one zone."""
+    """Move some link faults to the links of one client zone, if there are several zones."""
     rng, traits = rng_for(seed, "zone", fault.id), fault.traits
     if (
         zones < 2

@@ -1,4 +1,4 @@
-"""Broker and topic settings of a plan, checked when it is read, by the broker's own rules."""
+"""Checks the broker and topic settings of a plan when it is read, by the broker's own rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _GIVEN = {
 
 
 def wrong_broker_settings(settings: Mapping[str, str]) -> list[str]:
-    """Names that do not exist, impossible values, and what every runtime gives itself, a sentence each."""
+    """Return a sentence for each unknown name, each impossible value, and each setting that every runtime sets itself.
+    """
     given = [name for name in sorted(settings) if name in _GIVEN]
     found = [f"{name} cannot be given: it follows from where the broker runs" for name in given]
     rest = tuple(sorted((name, value) for name, value in settings.items() if name not in _GIVEN))
@@ -33,13 +34,13 @@ def wrong_broker_settings(settings: Mapping[str, str]) -> list[str]:
 
 
 def wrong_topic_settings(settings: Mapping[str, str]) -> list[str]:
-    """Names that no topic has, and impossible values, a sentence each."""
+    """Return a sentence for each name that no topic has, and for each impossible value."""
     return _wrong((), tuple(sorted(settings.items())))
 
 
 def in_force(broker: Mapping[str, str], topic: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """The settings of these names that a topic with these of its own has in a cluster with those of its brokers: as
-    text, as DescribeConfigs has them. ConfigError for a setting that cannot be.
+    """Return the effective values of the settings `names` for a topic with the settings `topic`, in a cluster with the
+    settings `broker`: as text, as DescribeConfigs has them. Raise ConfigError for an impossible setting.
     """
     from squall.broker.config import BrokerConfig, topic_config
 
@@ -54,7 +55,7 @@ def _text(value: object) -> str:
 
 
 def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
-    """Refusals, one after the other, each without the settings that were refused before."""
+    """Return the refusals one after the other, each found without the settings that were refused before."""
     found: list[str] = []
     while error := _refusal(broker, topic):
         found += map(str, error.each)

@@ -20,8 +20,8 @@ BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Something that a fault needs. `lacking`: what is missing and how to get it, in one line; empty if nothing is
-    missing.
+    """Is something that a fault needs. `lacking` returns what is missing and how to get it, in one line; empty if
+    nothing is missing.
     """
 
     name: str
@@ -76,7 +76,7 @@ def possible(kind: FaultKind, runtime: str) -> str:
 
 
 def needs(kind: FaultKind, runtime: str) -> tuple[Requirement, ...]:
-    """The needs of a kind that this runtime can play."""
+    """Return the requirements of a kind that this runtime can play."""
     proxies = (TOXIPROXY,) if FaultTrait.OF_LINKS in kind.traits else ()
     match runtime:
         case "process":
@@ -89,17 +89,17 @@ def needs(kind: FaultKind, runtime: str) -> tuple[Requirement, ...]:
 
 
 def missing(found: Iterable[Requirement]) -> tuple[str, ...]:
-    """The needs that this machine lacks, in words."""
+    """Return in words the requirements that this machine does not meet."""
     return tuple(lack for need in found if (lack := need.lacking()))
 
 
 def everything() -> Mapping[str, FaultKind]:
-    """The registry."""
+    """Return all kinds of faults, by name."""
     return KINDS
 
 
 def table() -> str:
-    """The registry as Markdown: action x runtime x evidence."""
+    """Return all kinds of faults as a Markdown table: action, runtimes, evidence."""
     head = ("action", "what it does", "class", "length, s", *RUNTIMES, "evidence that it landed", "and in its middle")
     lines = [_row(head), "|---" * len(head) + "|"]
     for kind in KINDS.values():
@@ -115,7 +115,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def put_into(page: str) -> str:
-    """A page with its table made anew. Raises ValueError if the page has no place for one."""
+    """Return the page with its table written anew. Raise ValueError if the page has no place for the table."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,7 +1,7 @@
 """Turns a seed into a whole plan: cluster, settings, load and faults, each drawn from a stream of its own.
 
-One big mixture averages rare behaviour away. A swarm finds it: every seed leaves out much, and does more of the rest.
-Loads are small, because replication breaks by the timing of events and not by their number.
+If every plan mixed everything, rare behaviour would be averaged away. In a swarm every seed leaves out much, and does
+more of the rest. Loads are small, because replication breaks by the timing of events and not by their number.
 """
 
 from __future__ import annotations
@@ -28,25 +28,29 @@ from squall.workloads.registry import DEFAULT, SCENARIOS
 from squall.workloads.scenario import Scenario, SwarmCluster
 
 KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
-"""Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would
-say the same."""
+"""Lists the kinds of faults that seeds draw. Bit rot is only in one scene: hardly any configuration can repair it, so
+every seed with bit rot would show the same.
+"""
 NEWER = tuple(kind for kind in ALL.values() if kind.draw.swarm == "newer")
-"""Kinds that some seeds have as well. They are drawn separately, so that the other seeds keep their old plans."""
+"""Lists the kinds that some seeds have in addition. They are drawn separately, so that the other seeds keep their
+plans.
+"""
 BESIDE = tuple(kind for kind in ALL.values() if kind.draw.swarm == "beside")
-"""Kinds that hold nothing and keep nobody from anything: some seeds have them at any time, whatever else is on."""
+"""Lists the kinds that hold no node and block no other fault: some seeds have them at any time, beside other faults."""
 NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE = 0.35, 0.1, 0.08, 0.25
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
-"""What takes minutes to happen. At few records a second."""
+"""Give the length in s, the records per second and the share of long loads, in which events occur that take minutes."""
 SCENE_SHARE, LATE_SHARE, GROUP_SHARE = 0.08, 0.25, 0.25
-"""Of seeds that play a scene; where producers are transactional, one of those in which something is late; where there
-are groups, one of theirs."""
+"""Give the shares of seeds that play a scene: of `SCENES`; with transactional producers, of `LATE_SCENES`; with
+consumer groups, of `GROUP_SCENES`.
+"""
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None = DEFAULT) -> Plan:
-    """The plan of one seed, in runtime sim. `time_s`: of load with faults; None: few seeds have a long one.
-    `workload`: None: the seed draws it.
+    """Return the plan of one seed, for runtime sim. time_s: the length of the load in s; None: the seed draws it, and
+    few loads are long. workload: None: the seed draws it.
     """
     values = _drawn(seed, time_s, SCENARIOS[workload_of(seed) if workload is None else workload])
     if time_s is None and (scene := _scene(seed, values["workload"])) is not None:
@@ -55,7 +59,7 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
 
 
 def _scene(seed: int, table: Mapping[str, Any]) -> Scene | None:
-    """The scene that a seed plays with this load; None: it plays none."""
+    """Return the scene that a seed plays with this load, or None if it plays none."""
     traffic = SCENARIOS[table["name"]].model_validate(table).traffic()
     draw, rng = rng_for(seed, "swarm", "scene").random(), rng_for(seed, "swarm", "the scene")
     if traffic.groups:
@@ -75,7 +79,7 @@ def workload_of(seed: int) -> str:
 
 
 def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[str, Any]:
-    """A plan in which everything is drawn by itself."""
+    """Return the values of a plan in which everything is drawn independently."""
     long = time_s is None and rng_for(seed, "swarm", "time").random() < LONG_SHARE
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
@@ -115,7 +119,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
 
 
 def _closes_after(topic: Mapping[str, str], load: Mapping[str, Any]) -> float:
-    """Return about how many records fill a segment of a partition, with a margin; infinite if segments are of default
+    """Return about how many records fill a segment of a partition, with a margin; infinite if segments have the default
     size.
     """
     if "segment.bytes" not in topic or "min_bytes" not in load:
@@ -125,8 +129,8 @@ def _closes_after(topic: Mapping[str, str], load: Mapping[str, Any]) -> float:
 
 
 def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
-    """As a plan file has them. Sometimes a fault begins just when the previous one has ended, with no time to recover
-    between them; but not where a third one would be in its way then.
+    """Return the faults as a plan's file has them. Sometimes a fault begins just when the previous fault has ended,
+    with no time to recover in between, unless it would then conflict with a third fault.
     """
     rng, listed = rng_for(seed, "swarm", "waiting"), [_listed(fault) for fault in faults]
     if rng.random() >= WAITING_SHARE or len(faults) < 2:
@@ -140,8 +144,8 @@ def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
 
 
 def _staged(values: dict[str, Any], scene: Scene) -> dict[str, Any]:
-    """The same plan with a scene in the place of its faults, and with what that needs; as it is where its workload has
-    no such settings.
+    """Return the plan's values with the scene's faults, workload and settings in place of its own; unchanged if its
+    workload does not have the scene's settings.
     """
     if not scene.workload.keys() <= SCENARIOS[values["workload"]["name"]].model_fields.keys():
         return values
@@ -163,13 +167,13 @@ def _until(when: str | None) -> dict[str, Any]:
 
 
 def _listed(fault: Fault) -> dict[str, Any]:
-    """As a plan file has it."""
+    """Return the fault as a plan's file has it."""
     times = {"at_s": fault.at_s, "duration_s": fault.duration_s}
     return {**times, "action": fault.action, "target": fault.target, "params": dict(fault.params)}
 
 
 def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ...]:
-    """Faults one after the other, as in every run; sometimes a second line of faults overlaps the first."""
+    """Draw faults one after the other, as for every run. Sometimes a second sequence of faults overlaps the first."""
     rng = rng_for(seed, "swarm", "faults")
     lines = 2 if rng.random() < 0.35 else 1
     found: list[Fault] = []
@@ -186,8 +190,8 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
 
 
 def _beside(seed: int, first: int, time_s: float, *, grouped: bool) -> list[Fault]:
-    """Faults that are drawn apart from the others, in some seeds. first: the id of the first one. grouped: clients are
-    members of groups.
+    """Draw additional faults of `BESIDE`, for some seeds. first: the id of the first of these faults. grouped: the
+    clients are members of groups.
     """
     rng = rng_for(seed, "swarm", "beside")
     if rng.random() >= BESIDE_SHARE or time_s < TIME_S:
@@ -204,7 +208,9 @@ def _beside(seed: int, first: int, time_s: float, *, grouped: bool) -> list[Faul
 
 
 def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, ...]:
-    """Sometimes nothing begins for a while, so that the load alone meets what earlier faults left behind."""
+    """Leave out, for some seeds, all faults that begin in one interval, so that only the load meets what earlier faults
+    left behind.
+    """
     rng = rng_for(seed, "swarm", "quiet")
     if rng.random() >= QUIET_SHARE:
         return tuple(faults)
@@ -213,7 +219,7 @@ def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, .
 
 
 def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
-    """The kinds of faults that this seed has: mostly few."""
+    """Draw the kinds of faults of this seed: mostly few."""
     rng = rng_for(seed, "swarm", "kinds")
     possible = [kind.name for kind in KINDS if _has_links(kind, nodes)]
     count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
@@ -226,7 +232,7 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
 
 
 def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
-    """Kinds for transactional producers only, of some seeds. Other workloads' seeds keep their plans."""
+    """Return, for some seeds, the kinds for transactional producers. The seeds of other workloads keep their plans."""
     found = of_transactions(scenario().traffic().zombies)  # type: ignore[call-arg]
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
 
@@ -241,7 +247,7 @@ def _of_whole_nodes(name: str) -> bool:
 
 
 def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
-    """At whom it goes, and with parameters that only some have: of a kind's own making."""
+    """Choose the fault's target, and vary its parameters for some faults, as its kind defines."""
     draw = fault.kind.draw
     if (other := draw.instead(seed, fault, nodes)) is not None:
         return other
@@ -251,7 +257,7 @@ def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
 
 
 def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
-    """Some faults hit more than one node, or one that only follows."""
+    """Return the fault's target: for some faults several nodes, or a follower."""
     if fault.kind.draw.target is not None:
         return fault.target
     rng = rng_for(seed, "swarm", "target", fault.id)
@@ -264,7 +270,7 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
 
 
 def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:
-    """Broker settings: failover as fast as in every run, and values that make rare paths more frequent."""
+    """Draw broker settings: time-outs as short as in every run, and values that make rare paths more frequent."""
     settings = dict(FAST_FAILOVER)
     settings["log.retention.check.interval.ms"] = "1000"
     rng = rng_for(seed, "swarm", "settings")

@@ -1,4 +1,4 @@
-"""Puts what pydantic finds wrong with a value into words for people who write plans. Pure."""
+"""Translates pydantic's errors into words for people who write plans. It does no I/O."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _WORDS: Mapping[str, str] = {
     "string_type": "a text in quotes is needed",
     "tuple_type": "a list is needed",
 }
-"""By pydantic's types of errors; what is in braces is of the error's context."""
+"""Maps pydantic's types of errors to words. Names in braces are filled in from the error's context."""
 
 
 def in_plain_words(error: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors in plain words; empty where there is nothing better than its own message."""
+    """Return one of pydantic's errors in plain words; empty if pydantic's own message is the best."""
     context = {name: _number(value) for name, value in error.get("ctx", {}).items()}
     if error["type"] == "literal_error" and " or " not in context["expected"]:
         return f"{context['expected']} is needed"

@@ -1,1 +1,2 @@
-"""The shortest plan that still fails in the same way: structure first, then settings, then plain numbers."""
+"""Searches the smallest plan that still fails in the same way: first its structure, then settings, then plain numbers.
+"""

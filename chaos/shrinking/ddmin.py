@@ -1,6 +1,6 @@
-"""Finds which of many things are needed by Zeller's and Hildebrandt's ddmin ("Simplifying and Isolating
-Failure-Inducing Input", 2002), with the complement step first, because most of what a failing plan holds has nothing
-to do with it. Pure.
+"""Implements Zeller's and Hildebrandt's ddmin ("Simplifying and Isolating Failure-Inducing Input", 2002), which finds
+the items that a failure needs. The complement step comes first, because most of a failing plan has nothing to do with
+the failure. It does no I/O.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ T = TypeVar("T")
 
 
 def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A 1-minimal part of `items` for which `fails` holds: without any one of them it does not. Order is kept.
+    """Return a 1-minimal part of `items` for which `fails` returns True: without any single item of this part it does
+    not. The order is kept.
 
-    `items` as a whole must fail, which is not tried again. `fails` may be asked the same thing twice: the caller
-    remembers.
+    `items` as a whole must fail, which is not tried again. `fails` may be called with the same items twice: the caller
+    should cache its results.
     """
     kept = list(items)
     if kept and fails([]):
@@ -36,7 +37,9 @@ def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
 
 
 def _first_failing(chunks: Sequence[Sequence[T]], fails: Callable[[Sequence[T]], bool]) -> list[T] | None:
-    """The first chunk that fails by itself while there are few, else the first complement that does; None: neither."""
+    """Return the first chunk that fails by itself (tried only while there are few chunks), else the first complement
+    that fails, else None.
+    """
     if len(chunks) == 2:
         for chunk in chunks:
             if fails(chunk):
@@ -50,7 +53,7 @@ def _first_failing(chunks: Sequence[Sequence[T]], fails: Callable[[Sequence[T]],
 
 
 def split(items: Sequence[T], parts: int) -> list[list[T]]:
-    """`parts` chunks of `items`, in order, their lengths differing by at most one; none of them empty."""
+    """Split `items` into `parts` chunks, in order. Their lengths differ by at most one, and no chunk is empty."""
     parts = min(parts, len(items))
     edges = [len(items) * number // parts for number in range(parts + 1)]
     return [list(items[a:b]) for a, b in zip(edges, edges[1:], strict=False)]

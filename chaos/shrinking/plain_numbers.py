@@ -1,6 +1,6 @@
-"""Passes that make a plan read like an explanation: plain targets, no idle time, round times and sizes.
+"""Defines passes that make a plan easier to read: plain targets, no idle time, round times and sizes.
 
-A number is only ever exchanged for a plainer one (fewer digits, then smaller), so the passes come to an end.
+A number is only ever replaced by a plainer number (fewer digits, then smaller), so the passes terminate.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ _GAPS_S = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def plainness(value: float) -> tuple[int, float]:
-    """Return a sort key: the smaller it is, the plainer is the number. Digits that count come first, then the value."""
+    """Return a sort key: the smaller the key, the plainer the number. The number of significant digits counts first,
+    then the value.
+    """
     digits = f"{abs(value):.6f}".rstrip("0").rstrip(".").replace(".", "").strip("0")
     return len(digits), abs(value)
 
 
 def plainer(value: float) -> list[float]:
-    """Plainer numbers near `value` or below it, the plainest first."""
+    """Return plainer numbers near `value` or below it, the plainest first."""
     found = {0.0, 1.0} if value > 1 else {0.0}
     for grid in _GRIDS:
         for times in (round(value / grid), int(value / grid), int(value / grid) + 1):
@@ -35,7 +37,7 @@ def plainer(value: float) -> list[float]:
 
 
 def less_idle_time(search: ShrinkSearch[Any]) -> None:
-    """Shorten the time between two moments at which something begins or ends, the latest first."""
+    """Shorten the gaps between moments at which faults or operations begin or end, the latest gap first."""
     for index in range(len(_moments(search.values())) - 1, -1, -1):
         values = search.values()
         moments = _moments(values)
@@ -54,7 +56,8 @@ def _moments(values: Values) -> list[float]:
 
 
 def _warped(values: Values, after: float, cut: float) -> Values:
-    """All that is later than `after` comes `cut` seconds earlier; what spans that moment is shorter."""
+    """Move everything later than `after` by `cut` seconds to an earlier time. Faults that span this moment get shorter.
+    """
 
     def moved(at: float) -> float:
         return round(at - cut, 6) if at > after else at
@@ -74,7 +77,7 @@ def _warped(values: Values, after: float, cut: float) -> Values:
 
 
 def round_numbers(search: ShrinkSearch[Any]) -> None:
-    """Times, durations and the parameters of faults, each by itself, as round as they may be."""
+    """Round times, durations and the parameters of faults, one by one, as far as the plan still fails."""
     for index in range(len(search.values()["faults"])):
         for name in ("at_s", "duration_s"):
             _each(search, "faults", index, name)
@@ -86,7 +89,7 @@ def round_numbers(search: ShrinkSearch[Any]) -> None:
 
 
 def _each(search: ShrinkSearch[Any], *path: str | int) -> None:
-    """The plainest value of one number for which the plan still fails."""
+    """Set one number to the plainest value with which the plan still fails."""
     place, key = _place(_listed(search.values()), path)
     for wanted in plainer(float(place[key])):
         values = _listed(search.values())
@@ -97,7 +100,7 @@ def _each(search: ShrinkSearch[Any], *path: str | int) -> None:
 
 
 def _place(values: Values, path: Sequence[str | int]) -> tuple[Any, Any]:
-    """Return the container of the value at `path`, and its key there."""
+    """Return the container of the value at `path`, and its key in the container."""
     found: Any = values
     for name in path[:-1]:
         found = found[name]
@@ -114,7 +117,9 @@ def _listed(values: Values) -> Values:
 
 
 def plain_targets(search: ShrinkSearch[Any]) -> None:
-    """Whom a fault hits, by name, and each parameter as it is by default."""
+    """Reset the parameters of faults to their defaults, and replace targets by node ids, as far as the plan still
+    fails.
+    """
     for index, fault in enumerate(search.values()["faults"]):
         for name in fault["params"]:
             values = search.values()
@@ -136,7 +141,7 @@ def _first(search: ShrinkSearch[Any], index: int, targets: Iterable[str]) -> Non
 
 
 def plain_operations(search: ShrinkSearch[Any]) -> None:
-    """Every operation as plain as its workload knows them, field by field: all at once, else one by one."""
+    """Set each field of the operations to its workload's plain value: in all operations at once, else one by one."""
     listed = operations_of(search.values())
     for place, wanted in scenario_of(search.values()).PLAIN.items():
         if all(op[place] == wanted for op in listed):
@@ -152,7 +157,7 @@ def plain_operations(search: ShrinkSearch[Any]) -> None:
 
 
 def smaller_operations(search: ShrinkSearch[Any]) -> None:
-    """Nothing in an operation that the failure does not need: one thing less, again and again."""
+    """Remove from each operation what the failure does not need, one thing at a time."""
     lesser = scenario_of(search.values()).lesser
     for index in range(len(operations_of(search.values()))):
         while any(_with_operation(search, index, less) for less in lesser(operations_of(search.values())[index])):
@@ -166,7 +171,7 @@ def _with_operation(search: ShrinkSearch[Any], index: int, operation: list[Any])
 
 
 def plain_seed(search: ShrinkSearch[Any]) -> None:
-    """The smallest of a few seeds."""
+    """Try the seeds 0 to 2 in place of a larger seed."""
     for seed in range(min(3, search.values()["seed"])):
         if search.attempt({**search.values(), "seed": seed}):
             return

@@ -1,4 +1,4 @@
-"""The search for a smaller plan: the best one so far, what was tried already, and how long there is."""
+"""Holds the state of a search for a smaller plan: the best plan so far, the plans tried already, and the time left."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from squall.chaos.plans.plan import Plan, PlanError, make_plan
 from squall.workloads.registry import suited_brokers
 
 Values = dict[str, Any]
-"""A plan as JSON values, which is what passes change."""
+"""Holds a plan as JSON values, which passes change."""
 
 F = TypeVar("F")
-"""What a failure is known by: equal ones are the same failure."""
+"""Identifies a failure: equal values are the same failure."""
 
 
 class OutOfBudget(Exception):
-    """The time for shrinking is over. What was found so far stands."""
+    """Reports that the time for shrinking is over. The best plan found so far is the result."""
 
 
 class ShrinkSearch(Generic[F]):
-    """`run` gives how a plan fails, or None; `best` is the smallest plan known that fails as `failure` says.
+    """Searches a smaller plan that fails in the same way. `run` returns how a plan fails, or None; `best` is the
+    smallest plan found so far that fails as `failure` says.
 
-    Every plan is run once: what was tried is remembered, and what cannot be a plan is not tried at all.
+    Every plan is run once: results are cached, and values that make no valid plan are not run at all.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class ShrinkSearch(Generic[F]):
         self._known: dict[str, bool] = {self._best_key: True}
 
     def values(self) -> Values:
-        """The best plan's values, to be changed by whoever asked."""
+        """Return a copy of the best plan's values, which the caller may change."""
         values: Values = json.loads(self._best_key)
         return values
 
     def attempt(self, values: Values) -> bool:
-        """Try a plan of `values`. Returns whether it fails in the same way; if so it is the best one now. OutOfBudget.
+        """Try a plan of `values`. Return whether it fails in the same way; if so, it becomes the best plan. Raise
+        OutOfBudget if the time is over.
         """
         try:
             plan = make_plan(_completed(values), as_recorded=self._as_recorded)
@@ -74,7 +76,7 @@ class ShrinkSearch(Generic[F]):
         return self._known[key]
 
     def still_fails(self, values: Values) -> bool:
-        """Return whether a plan fails in the same way, as `attempt` does, and True for the best plan itself."""
+        """Try a plan of `values` as `attempt` does, but return True for the best plan itself."""
         return self.attempt(values) or self._is_best(values)
 
     def _is_best(self, values: Values) -> bool:
@@ -85,8 +87,8 @@ class ShrinkSearch(Generic[F]):
 
 
 def _completed(values: Values) -> Values:
-    """With the settings that brokers get for this load where a plan names none: whoever runs the plan again runs it
-    with these (`squall.chaos.commands.run.plan_of`), so it has to fail with them.
+    """Add the settings that brokers get for this load, if the plan names none. `squall run` uses the same settings
+    (`squall.chaos.commands.run.plan_of`), so the plan has to fail with them.
     """
     cluster = values["cluster"]
     suited = {} if values["runtime"] == "external" else suited_brokers(values["workload"])
@@ -98,6 +100,6 @@ def _key(plan: Plan) -> str:
 
 
 def steps_of(plan: Plan) -> int:
-    """Operations and faults of a plan: what a person has to follow. A load by rate counts as one step."""
+    """Count the operations and faults of a plan, which a person has to follow. A load by rate counts as one step."""
     operations = getattr(plan, "operations", None)
     return len(plan.faults) + (1 if operations is None else len(operations))

@@ -1,4 +1,6 @@
-"""From a plan that fails to the smallest one that fails in the same way: the passes, in an order that pays."""
+"""Shrinks a plan that fails to the smallest plan that fails in the same way: runs the passes, in an order that saves
+time.
+"""
 
 from __future__ import annotations
 
@@ -62,21 +64,23 @@ NUMBERS: tuple[tuple[str, Pass], ...] = (
     ("plain seed", plain_seed),
 )
 ROUNDS = 6
-"""The passes are repeated until nothing changes, so many times at most."""
+"""Limits how often the passes are repeated until nothing changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkResult:
-    """The smallest plan that was found. `finished`: no pass could make it smaller; False if the search ended early."""
+    """Holds the smallest plan that was found. `finished`: no pass could make it smaller; False if the search ended
+    early.
+    """
 
     plan: Plan
     tries: int
     steps: int
-    """Operations and faults that are left."""
+    """Counts the operations and faults that are left."""
     seconds: float
     finished: bool
     interrupted: bool = False
-    """A signal ended the search."""
+    """Is True if a signal ended the search."""
 
 
 def shrink(
@@ -88,11 +92,11 @@ def shrink(
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> ShrinkResult:
-    """The smallest plan found within `budget_s` for which `run` gives `failure`, as it must for `plan` itself.
+    """Return the smallest plan found within `budget_s` for which `run` returns `failure`, as it must for `plan` itself.
 
     A simulated load by rate is written out as operations first. `run` is called once for each plan that is tried.
-    KeyboardInterrupt ends the search as the end of the budget does: what was found so far is the result.
-    `say` hears of each pass that achieved something.
+    KeyboardInterrupt ends the search as the end of the budget does, with the best plan found so far as the result.
+    `say` gets a line for each pass that made the plan smaller.
     """
     began = clock()
     if plan.runtime == "sim":
@@ -130,7 +134,7 @@ def _repeat(search: ShrinkSearch[Any], passes: tuple[tuple[str, Pass], ...], say
 
 
 def describe(plan: Plan) -> str:
-    """A plan's size in a few words."""
+    """Return a plan's size in a few words."""
     operations = getattr(plan, "operations", None)
     load = f"{plan.workload.traffic().rate} records/s" if operations is None else many(len(operations), "operation")
     faults, nodes = many(len(plan.faults), "fault"), many(plan.cluster.nodes, "node")
@@ -138,5 +142,5 @@ def describe(plan: Plan) -> str:
 
 
 def many(number: int, what: str, plural: str = "") -> str:
-    """A number and its noun: "1 step", "2 steps"."""
+    """Return a number and its noun: "1 step", "2 steps"."""
     return f"{number} {what if number == 1 else plural or f'{what}s'}"

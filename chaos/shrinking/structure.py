@@ -1,6 +1,6 @@
-"""Passes that leave out: faults, operations, time, settings, nodes, topics, partitions, clients.
+"""Defines passes that leave out: faults, operations, time, settings, nodes, topics, partitions, clients.
 
-Each pass keeps this: the search's best plan fails as it did before, and is never larger than it was.
+After each pass the search's best plan still fails as it did before, and is not larger than before.
 """
 
 from __future__ import annotations
@@ -19,37 +19,41 @@ from squall.workloads.registry import SCENARIOS
 from squall.workloads.scenario import AT, Scenario
 
 Operation = list[Any]
-"""A workload's operation as a plan's file has it; its first field is its time."""
+"""Is a workload's operation as a plan's file has it. Its first field is its time."""
 RATE = "rate"
-"""What a load by rate is thinned out by, where its workload has such a setting."""
+"""Names the setting by which a load by rate is made smaller, if its workload has this setting."""
 _ONE_IN, _FEW = (251, 61, 17, 5, 2), 50
-"""Primes: partitions and producers take turns in a load, and none of them may be left out by counting."""
+"""Give the factors by which a load is made smaller, and how many operations must be left. The factors are primes:
+partitions and producers alternate in a load, and no partition or producer may be left out by a common factor.
+"""
 _OTHER_SEEDS = 4
-"""What one seed in four shows is kept in two cases of three. More of them would take the time of other passes."""
+"""Gives how many other seeds are tried. If one seed in four shows the failure, this keeps it in two cases of three.
+More seeds would take the time of other passes.
+"""
 _ONE_IN_A_FEW = (17, 5, 2)
 _PARTS_OF_TIME = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
 
 
 def operations_of(values: Values) -> list[Operation]:
-    """The operations of a plan's values as lists, whatever form they have there; empty for a load by rate."""
+    """Return the operations of a plan's values as lists, whatever form they have there; empty for a load by rate."""
     listed = values.get("operations") or ()
     return [list(each.values()) if isinstance(each, dict) else list(each) for each in listed]
 
 
 def scenario_of(values: Values) -> type[Scenario]:
-    """The workload of a plan's values."""
+    """Return the workload of a plan's values."""
     return SCENARIOS[values["workload"]["name"]]
 
 
 def fewer_faults(search: ShrinkSearch[Any]) -> None:
-    """Only the faults that are needed."""
+    """Keep only the faults that the failure needs."""
     values = search.values()
     faults = values["faults"]
     ddmin(range(len(faults)), lambda which: search.still_fails({**values, "faults": kept(faults, which)}))
 
 
 def fewer_operations(search: ShrinkSearch[Any]) -> None:
-    """Only the operations that are needed. A load by rate is thinned out instead."""
+    """Keep only the operations that the failure needs. The rate of a load by rate is reduced instead."""
     values = search.values()
     if values.get("operations") is not None:
         listed = operations_of(values)
@@ -60,7 +64,7 @@ def fewer_operations(search: ShrinkSearch[Any]) -> None:
 
 
 def thinner_load(search: ShrinkSearch[Any]) -> None:
-    """Keep one operation in many of a large load: whatever comes after is tried that much sooner."""
+    """Keep one operation in many of a large load, so that later passes run faster."""
     listed = operations_of(search.values())
     for one_in in _ONE_IN:
         values = search.values()
@@ -69,8 +73,8 @@ def thinner_load(search: ShrinkSearch[Any]) -> None:
 
 
 def thinner_load_under_another_seed(search: ShrinkSearch[Any]) -> None:
-    """Keep one operation in a few, with one of the next seeds: whatever is left out shifts what links and disks draw
-    later, and a failure that takes some luck is gone with that, though the operations are not needed.
+    """Keep one operation in a few, with one of the next seeds. Leaving operations out shifts what links and disks draw
+    later, so a failure that depends on chance disappears, although it does not need the operations.
     """
     values = search.values()
     listed, seed = operations_of(values), values["seed"]
@@ -83,7 +87,7 @@ def thinner_load_under_another_seed(search: ShrinkSearch[Any]) -> None:
 
 
 def shorter_load(search: ShrinkSearch[Any]) -> None:
-    """A load that ends sooner; faults and operations that would come later are left out."""
+    """End the load earlier. Faults and operations that would come later are left out."""
     for part in _PARTS_OF_TIME:
         values = search.values()
         if search.attempt(_cut(values, _plain_up(part * values["time_s"]))):
@@ -97,7 +101,7 @@ def shorter_load(search: ShrinkSearch[Any]) -> None:
 
 
 def _plain_up(seconds: float) -> float:
-    """The next tenth of a second."""
+    """Round up to a tenth of a second."""
     return math.ceil(round(seconds * 10, 6)) / 10
 
 
@@ -110,7 +114,7 @@ def _cut(values: Values, end_s: float) -> Values:
 
 
 def no_warm_up(search: ShrinkSearch[Any]) -> None:
-    """Make the time before the load part of it: everything happens later by the length of the warm-up."""
+    """Make the warm-up a part of the load: everything happens later by the length of the warm-up."""
     values = search.values()
     later = values["warmup_s"]
     if not later or values.get("operations") is None:
@@ -129,7 +133,7 @@ def no_warm_up(search: ShrinkSearch[Any]) -> None:
 
 
 def defaults_again(search: ShrinkSearch[Any]) -> None:
-    """Every setting as it is by default, but for those that the failure needs."""
+    """Reset every setting to its default, except those that the failure needs."""
     values = search.values()
     plain = make_plan({"workload": {"name": values["workload"]["name"]}}).model_dump(mode="json")
     plain["warmup_s"] = 0.0
@@ -147,7 +151,7 @@ _OWN_PASS = {("cluster", "nodes"), ("workload", "replication_factor"), ("workloa
 
 
 def _paths(values: Values, plain: Values) -> Iterable[tuple[str, ...]]:
-    """Yield every setting's path in either of two plans, tables of settings by their entries."""
+    """Yield every setting's path in either of two plans. For tables of settings, yield the path of each entry."""
     for name in dict.fromkeys([*values, *plain]):
         if name in _NO_SETTINGS:
             continue
@@ -172,7 +176,7 @@ def _reset(values: Values, plain: Values, paths: Iterable[tuple[str, ...]]) -> V
 
 
 def _with(values: Values, path: Sequence[str], value: Any) -> Values:
-    """A copy in which one setting is `value`; None takes an entry out."""
+    """Return a copy in which one setting is `value`; None removes the entry."""
     name, rest = path[0], path[1:]
     copy = dict(values)
     if rest:
@@ -188,7 +192,7 @@ def _with(values: Values, path: Sequence[str], value: Any) -> Values:
 
 
 def fewer_nodes(search: ShrinkSearch[Any]) -> None:
-    """The smallest cluster; replicas and min ISR with it, and by themselves."""
+    """Reduce the number of brokers, together with replicas and min ISR, and then each of these by itself."""
     values = search.values()
     for nodes in range(1, values["cluster"]["nodes"]):
         workload = values["workload"]
@@ -208,7 +212,7 @@ def fewer_nodes(search: ShrinkSearch[Any]) -> None:
 
 
 def fewer_of_each(search: ShrinkSearch[Any]) -> None:
-    """The fewest topics, partitions and clients that do; what is used is numbered from 0 first."""
+    """Reduce the numbers of topics, partitions and clients. First those that are used are renumbered from 0."""
     scenario = scenario_of(search.values())
     for renumber in scenario.RENUMBERINGS:
         values = search.values()

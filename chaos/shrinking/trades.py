@@ -1,7 +1,7 @@
-"""Fewer operations, paid for with a larger number: what a slow link does to ten records, a slower one does to three.
+"""Trades operations for a larger number: the effect of a slow link on ten records is that of a slower link on three.
 
-Leaving out alone is stuck where a failure needs so many operations only for the time that they take. A trade is made
-only where steps become fewer, so trades come to an end; the numbers become plain again afterwards.
+Leaving out alone does not help if a failure needs many operations only for the time that they take. A trade is made
+only if there are fewer steps afterwards, so trades terminate; then the numbers become plain again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TIMES = (2, 4, 8)
 
 
 def fewer_operations_for_more(search: ShrinkSearch[Any]) -> None:
-    """Half of the operations, where one parameter of a fault, so many times as large, makes up for the others."""
+    """Keep half of the operations if one parameter of a fault, so many times as large, makes up for the others."""
     while _traded(search):
         fewer_operations(search)
 
@@ -28,7 +28,8 @@ def _traded(search: ShrinkSearch[Any]) -> bool:
 
 
 def _dearer(values: Values) -> Iterator[Values]:
-    """The same plan with one parameter of one fault larger. What exceeds its bounds is no plan, and not tried."""
+    """Yield the plan with one parameter of one fault larger. Values that exceed the parameter's bounds are not tried.
+    """
     faults = values["faults"]
     for index, fault in enumerate(faults):
         for name, value in fault["params"].items():
@@ -40,7 +41,7 @@ def _dearer(values: Values) -> Iterator[Values]:
 
 
 def _halves(listed: list[Operation]) -> Iterator[list[Operation]]:
-    """Yield every second operation, the earlier ones, and the later ones; nothing where there is only one operation."""
+    """Yield every second operation, the earlier half, and the later half; nothing if there is only one operation."""
     if len(listed) > 1:
         middle = len(listed) // 2
         yield from (listed[::2], listed[:middle], listed[middle:])
