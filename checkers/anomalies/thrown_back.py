@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
-from squall.checkers.history.reader_tables import PositionInvalidated
+from squall.checkers.history.reader_tables import InvalidatedPosition
 from squall.checkers.history.tables import OUT_OF_RANGE, ObservedPartition
 
 ANOMALIES = (
@@ -24,7 +24,7 @@ ANOMALIES = (
 )
 
 EVIDENCE = ("log truncated", "offset out of range")
-"""By `PositionInvalidated.kind`."""
+"""By `InvalidatedPosition.kind`."""
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
@@ -35,7 +35,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     is one place that is gone, as it heard of it first.
     """
     partitions = {partition.part: partition for partition in seen.history.partitions}
-    first: dict[tuple[int, int, int], PositionInvalidated] = {}
+    first: dict[tuple[int, int, int], InvalidatedPosition] = {}
     for each in seen.history.thrown.rows():
         if _is_wrong(each, partitions[each.part]):
             reader = (each.proc, each.part, each.position)
@@ -44,7 +44,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
         yield Witness("thrown-back", EVIDENCE[each.kind], each.part, each.position, -1, -1, each.proc, each.end)
 
 
-def _is_wrong(each: PositionInvalidated, partition: ObservedPartition) -> bool:
+def _is_wrong(each: InvalidatedPosition, partition: ObservedPartition) -> bool:
     """Not where retention, or a request, removed what stood there, and with it what was known of old epochs."""
     if each.kind == OUT_OF_RANGE:
         return each.position >= partition.judged_from

@@ -26,7 +26,7 @@ from squall.checkers.history.group_tables import (
     PipelineOutput,
     ReportedCommittedOffset,
 )
-from squall.checkers.history.reader_tables import PositionInvalidated, TimeLookup
+from squall.checkers.history.reader_tables import InvalidatedPosition, TimeLookup
 from squall.checkers.history.tables import (
     OF_GROUPS,
     ClientProcess,
@@ -134,7 +134,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("records", RecordRow),
             ("told", ReportedBounds),
             ("ops", OperationRow),
-            ("thrown", PositionInvalidated),
+            ("thrown", InvalidatedPosition),
             ("lookups", TimeLookup),
             ("finals", PartitionFinalRead),
             ("txns", Txn),
@@ -213,7 +213,7 @@ def read_large(folder: Path, history: History) -> None:
     history.records = _read(folder / "records.parquet", RecordRow)
     history.told = _read(folder / "told.parquet", ReportedBounds)
     history.ops = _read(folder / "ops.parquet", OperationRow)
-    history.thrown = _read(folder / "thrown.parquet", PositionInvalidated)
+    history.thrown = _read(folder / "thrown.parquet", InvalidatedPosition)
     history.lookups = _read(folder / "lookups.parquet", TimeLookup)
     history.txns = _read(folder / "txns.parquet", Txn)
     history.members = _read(folder / "members.parquet", TxnOperation)

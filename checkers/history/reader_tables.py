@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class PositionInvalidated(NamedTuple):
+class InvalidatedPosition(NamedTuple):
     """A reader was told that its position is impossible: its records are gone, or were replaced by others."""
 
     t: int

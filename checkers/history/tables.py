@@ -22,7 +22,7 @@ from squall.checkers.history.group_tables import (
     ReportedCommittedOffset,
 )
 from squall.checkers.history.partition import ObservedPartition as ObservedPartition
-from squall.checkers.history.reader_tables import PositionInvalidated, TimeLookup
+from squall.checkers.history.reader_tables import InvalidatedPosition, TimeLookup
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
@@ -340,7 +340,7 @@ class History:
     records: IntegerTable = field(default_factory=lambda: IntegerTable(RecordRow))
     told: IntegerTable = field(default_factory=lambda: IntegerTable(ReportedBounds))
     ops: IntegerTable = field(default_factory=lambda: IntegerTable(OperationRow))
-    thrown: IntegerTable = field(default_factory=lambda: IntegerTable(PositionInvalidated))
+    thrown: IntegerTable = field(default_factory=lambda: IntegerTable(InvalidatedPosition))
     lookups: IntegerTable = field(default_factory=lambda: IntegerTable(TimeLookup))
     txns: IntegerTable = field(default_factory=lambda: IntegerTable(Txn))
     members: IntegerTable = field(default_factory=lambda: IntegerTable(TxnOperation))
