@@ -1,1 +1,1 @@
-"""Defines what "wrong" means, in plain Python. Private, as `squall` says."""
+"""Defines what "wrong" means for a history, in plain Python. The package is private, as `squall` says."""

@@ -1,11 +1,13 @@
-"""Compares what the files of a run directory all say: counts, partitions, phases, faults. Pure.
+"""Compares the counts, partitions, phases and faults that several files of a run directory report. Pure.
 
-run.json says what was recorded (`history`), what the phases after healing did, and how many faults landed; the plan has
-the topics' settings; nemesis.jsonl has the faults that may have added partitions; the history has all of it once more.
-Who edits one of them has to edit the others alike. What is said here makes the verdict `unknown`. Runs of early
-versions lack some of it, and histories that were cut lack their end: neither is held against them.
+run.json says what was recorded (`history`), what the phases after healing did, and how many faults landed. The plan has
+the topics' settings, nemesis.jsonl has the faults that may have added partitions, and the history has all of this once
+more. So an edit of one file shows, unless the others are edited alike. Each disagreement makes the verdict `unknown`.
+Runs of early versions lack some of these files' fields, and histories that were cut lack their end: neither is held
+against them.
 
-`nemesis_agreement` compares the lines of nemesis.jsonl with the plan, and `history.seal` the files with their digests.
+`nemesis_agreement` compares the lines of nemesis.jsonl with the plan, and `history.seal` compares the files with their
+digests.
 """
 
 from __future__ import annotations
@@ -21,42 +23,41 @@ from squall.checkers.metrics import ISOLATIONS
 from squall.checkers.plan_facts import PlanFacts
 
 ADDING = ("churn", "partitions")
-"""Values of a fault's `how` that add partitions while the load runs."""
+"""Lists the values of a fault's `how` that add partitions while the load runs."""
 DECLARED = ("topic", "index", "added")
-"""Fields of a partition that run.json and the history both have."""
+"""Lists the fields of a partition that both run.json and the history have."""
 ALTERING = "topics"
-"""The fault that alters settings of topics while the load runs."""
+"""Names the fault that alters settings of topics while the load runs."""
 CHANGED = f"{seal.FILE} is not what was recorded"
 
 
 class RecordedHistory(Protocol):
-    """The part of a history that is compared."""
+    """Describes the part of a history that is compared with run.json."""
 
     @property
     def outcomes(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the outcomes as `History` has them."""
+        """Return the outcomes of operations, as `History.outcomes`."""
 
     @property
     def declared(self) -> int:
-        """Return `declared` as `History` has it."""
+        """Return the seal of the declared partitions and settings, as `History.declared`."""
 
     @property
     def partitions(self) -> Sequence[ObservedPartition]:
-        """Return the partitions as `History` has them."""
+        """Return the partitions of the history, as `History.partitions`."""
 
     @property
     def processes(self) -> Sequence[ClientProcess]:
-        """Return the processes as `History` has them."""
+        """Return the processes of the history, as `History.processes`."""
 
     @property
     def problem(self) -> HistoryProblem | None:
-        """Return the problem as `History` has it."""
+        """Return why reading the history stopped early, or None, as `History.problem`."""
 
 
 def edited(history: RecordedHistory, info: Mapping[str, Any]) -> list[str]:
-    """Return how a history differs from what was recorded, by the counts of run.json: then it proves nothing.
-
-    `info`: of `RunFacts`.
+    """Return how a history differs from the counts in run.json, a sentence for each difference: an edited history
+    proves nothing. `info` is `RunFacts.info`. The list is empty if the history was not read to its end.
     """
     told = info.get("history")
     if told is None or history.problem is not None:
@@ -71,7 +72,9 @@ def disagreements(
     faults: Sequence[PlayedFault],
     metrics: Mapping[str, Any],
 ) -> list[str]:
-    """Return what else the files contradict each other in. `info`: of `RunFacts`. `metrics`: as `metrics.shape`."""
+    """Return the other contradictions between the files of a run, a sentence each. `info` is `RunFacts.info`; `metrics`
+    has the form that `metrics.shape` returns.
+    """
     found = [*_landings(info, faults)]
     if history.problem is None:
         found += [*_not_as_planned(history.partitions, plan, faults), *_phases(history, info, metrics)]
@@ -105,7 +108,9 @@ def _other_partitions(history: RecordedHistory, told: Mapping[str, Any]) -> Iter
 def _not_as_planned(
     partitions: Sequence[ObservedPartition], plan: PlanFacts | None, faults: Sequence[PlayedFault]
 ) -> Iterator[str]:
-    """A partition is as its topic's settings in the plan say, and came late only if a fault added it."""
+    """Yield how partitions differ from the plan: in their topic's settings, or because a partition was added though no
+    fault adds any.
+    """
     adds = any(each.asked >= 0 and each.params.get("how") in ADDING for each in faults)
     for each in partitions:
         if plan is not None and plan.cleanup and each.cleanup != plan.cleanup:
@@ -119,7 +124,9 @@ def _not_as_planned(
 def _other_settings(
     each: ObservedPartition, plan: PlanFacts, faults: Sequence[PlayedFault]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, as brokers said, as planned) of what a topic was made with, and has not. Faults may alter topics."""
+    """Yield (name, value that brokers reported, planned value) of each topic setting that differs from the plan.
+    Nothing is yielded if a fault alters topics.
+    """
     if each.min_isr < 0 or each.added or any(fault.action == ALTERING for fault in faults):
         return
     told = {
@@ -149,8 +156,11 @@ def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[
 
 
 def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
-    """`named`: the run is of a version whose processes say that they wrote after healing, and wrote to partitions that
-    faults had added, too. Earlier ones did not.
+    """Yield a sentence for each partition without a write after healing, although run.json says that all partitions
+    took one.
+
+    `named` is True if the run's version names its processes that write after healing and also writes to partitions that
+    faults added. Earlier versions do neither.
     """
     said = f"{seal.RUN}: writes_after_healing says that every partition took a write, and {seal.FILE} has "
     if not any(AFTER_HEALING in each.settings for each in history.processes if each.role == PRODUCER):
@@ -174,7 +184,9 @@ def _is_final(process: ClientProcess | None, told: Mapping[str, Any]) -> bool:
 
 
 def _final_records(told: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where the numbers of records differ, by isolation level. A level that no final read had is none."""
+    """Yield a sentence for each isolation level at which run.json and the history disagree on the number of records
+    that final reads returned. A level without a final read counts as 0 records.
+    """
     figures = metrics.get("partitions")
     if not figures or not all(type(each.get("records")) is int for each in told):
         return
@@ -186,7 +198,7 @@ def _final_records(told: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any]
 
 
 def _landings(info: Mapping[str, Any], faults: Sequence[PlayedFault]) -> Iterator[str]:
-    """Yield that faults did not land by run.json, where nemesis.jsonl says that all did."""
+    """Yield a sentence if run.json says that faults did not land, although nemesis.jsonl says that all did."""
     told = info.get("faults")
     if told is None or told["landed"] >= told["planned"] or any(map(fault_classes.not_landed, faults)):
         return

@@ -1,9 +1,9 @@
 """Runs an engine over a history, and holds the reference engine: the finders of `squall.checkers.anomalies`, in plain
 Python.
 
-Two engines search the history of a run directory, and write the same files: Spark (`spark_analysis`), which reads
-tables, and the reference engine, which reads the lines themselves. The reference engine is also the oracle of Spark's
-queries (`tests/parity`), and judges simulations in memory.
+Two engines search the history of a run directory and write the same files. Spark (`spark_analysis`) reads tables; the
+reference engine reads the lines themselves. The reference engine is also the oracle of Spark's queries
+(`tests/parity`), and judges simulations in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The result of one engine for one run."""
+    """Holds the result of one engine for one run."""
 
     engine: str
     run: str
@@ -42,7 +42,7 @@ class Analysis:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """metrics.json."""
+        """Return the content of metrics.json."""
         return metrics.shape(self.measures, self.context)
 
     def write(self, folder: Path) -> None:
@@ -54,7 +54,9 @@ class Analysis:
 
 
 def remove(folder: Path) -> None:
-    """Remove what an earlier analysis left: a findings.json that exists is whole, and belongs to this history."""
+    """Remove the files of an earlier analysis, so that a findings.json that exists is complete and belongs to this
+    history.
+    """
     for name in (FINDINGS, METRICS, SERIES):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / ANOMALIES, ignore_errors=True)
@@ -81,7 +83,7 @@ def facts_of_run(
 def find(
     history: History, context: MeasurementContext, circumstances: signs.RunCircumstances, limits: StuckLimits
 ) -> Analysis:
-    """Find the anomalies of a history and take its measures by the reference engine."""
+    """Return the anomalies and measures of a history that the reference engine finds."""
     measures = measure(history, context)
     findings = findings_of(signs.signed(history, circumstances, find_all(history)))
     findings += of_measures(measures, history.processes, context, limits)
@@ -94,10 +96,11 @@ def of_measures(
     context: MeasurementContext,
     limits: StuckLimits,
 ) -> list[Finding]:
-    """Find what the measures alone show.
+    """Return the findings that the measures alone show.
 
-    Before the last fault is over, and without any, no fresh client shows whether a client library or a program under
-    test stood still by itself: there only our own clients are held to the limits. So are single producers, always.
+    Until the last fault is over, and in a run without faults, no fresh client shows whether a client library or a
+    program under test stopped by itself. So there only our own clients are held to the limits. Single producers of
+    other clients are never held to the limits.
     """
     foreign = {each.proc for each in processes if each.client != OWN}
     writes = any(each.proc in foreign and each.role == PRODUCER for each in processes)
@@ -111,9 +114,10 @@ def of_measures(
 
 
 def find_in_run(run_dir: Path) -> History:
-    """Write what the reference engine finds in a run directory, as `Analysis.write`; the history, as it was read.
+    """Write the findings of the reference engine into a run directory, as `Analysis.write` does, and return the
+    history.
 
-    Tables that an earlier judging made of the lines are removed: a page makes its own.
+    Tables that an earlier analysis converted from the lines are removed; a report page converts the lines again.
     """
     remove(run_dir)
     shutil.rmtree(run_dir / FOLDER, ignore_errors=True)

@@ -1,9 +1,10 @@
-"""Decides whose fault a finding is: the cluster's, or that of a client which is not ours.
+"""Decides whether a finding is the fault of the cluster, or of a client that is not ours.
 
 If a workload's client made no progress after healing, it is blamed only if fresh clients were served meanwhile
-(`stuck.CLIENT`). What such a client cannot show stays the cluster's: it has no transactions and is in no group.
+(`stuck.CLIENT`). Fresh clients have no transactions and are in no group, so a finding in transactions or groups stays
+the cluster's.
 
-A program under test that is a member of a group is named if its own reports prove that it did it; for records that it
+A program under test that is a member of a group is blamed if its own reports prove what it did; for records that it
 skipped, only if Squall's own readers got them.
 """
 
@@ -21,12 +22,14 @@ from squall.checkers.verdict_inputs import VerdictInputs
 
 
 def load_producers(processes: Iterable[ClientProcess]) -> list[ClientProcess]:
-    """The workload's own producers, without the harness's writers."""
+    """Return the workload's own producers, without the harness's writers."""
     return [each for each in processes if each.role == PRODUCER and AFTER_HEALING not in each.settings]
 
 
 def attributed(case: VerdictInputs) -> list[Finding]:
-    """The case's findings: the evidence `client` stays only where a client that is not ours can be blamed."""
+    """Return the findings of the run. The evidence `client` stays only if a client that is not ours can be blamed for
+    the finding; else the evidence becomes that of the cluster.
+    """
     foreign = {each.proc for each in case.processes if each.client != OWN and "group" not in each.settings}
     load = {each.proc for each in load_producers(case.processes)}
     if load and load <= foreign:
@@ -55,7 +58,7 @@ def _with(finding: Finding, evidence: str) -> Finding:
 
 
 def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[ClientProcess]) -> str:
-    """The client of the processes that a settled finding is about; empty if its evidence blames none."""
+    """Return the name of the client that a finding blames; empty if its evidence blames none."""
     if evidence != stuck.CLIENT:
         return ""
     of = [each for each in processes if each.proc in {*blamed}] or load_producers(processes)
@@ -63,7 +66,7 @@ def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[ClientProc
 
 
 REPORTS = "docs/workloads/command.md: a member reports what it processed, before it commits that"
-"""Where it is written what members promise."""
+"""Names the page that says what members promise."""
 SKIPS = tuple(each.name for each in poll_skip.ANOMALIES)
 _COMMITTED = commit_ahead.ANOMALIES[0].name
 _BY_REPORTS = {
@@ -76,9 +79,10 @@ _BY_COMPARISON = "it skipped records that Squall's own readers of the partition 
 def proven_by_reports(
     case: VerdictInputs, finding: tuple[str, str], blamed: Collection[int], parts: Collection[int]
 ) -> str:
-    """Say what members that are programs under test did; empty if a broker may have done it, or if it is not theirs.
+    """Return what members that are programs under test did; empty if a broker may have caused the finding, or if it is
+    not about such members.
 
-    finding: the anomaly and its evidence; blamed, parts: its processes and partitions.
+    `finding` is the anomaly and its evidence; `blamed` and `parts` are its processes and partitions.
     """
     programs = {each.proc for each in case.processes if each.client == PROGRAM and "group" in each.settings}
     if not blamed or not {*blamed} <= programs:
@@ -92,12 +96,14 @@ def proven_by_reports(
 
 
 def client_in_words(client: str) -> str:
-    """A client of a history in words."""
+    """Return the words for a client of a history."""
     return "the program under test" if client == PROGRAM else f"the client library {client}"
 
 
 def no_acknowledgement(case: VerdictInputs) -> str:
-    """Say that the workload's producers, which are not ours, got no send acknowledged and refused none; else empty."""
+    """Return a sentence if the workload's producers, which are not ours, got no send acknowledged and none refused;
+    else an empty text.
+    """
     load, told = load_producers(case.processes), case.metrics.get("partitions")
     if not load or not told or any(each.client == OWN for each in load):
         return ""

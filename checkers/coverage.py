@@ -1,4 +1,4 @@
-"""Tells whether a run looked at enough for `valid`: writes, final reads to the end, faults that landed."""
+"""Decides whether a run saw enough for the verdict `valid`: writes, final reads to the end, and faults that landed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from squall.checkers.metrics import ISOLATIONS
 from squall.checkers.verdict_inputs import VerdictInputs
 
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
-"""What keeps a read at read_committed from its end."""
+"""Names the anomalies that keep a read at read_committed from reaching the end."""
 
 
 def missing_evidence(case: VerdictInputs) -> list[str]:
-    """A sentence for each thing that is missing for `valid`."""
+    """Return a sentence for each piece of evidence that is missing for the verdict `valid`."""
     lacking = []
     if case.findings is None:
         lacking.append("the checks did not run to their end")
@@ -48,7 +48,8 @@ def missing_evidence(case: VerdictInputs) -> list[str]:
 
 
 def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
-    """A sentence for each partition whose log begins behind what retention or requests could have removed."""
+    """Return a sentence for each partition whose log begins behind all that retention or requests could have removed.
+    """
     return [
         f"{each.name} begins at {each.log_start}, and retention and requests could have removed "
         + (f"what is below {each.judged_from} only" if each.judged_from else "nothing")
@@ -58,8 +59,8 @@ def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
 
 
 def _uncommitted_only(case: VerdictInputs) -> list[str]:
-    """Partitions whose final reads at read_committed all ended early: what these readers would have got, nobody knows.
-    Where something held them back, that is the finding.
+    """Return a sentence for each partition whose final reads at read_committed all ended early, because what they would
+    have returned is not known. If an anomaly held a reader back, its finding is enough.
     """
     if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
         return []  # `VerdictInputs.not_run` says what this leaves out
@@ -72,8 +73,9 @@ def _uncommitted_only(case: VerdictInputs) -> list[str]:
 
 
 def _nothing_read(case: VerdictInputs) -> list[str]:
-    """Partitions that took writes, and whose final reads to the end returned no record: nothing in them was looked at,
-    as where retention removed all of it. A topic of the nemesis may keep its records for a moment only.
+    """Return a sentence for each partition that took writes but whose complete final reads returned no record, for
+    example because retention removed all of them. Topics of the nemesis are left out, because they may keep their
+    records only briefly.
     """
     told, lacking = case.metrics.get("partitions", {}), []
     isolations = {each.isolation for each in case.processes if each.role == "final"}
@@ -90,9 +92,11 @@ def _nothing_read(case: VerdictInputs) -> list[str]:
 
 
 def _mostly_refused(case: VerdictInputs) -> Iterator[str]:
-    """Yield a sentence for each kind of operation of which a cluster refused most without a fault: it shows little of
-    what it does with those that it takes. Transactions that were asked to abort are none. When commits of positions
-    ended is not counted: those of a run without faults are.
+    """Yield a sentence for each kind of operation that the cluster mostly refused without a fault: such a run shows
+    little of how the cluster treats operations that it accepts.
+
+    Transactions that were asked to abort do not count. Commits of positions count only in runs without faults, because
+    it is not recorded whether a fault was on when they ended.
     """
     sends = case.metrics.get("sends_without_faults", {})
     ids = case.metrics.get("transactional_ids", ())
@@ -107,7 +111,7 @@ def _mostly_refused(case: VerdictInputs) -> Iterator[str]:
 
 
 def _not_shown(case: VerdictInputs) -> list[str]:
-    """A sentence for each thing that every history of this workload has, and this one has not."""
+    """Return a sentence for each kind of evidence that every history of this workload has, but this history lacks."""
     names: dict[str, list[str]] = {}
     for name in case.workload.meant_for:
         if why := case.not_run.get(name) or case.ran_on_little.get(name):

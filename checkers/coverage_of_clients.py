@@ -1,7 +1,7 @@
-"""Tells which clients got nothing although others did: producers, transactional ids and members of groups.
+"""Finds clients that got nothing although others did: producers, transactional ids and members of groups.
 
-Partitions that all took writes and were read do not show it: one producer may be refused for ever, one transactional id
-may never get a producer id, and one member may own nothing. Time in which a fault was on does not count.
+Partitions that all took writes and were read do not show such clients: one producer may always be refused, one
+transactional id may never get a producer id, and one member may own nothing. Time during faults does not count.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from squall.checkers.nemesis_log import windows
 from squall.checkers.verdict_inputs import VerdictInputs
 
 FEW_TRIES = 5
-"""Whoever tried less often may have come late, or may have had bad luck."""
+"""Is the least number of attempts that count: a client with fewer may have come late, or may have had bad luck."""
 
 
 def missing_evidence(case: VerdictInputs) -> list[str]:
-    """A sentence for each client that got nothing. Where a finding says that it was stuck, that is enough."""
+    """Return a sentence for each client that got nothing. Clients that a finding already names as stuck are left out.
+    """
     stood = {each.proc for each in case.findings or () if each.evidence in stuck.OF_ONE.values()}
     return [*_producers(case, stood), *_transactional_ids(case, stood), *_members(case)]
 
 
 def stuck_ones(case: VerdictInputs) -> Iterator[str]:
-    """Yield a sentence for each producer and transactional id of which a finding says that it was stuck: who it is."""
+    """Yield a sentence that names each producer and transactional id which a finding says was stuck."""
     processes = {each.proc: each for each in case.processes}
     for each in case.findings or ():
         if each.evidence in stuck.OF_ONE.values() and each.proc in processes:
@@ -77,7 +78,9 @@ def _members(case: VerdictInputs) -> Iterator[str]:
 
 
 def _starved(group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]) -> Iterator[str]:
-    """Members whose polls were answered, and brought nothing of what was acknowledged while they owned partitions."""
+    """Yield a sentence for each member whose polls were answered, but without any of the records that were acknowledged
+    while it owned their partitions.
+    """
     of_proc = {each.proc: each for each in did.members}
     for number, processes in sorted(of_number.items()):
         own = [of_proc[each.proc] for each in processes if each.proc in of_proc]
@@ -92,8 +95,9 @@ def _starved(group: str, did: GroupActivity, of_number: Mapping[int, list[Client
 def _never_assigned(
     case: VerdictInputs, group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]
 ) -> Iterator[str]:
-    """Members that were there for long and never owned a partition. Every assignor gives one to each member as long as
-    one topic has as many. Which of its processes a program under test reports partitions for is its own affair.
+    """Yield a sentence for each member that was present for long and never owned a partition. Each assignor gives one
+    to every member as long as a topic has at least as many partitions as there are members. Processes of a program
+    under test are left out: which of them reports partitions is its own affair.
     """
     topics = [each.topic for each in case.partitions if each.part in did.owned]
     most = max(map(topics.count, topics), default=0)
@@ -113,6 +117,6 @@ def _never_assigned(
 
 
 def _calm_ns(case: VerdictInputs, begin: int, end: int) -> int:
-    """Return for how long no fault was on between two times, ns."""
+    """Return for how long no fault was on between two times, in ns."""
     on = sum(max(0, min(until, end) - max(since, begin)) for since, until in windows(case.faults))
     return max(0, end - begin) - on

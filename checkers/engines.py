@@ -1,4 +1,4 @@
-"""The engines that search a history, by name, and how large a history each of them takes.
+"""Names the engines that search a history, and says how large a history each engine accepts.
 
 Spark (`spark_analysis`) is the default, and judges nights and large histories. The reference engine
 (`squall.checkers.analysis`) needs neither Java nor pyarrow.
@@ -9,18 +9,21 @@ from __future__ import annotations
 from pathlib import Path
 
 SPARK, REFERENCE = "spark", "reference"
-"""As the command line, findings.json and verdict.json name them."""
+"""Are the engines' names on the command line, in findings.json and in verdict.json."""
 LARGEST_MIB = 128
-"""Of the history.jsonl that the reference engine takes: it holds the history in memory, in twenty times the bytes."""
+"""Is the largest history.jsonl, in MiB, that the reference engine accepts: it holds the history in memory, in twenty
+times the bytes.
+"""
 
 
 def too_large(history: Path) -> str:
-    """Why the reference engine does not take this history.jsonl, in a sentence; empty if it does."""
+    """Return a sentence that says why the reference engine does not accept this history.jsonl; empty if it does."""
     return beyond(f"{history.name} has", history.stat().st_size if history.exists() else 0)
 
 
 def beyond(what: str, size: float) -> str:
-    """Why the reference engine does not take a history of so many bytes, in a sentence; empty if it does."""
+    """Return a sentence that says why the reference engine does not accept a history of `size` bytes; empty if it does.
+    """
     if size <= LARGEST_MIB << 20:
         return ""
     large = f"{what} {size / (1 << 20):,.0f} MiB"

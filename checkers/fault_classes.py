@@ -1,4 +1,6 @@
-"""From the faults of a run to the classes that the guarantees know, and whether each fault proved that it landed."""
+"""Maps the faults of a run to the classes that the guarantees know, and decides whether each fault proved that it
+landed.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,13 @@ from squall.checkers.history.tables import PlayedFault
 
 
 class UnknownFault(ValueError):
-    """An action of which nobody said what it can do to data."""
+    """Reports a fault action whose effect on data is not defined."""
 
 
 def class_of(action: str, said: str = "") -> FaultClass:
-    """The class of one fault taken by itself. UnknownFault where nobody said it, or it is none."""
+    """Return the class of one fault taken by itself. `said` is the class that its line in nemesis.jsonl gives; empty:
+    none. Raises UnknownFault if there is no such class.
+    """
     try:
         return FaultClass(said or first_schema.class_of(action))
     except ValueError:
@@ -23,17 +27,19 @@ def class_of(action: str, said: str = "") -> FaultClass:
 
 
 def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
-    """The classes of all faults that began, landed or not: one without evidence may have done its work all the same.
+    """Return the classes of all faults that began, whether they landed or not, because a fault without evidence may
+    still have done damage.
 
-    WM where some partition may have had nobody in sync who kept power: power losses of different nodes at once, or of
-    a second node before the first one was back; or of one while all others were out of the ISR, or hit by other
-    faults: it may be elected again with what it had synced (KIP-966: the last replica standing). Eligible leader
-    replicas do not exclude that: who was killed is not eligible, and where nobody is, the last known leader leads.
+    WM is added if some partition may have had no in-sync replica that kept its power. That is so after power losses of
+    several nodes at once, or of a second node before the first one was back. It is also so after a power loss of one
+    node while all other replicas were out of the ISR, or were hit by other faults: that node may be elected again with
+    only what it had synced (KIP-966: the last replica standing). Eligible leader replicas do not exclude that: a killed
+    broker is not eligible, and if no replica is eligible, the last known leader leads.
 
-    DM where the same is true of a node whose disk lost what it had synced.
+    DM is added if the same is true of a node whose disk lost synced data.
 
-    D, too, where an fsync failed on a node that lost power later: after a failed fsync pages count as written. The
-    broker ends, finds the batch when it recovers its log, and acknowledges it; it never came to the disk.
+    D is also added if an fsync failed on a node that lost power later: after a failed fsync, pages count as written.
+    The broker stops, finds the batch when it recovers its log, and acknowledges it, although it never reached the disk.
     """
     began = [fault for fault in faults if fault.began >= 0]
     found = {class_of(fault.action, fault.fault_class) for fault in began}
@@ -49,7 +55,7 @@ def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
 
 
 def losses_without_isr(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
-    """Power losses that began and do not tell who was in sync: they may have been of all who were (WM)."""
+    """Return the power losses that began and whose evidence has no ISR: they may have hit all in-sync replicas (WM)."""
     return [
         fault
         for fault in faults
@@ -60,10 +66,11 @@ def losses_without_isr(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
 
 
 def logs_with_holes(faults: Iterable[PlayedFault]) -> frozenset[str] | None:
-    """Partitions, as topic-index, whose logs may lack a segment that later ones follow. None: it may be any.
+    """Return the partitions, as topic-index, whose logs may lack a segment that later segments follow; None if it may
+    be any partition.
 
-    `damage` tells which file it took. A power loss of a node on which an fsync had failed may take what lies inside any
-    log.
+    The evidence of the fault `damage` names the file that it removed. A power loss of a node on which an fsync had
+    failed may remove data from the inside of any log.
     """
     began, found = [fault for fault in faults if fault.began >= 0], set()
     losses = [fault for fault in began if class_of(fault.action, fault.fault_class) is FaultClass.W1]
@@ -98,8 +105,8 @@ def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
 
 
 def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
-    """Return whether some partition's whole ISR, as it was before the loss (of power or of data), was hit before the
-    node had caught up.
+    """Return whether faults hit the whole ISR of some partition, as it was before this loss of power or data, before
+    the node had caught up.
     """
     hit = set(loss.resolved)
     until = _caught_up(loss)
@@ -115,7 +122,9 @@ def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
 
 
 def _may_be_out(fault: PlayedFault) -> set[int]:
-    """Return the nodes that may leave an ISR by the fault: of slow links either end (a slow leader's followers lag)."""
+    """Return the nodes that may leave an ISR because of the fault. For slow links these are the nodes at both ends,
+    because a slow leader's followers lag.
+    """
     nodes = set(fault.resolved)
     if EITHER_END in fault.traits:
         for link in (fault.evidence or {}).get("links") or ():
@@ -124,13 +133,13 @@ def _may_be_out(fault: PlayedFault) -> set[int]:
 
 
 def _caught_up(fault: PlayedFault) -> int:
-    """Return when the node had caught up, ns: as the nemesis saw it, else when it was back. -1: never."""
+    """Return when the node had caught up, in ns, as the nemesis saw it; else when the node was back; -1 if never."""
     told = (fault.evidence or {}).get("caught_up_ns")
     return int(told) if told is not None else fault.ended
 
 
 def not_landed(fault: PlayedFault) -> str | None:
-    """Why a fault counts for nothing; None where it has its evidence."""
+    """Return why a fault does not count as landed; None if it has its evidence."""
     name = f"fault {fault.id} ({fault.action} {fault.target})".replace(" )", ")")
     if fault.error:
         return f"{name}: {fault.error}"

@@ -1,21 +1,22 @@
-"""Traits of a fault as they stand in its lines of nemesis.jsonl: what judging and reports ask about an action.
+"""Names the traits of a fault in its lines of nemesis.jsonl: what checkers and reports need to know of its action.
 
-The nemesis writes those that are true of the fault, so that nobody here has to know any action by its name.
+The nemesis writes the traits that a fault has, so no checker has to know a fault's action by its name.
 """
 
 from __future__ import annotations
 
 TAKES_DOWN = "takes down"
-"""Its nodes are gone from its begin on, until they start again."""
+"""Marks a fault whose nodes are down from its begin until they start again."""
 PAUSES = "pauses"
-"""Its nodes are held where they are."""
+"""Marks a fault that suspends its nodes' processes."""
 CUTS_LINKS = "cuts links"
 SLOWS_LINKS = "slows links"
 OUT_OF_SYNC = "out of sync"
-"""It may take the nodes that it hits out of the ISR."""
+"""Marks a fault that may take its nodes out of the ISR."""
 EITHER_END = "either end"
-"""Of links: either end of one may be the one that leaves the ISR. A slow leader's followers are those that lag."""
+"""Marks a fault of links after which the node at either end may leave the ISR, because a slow leader's followers lag.
+"""
 FORGETS_SYNCS = "forgets syncs"
-"""An fsync failed, after which pages count as written that never came to the disk."""
+"""Marks a fault in which an fsync failed; after that, pages count as written that never reached the disk."""
 
 ALL = frozenset({TAKES_DOWN, PAUSES, CUTS_LINKS, SLOWS_LINKS, OUT_OF_SYNC, EITHER_END, FORGETS_SYNCS})

@@ -1,4 +1,4 @@
-"""Holds what finders return: witnesses, and how many of each kind there are."""
+"""Defines the results of finders: witnesses, and findings that count the witnesses of each kind."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 SCHEMA = 2
-"""Of findings.json."""
+"""Is the schema version of findings.json."""
 WITNESSES = 20
-"""How many witnesses of one finding are kept. All of them are in the files of `anomalies/`."""
+"""Is the number of witnesses that a finding keeps at most. The files in `anomalies/` have all of them."""
 
 
 class Witness(NamedTuple):
-    """One place where an anomaly shows. Fields that do not apply are -1."""
+    """Describes one place in a history at which an anomaly shows. Fields that do not apply are -1."""
 
     anomaly: str
     evidence: str
-    """What it takes to see it: see `squall.checkers.anomalies`."""
+    """Names the evidence that is needed to see the anomaly: see `squall.checkers.anomalies`."""
     part: int
     off: int
     val: int
     op: int
     proc: int
-    """The process whose settings say whether it is permitted; -1 where it is nobody's in particular."""
+    """Is the process whose settings decide whether the anomaly is permitted; -1 if no single process does."""
     other: int
-    """See `Anomaly.other` in `squall.checkers.anomalies`."""
+    """Is a further number whose meaning depends on the anomaly: see `AnomalyDefinition.other`."""
     signs: int = 0
-    """`squall.checkers.mechanisms.Sign`: what was seen that may explain it."""
+    """Holds the bits of `squall.checkers.mechanisms.MechanismSign`: what was seen that may explain the witness."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """All witnesses of one anomaly, with one kind of evidence and the same signs, that are judged by the settings of
-    one process.
+    """Counts the witnesses of one anomaly that have the same evidence and signs, and that the settings of one process
+    judge.
     """
 
     anomaly: str
@@ -43,15 +43,17 @@ class Finding:
     proc: int
     count: int
     witnesses: tuple[Witness, ...]
-    """At most WITNESSES, by partition and offset: those that `kept` keeps."""
+    """Holds at most WITNESSES witnesses, those that `kept` chooses, by partition and offset."""
     parts: tuple[tuple[int, int], ...] = ()
-    """(dense partition id, count), ascending; partition -1 stands for what belongs to none."""
+    """Holds (dense partition id, number of witnesses), ascending; the id -1 counts witnesses that belong to no
+    partition.
+    """
     signs: int = 0
-    """As those of its witnesses."""
+    """Holds the signs that all its witnesses have."""
 
 
 def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
-    """Group and count. The order of the input does not matter."""
+    """Group witnesses into findings and count them. The order of the input does not matter."""
     groups: dict[tuple[str, str, int, int], list[Witness]] = {}
     for witness in witnesses:
         groups.setdefault(_key(witness), []).append(witness)
@@ -61,8 +63,9 @@ def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
 
 
 def kept(witnesses: Iterable[Witness]) -> tuple[Witness, ...]:
-    """Choose at most WITNESSES that show each partition, and in it the first, the last and what lies between: in order
-    of operations, because incidents that overlap in offsets follow each other in time.
+    """Choose at most WITNESSES witnesses that show each partition, and in each partition the first, the last and some
+    between. They are taken in the order of operations, because incidents that overlap in offsets follow each other in
+    time.
     """
     by_part: dict[int, list[Witness]] = {}
     for witness in sorted(witnesses, key=lambda each: (each.op, each)):
@@ -72,8 +75,9 @@ def kept(witnesses: Iterable[Witness]) -> tuple[Witness, ...]:
 
 
 def places_kept(counts: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Return (partition, place) of each witness that is kept, ascending. `counts`: partition -> how many it has, whose
-    places count from 0. The partitions take turns, those with most first, and in each the places are evenly spread.
+    """Return (partition, index) of each witness that is kept, ascending. `counts` maps each partition to its number of
+    witnesses, whose indexes begin at 0. The partitions take turns, those with most witnesses first, and in each the
+    indexes are evenly spread.
     """
     most_first = sorted(counts, key=lambda part: (-counts[part], part))
     turns = (part for turn in range(WITNESSES) for part in most_first if turn < counts[part])
@@ -94,8 +98,9 @@ def _key(of: Witness) -> tuple[str, str, int, int]:
 
 
 def counted(counts: Iterable[tuple[str, str, int, int, int, int]], chosen: Iterable[Witness]) -> list[Finding]:
-    """Return the findings of an engine that counted by itself: (anomaly, evidence, proc, signs, part, how many) once
-    for each, and of each group the witnesses at `places_kept`. Equals `findings_of` of all witnesses.
+    """Return the findings of an engine that counts by itself: `counts` has a row (anomaly, evidence, proc, signs, part,
+    count) for each group, and `chosen` has the witnesses at `places_kept`. The result equals `findings_of` of all
+    witnesses.
     """
     parts: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
     for anomaly, evidence, proc, signs, part, count in counts:
@@ -110,7 +115,7 @@ def counted(counts: Iterable[tuple[str, str, int, int, int, int]], chosen: Itera
 
 
 def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return the findings as findings.json has them."""
+    """Return the findings in the form of findings.json."""
     return [
         {
             "anomaly": finding.anomaly,
@@ -126,7 +131,7 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def from_json(stored: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Decode what `to_json` made. Raises KeyError or TypeError for anything else."""
+    """Decode the findings that `to_json` encoded. Raises KeyError or TypeError for any other input."""
     return [
         Finding(
             **{

@@ -1,6 +1,7 @@
-"""Lines of nemesis.jsonl from before schema 2: they say no traits, and some no class, so both follow from the action.
+"""Derives the traits and classes of faults in lines of nemesis.jsonl from before schema 2, which do not have them, from
+the action.
 
-For such lines only, which are never written any more: a later action is not added here.
+Such lines are no longer written, so later actions are not added here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CLASSES: Mapping[str, str] = {
     "bit_rot": "D",
     "damage": "D",
 }
-"""The class of each action that schema 1 had."""
+"""Maps each action of schema 1 to its class."""
 TRAITS: Mapping[str, str] = {
     **dict.fromkeys(("kill", "stop", "power_loss", "damage"), TAKES_DOWN),
     "pause": PAUSES,
@@ -37,16 +38,16 @@ TRAITS: Mapping[str, str] = {
 }
 STAY_IN_SYNC = frozenset({"leadership", "client", "clock", "bit_rot"})
 TARGET_ALONE = frozenset({"isolate", "one-way"})
-"""Shapes of partitions that leave all others together."""
+"""Lists the shapes of network partitions that separate only the target from all other nodes."""
 
 
 def class_of(action: str) -> str:
-    """The class of an action of schema 1; empty where it had no such action."""
+    """Return the class of an action of schema 1; empty if schema 1 had no such action."""
     return CLASSES.get(action, "")
 
 
 def traits_of(action: str, params: Mapping[str, Any]) -> frozenset[str]:
-    """The traits of a fault of schema 1."""
+    """Return the traits of a fault of schema 1."""
     found = {TRAITS[action]} if action in TRAITS else set()
     if action in CLASSES and action not in STAY_IN_SYNC:
         found.add(OUT_OF_SYNC)

@@ -1,5 +1,5 @@
-"""The times in which clients tried and nothing was done for them, as `squall.checkers.metrics.Measure` defines them.
-Pure.
+"""Computes the gaps in which clients tried and nothing succeeded, as `squall.checkers.metrics.MeasurementRow` defines
+them. Pure.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Protocol
 from squall.checkers.history.tables import OK
 
 Gap = tuple[int, int]
-"""(begin, end), ns."""
+"""Is (begin, end) of a gap, in ns."""
 
 
 class OperationAttempt(Protocol):
-    """Something that a client asked for: a send, or a transaction."""
+    """Describes an operation that a client requested: a send, or a transaction."""
 
     @property
     def st(self) -> int:
-        """OK, FAIL or INFO."""
+        """Return the result of the operation: OK, FAIL or INFO."""
 
     @property
     def t0(self) -> int:
-        """Return when the client asked, ns."""
+        """Return when the client requested the operation, in ns."""
 
     @property
     def t1(self) -> int:
-        """Return when the outcome came, ns; -1 if it never did."""
+        """Return when the result came, in ns; -1 if it never did."""
 
 
 def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
-    """Return the times in which somebody tried and nothing was acknowledged, in order."""
+    """Return the gaps in which a client tried and nothing was acknowledged, in order."""
     moments: list[tuple[int, bool, bool]] = []
     for each in tries:
         moments += ((each.t0, False, each.st == OK), (given_up(each), True, each.st == OK))
@@ -51,12 +51,14 @@ def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
 
 
 def given_up(one: OperationAttempt) -> int:
-    """Return when its outcome came. Nobody knows how long its client waited where it never came."""
+    """Return when an operation's result came, in ns; if none ever came, when it was requested, because it is not known
+    how long its client waited.
+    """
     return one.t1 if one.t1 >= 0 else one.t0
 
 
 def _joined(found: dict[bool, Gap]) -> list[Gap]:
-    """Tries that failed, and the one that was acknowledged: one gap where they touch."""
+    """Return the gap of failed operations and the gap of acknowledged ones, as one gap if they touch."""
     gaps = sorted(found.values())
     if len(gaps) == 2 and gaps[1][0] <= gaps[0][1]:
         return [(gaps[0][0], max(gap[1] for gap in gaps))]
@@ -64,11 +66,11 @@ def _joined(found: dict[bool, Gap]) -> list[Gap]:
 
 
 def within(gaps: Iterable[Gap], begin: int, end: int) -> list[Gap]:
-    """Return what lies between two times of each gap that has a part there, in ns."""
+    """Return the parts of these gaps that lie between two times, in ns."""
     return [(max(gap[0], begin), min(gap[1], end)) for gap in gaps if gap[1] > begin and gap[0] < end]
 
 
 def longest(gaps: list[Gap]) -> tuple[float, float]:
-    """Return (length, begin) of the longest one, the first of several."""
+    """Return (length, begin) of the longest gap, in ns; the first of several."""
     length, negative_begin = max((end - begin, -begin) for begin, end in gaps)
     return length, -negative_begin

@@ -1,11 +1,13 @@
-"""Defines what a configuration promises under which faults: the matrix, as data.
+"""Defines what a configuration guarantees under which faults: the matrix, as data.
 
-A row holds for a configuration, a cell for a class of faults. A cell lists the anomalies that may happen all the same,
-each with the reason, and says where that is written. What no cell permits fails the run. So does what a cell permits if
-its mechanism did not happen (`reasons.mechanism_of`): the reason then explains nothing.
+A row of the matrix holds for a configuration, and a cell of the row for a class of faults. A cell lists the anomalies
+that may happen all the same, each with its reason, and says where that is written. An anomaly that no cell permits
+fails the run. So does a permitted one whose mechanism did not happen (`reasons.mechanism_of`), because then the reason
+explains nothing.
 
-If records may be lost, what the loss looks like from further away is permitted too (`ACKED_ONLY`, `COMMITTED`): the
-offset of a lost record is given to another one. Never among final reads: there, the cluster has converged.
+If records may be lost, the consequences of a loss are permitted too (`ACKED_ONLY`, `COMMITTED`), for example that the
+offset of a lost record is given to another record. They are never permitted among final reads, because the cluster has
+converged by then.
 """
 
 from __future__ import annotations
@@ -24,25 +26,25 @@ class FaultClass(StrEnum):
     """Names what a fault can do to data."""
 
     P = "P"
-    """Processes: kill, pause, restart. What was written to files stays."""
+    """Covers faults of processes: kill, pause, restart. Data that was written to files stays."""
     N = "N"
-    """Network: partitions, delay, lost connections."""
+    """Covers faults of the network: partitions, delay, lost connections."""
     C = "C"
-    """Clock skew."""
+    """Covers clock skew."""
     W1 = "W1"
-    """Power loss of one node at a time: what was not synced may be gone."""
+    """Covers a power loss of one node at a time: data that was not synced may be lost."""
     WM = "WM"
-    """Power loss of several nodes before they caught up with each other."""
+    """Covers a power loss of several nodes before they have caught up with each other."""
     D = "D"
-    """Disk damage on one replica: bit rot, a lost segment."""
+    """Covers disk damage on one replica: bit rot, a lost segment."""
     DM = "DM"
-    """Disk damage on a replica while no other was in sync: what it loses nobody else may have."""
+    """Covers disk damage on a replica while no other replica was in sync: no other replica may have the lost data."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """Holds the settings by which one process used the cluster that promises depend on. acks: -1 is all.
-    flush_messages: None is never.
+    """Holds the settings of one process and its cluster that guarantees depend on. In `acks`, -1 means all; in
+    `flush_messages`, None means never.
     """
 
     acks: int = -1
@@ -51,48 +53,51 @@ class RunConfiguration:
     idempotence: bool = True
     max_in_flight: int = 5
     unclean: bool = False
-    """unclean.leader.election.enable"""
+    """Is the setting unclean.leader.election.enable."""
     flush_messages: int | None = None
     isolation: int = 1
-    """0 read_uncommitted, 1 read_committed; of readers."""
+    """Is a reader's isolation level: 0 read_uncommitted, 1 read_committed."""
     transaction_version: int = 0
-    """Of producers. 0: no transactions. 1: V1. 2: V2 (KIP-890)."""
+    """Is a producer's version of transactions: 0 none, 1 V1, 2 V2 (KIP-890)."""
     hw_truncation: bool = False
-    """Followers truncate to the high watermark, as before KIP-101."""
+    """Is True if followers truncate to the high watermark, as before KIP-101."""
     marks_of_several_moments: bool = False
-    """Fetch answers tell high watermark and last stable offset as each was when it was looked at, before the records
-    were: Apache Kafka does, our own broker does not. Its disks are judged by its own rules, too."""
+    """Is True if a Fetch response may take the high watermark and the last stable offset at different times, both
+    before the records are read. Apache Kafka does so; our own broker does not. Its disks are judged by its own rules,
+    too.
+    """
     isr_by_messages: bool = False
-    """A follower that lacks more than so many records leaves the ISR, as before KIP-16."""
+    """Is True if a follower that lacks more than a number of records leaves the ISR, as before KIP-16."""
     unclean_by_request: bool = False
-    """Somebody asks for unclean elections while the cluster runs."""
+    """Is True if an administrator requests unclean elections while the cluster runs."""
     commits: str = ""
-    """How a member of a group commits positions: auto, before or after its outputs are written, or in their
-    transaction. Empty: it is no member."""
+    """Says how a member of a group commits positions: "auto", "before" or "after" its outputs are written, or in their
+    "transaction"; empty if the process is no member.
+    """
     requests_doubled: bool = False
-    """The network delivers requests twice, which TCP never does."""
+    """Is True if the network delivers requests twice, which TCP never does."""
 
     @property
     def effective_min_isr(self) -> int:
-        """More than there are replicas cannot be asked for."""
+        """Return min.insync.replicas, but at most the number of replicas."""
         return min(self.min_isr, self.replication_factor)
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionCell:
-    """Lists what may happen under one class of faults, and why: anomaly, or anomaly/evidence, to reason."""
+    """Lists what may happen under one class of faults: it maps an anomaly, or anomaly/evidence, to the reason."""
 
     permits: Mapping[str, str]
     source: str
 
 
 NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
-"""Faults that a cell is about, where that is not one class."""
+"""Name the faults of a cell that is not about a single class."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellName:
-    """Names a cell of the matrix, or a promise: its row, the faults that it is about, and where it is written."""
+    """Names a cell of the matrix, or a promise: its row, the faults that it covers, and where it is written."""
 
     row: str
     under: str
@@ -101,7 +106,9 @@ class CellName:
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeRow:
-    """Describes one kind of configuration. `always` holds under P, N and C, and where no fault is at all."""
+    """Describes one row of the matrix: a kind of configuration and its cells. The cell `always` holds under P, N and C,
+    and without any fault.
+    """
 
     name: str
     holds: Callable[[RunConfiguration], bool]
@@ -112,7 +119,9 @@ class GuaranteeRow:
     dm: PermissionCell
 
     def cells(self, classes: Iterable[FaultClass]) -> list[tuple[CellName, PermissionCell]]:
-        """Those that apply, each once; the one of the worst faults is the last."""
+        """Return the cells that apply under these classes, each once, with their names; the last is the cell of the
+        worst faults.
+        """
         by_class = {
             FaultClass.W1: self.w1,
             FaultClass.WM: self.wm,
@@ -129,37 +138,41 @@ class GuaranteeRow:
 
 @dataclass(frozen=True, slots=True)
 class AppliedGuarantee:
-    """Lists what one process may see."""
+    """Lists the anomalies that are permitted to one process in a run, with their reasons."""
 
     row: str
     permitted: Mapping[str, str]
-    """Anomaly, or anomaly/evidence, to reason."""
+    """Maps each permitted anomaly, or anomaly/evidence, to the first reason."""
     sources: tuple[str, ...]
     classes: tuple[str, ...] = ()
     cells: Mapping[str, CellName] = field(default_factory=dict)
-    """The cell of each that is permitted."""
+    """Maps each permitted anomaly to the cell that permits it."""
     ways: Mapping[str, tuple[tuple[str, CellName], ...]] = field(default_factory=dict)
-    """Every reason that permits it, with its cell; `permitted` and `cells` have the first. Each has a mechanism."""
+    """Maps each permitted anomaly to all reasons that permit it, each with its cell; `permitted` and `cells` have the
+    first. Each reason has a mechanism.
+    """
     forbids: CellName | None = None
-    """The cell that forbids a loss: of the worst faults that landed."""
+    """Is the cell that forbids a loss, under the worst faults that landed; None if it is not known."""
     order: str = IDEMPOTENCE
-    """A key of `promises.ORDER`."""
+    """Is the key of `promises.ORDER` that guarantees the order of a producer's records."""
 
     def cell_of(self, anomaly: str, evidence: str) -> CellName | None:
-        """The cell that permits a finding, or the promise that forbids it."""
+        """Return the cell that permits a finding, or the promise that forbids it."""
         permits = self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}")
         return permits or self._promise(anomaly)
 
     def _promise(self, anomaly: str) -> CellName | None:
-        """The promise that a finding breaks, unless nothing at all is permitted."""
+        """Return the promise that a finding breaks; for a loss, or if nothing is permitted at all, the cell that
+        forbids it.
+        """
         if self.forbids is None or self.forbids == SAFE_EXPECTED or anomaly not in CATALOG or anomaly in LOSS:
             return self.forbids
         row, source = promises.broken_by(CATALOG[anomaly], self.order)
         return CellName(row, self.forbids.under, source)
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:
-        """Return every reason that permits a finding where its mechanism happened, with its cell: those of its evidence
-        first.
+        """Return each reason that permits a finding if its mechanism happened, with its cell; the reasons for this
+        evidence come first.
         """
         of_evidence = self.ways.get(f"{anomaly}/{evidence}", ()) if evidence else ()
         return (*of_evidence, *self.ways.get(anomaly, ()))
@@ -170,14 +183,14 @@ def _shadow(*names: str) -> dict[str, str]:
 
 
 ACKED_ONLY = dict.fromkeys(("inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks"), reasons.REPLACED)
-"""Records may be lost that were acknowledged, but never readable."""
+"""Permits the consequences of losing records that were acknowledged but never readable."""
 COMMITTED = {
     **ACKED_ONLY,
     **_shadow("inconsistent-offset/reads", "duplicate/reads", "send-reorder/reads", "wrong-offset/reads"),
     **_shadow("offset-regression/high watermark", "offset-regression/last stable offset"),
     **_shadow("thrown-back/log truncated", "thrown-back/offset out of range"),
 }
-"""Records may be lost that readers got."""
+"""Permits the consequences of losing records that readers got."""
 
 
 def _loses(
@@ -241,7 +254,7 @@ BASE: tuple[GuaranteeRow, ...] = (
     ),
     GuaranteeRow("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
 )
-"""The first one that holds is the configuration's."""
+"""Lists the base rows of the matrix; the first that holds for a configuration is its row."""
 
 
 def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: PermissionCell) -> GuaranteeRow:
@@ -252,7 +265,7 @@ LATE = (
     *("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"),
     *("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss"),
 )
-"""What a late EndTxn may cause."""
+"""Names the anomalies that a late EndTxn may cause."""
 
 _MARKS = PermissionCell(
     {"lso-violation": reasons.SEVERAL_MOMENTS},
@@ -371,7 +384,7 @@ ADDED: tuple[GuaranteeRow, ...] = (
         ),
     ),
 )
-"""Each one that holds permits more."""
+"""Lists further rows; each that holds for a configuration permits more."""
 
 LOSS_EXPECTED = _added(
     "a loss is expected (--expect loss)",
@@ -382,13 +395,15 @@ LOSS_EXPECTED = _added(
 SAFE_EXPECTED = CellName("--expect safe permits no anomaly", ANY, "the run's plan, or --expect safe")
 
 EXPECTATIONS = ("config", "safe", "loss")
-"""What a run is held to: what its configuration promises; everything; a loss, which must be found."""
+"""Lists what a run may be held to: "config", what its configuration guarantees; "safe", no anomaly at all; "loss", a
+loss that must be found.
+"""
 
 
 def guarantee_for(
     config: RunConfiguration, fault_classes: Iterable[FaultClass | str], expect: str = "config"
 ) -> AppliedGuarantee:
-    """Return what may be found in a run of this configuration whose landed faults are of these classes.
+    """Return the guarantee in a run of this configuration whose landed faults are of these classes.
 
     Raises ValueError for a class or an expectation that does not exist.
     """
@@ -426,7 +441,9 @@ def guarantee_for(
 
 
 def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, str]:
-    """Return what is permitted because a loss is: of transactions and groups, and of two copies of a record."""
+    """Return the anomalies that are permitted because a loss is permitted: in transactions and groups, and with two
+    copies of a record.
+    """
     found: dict[str, str] = {}
     if config.transaction_version:
         found |= reasons.LOST_IN_TRANSACTIONS | (reasons.LEFT_OPEN if config.isolation == 1 else {})
@@ -440,7 +457,9 @@ def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, 
 
 
 def union_of(guarantees: Iterable[AppliedGuarantee]) -> AppliedGuarantee:
-    """For what is nobody's in particular: all that is permitted to somebody."""
+    """Return a guarantee that permits whatever one of these guarantees permits, for findings that belong to no single
+    process.
+    """
     ways: dict[str, dict[str, CellName]] = {}
     rows: dict[str, None] = {}
     sources: dict[str, None] = {}
@@ -466,7 +485,7 @@ def union_of(guarantees: Iterable[AppliedGuarantee]) -> AppliedGuarantee:
 
 
 def check_matrix() -> None:
-    """Every permitted name is in the catalogue. AssertionError where one is not."""
+    """Raise AssertionError if a permitted name is not in the catalogue, or has no source or mechanism."""
     for row in (*BASE, *ADDED, LOSS_EXPECTED):
         for cell in (row.always, row.w1, row.wm, row.d, row.dm):
             assert cell.source, row.name

@@ -1,7 +1,8 @@
-"""A run judged without a file: the reference finders on a history in memory, and the verdict as for a run directory.
+"""Judges a run without files: it runs the reference finders on a history in memory, and decides as for a run directory.
 
-What `squall.checkers.verdict` reads from a directory that Spark worked in, this makes itself of the bytes that would be
-in it. The replicas' logs are not compared here: where a run is in memory, invariants looked at them while it went on.
+`squall.checkers.verdict` reads its inputs from a directory in which Spark worked; this module makes the same inputs
+from the bytes that would be in that directory. The replicas' logs are not compared here: if a run is in memory,
+invariants checked them while it ran.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from squall.checkers.verdict_inputs import VerdictInputs, WorkloadFacts, acked_o
 
 @dataclass(frozen=True, slots=True)
 class RunJudgement:
-    """A verdict, and what it rests on."""
+    """Holds a verdict and what it is based on."""
 
     verdict: Verdict
     history: History
     findings: tuple[Finding, ...]
     analysis: Analysis
-    """Findings in the history, and the measures."""
+    """Holds the findings in the history, and the measures."""
     faults: tuple[PlayedFault, ...]
     troubles: tuple[str, ...] = ()
-    """As they were given."""
+    """Holds the troubles that were passed to `judge_bytes`."""
 
 
 def judge_bytes(
@@ -55,9 +56,10 @@ def judge_bytes(
 ) -> RunJudgement:
     """Judge a run from the contents of its history.jsonl and nemesis.jsonl.
 
-    `plan`: as parsed from its TOML (BadPlan where it lacks what it must say). `info`: run.json, as
-    far as the run came. `expect` goes before the plan's. `troubles`: what went wrong, in words. `workload`:
-    what it says of itself. `traces`: the events of each broker; None: there are none, and who led is not known.
+    `plan` is the parsed plan.toml (BadPlan is raised if it is incomplete). `info` is the content of run.json, as far as
+    the run came. `expect` replaces the plan's expectation unless it is empty. `troubles` says what went wrong, in
+    words. `workload` is what the workload says of itself. `traces` holds the trace events of each broker; None: there
+    are none, and the leaders are not known.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
@@ -128,7 +130,9 @@ def _circumstances(
 def _unlooked(
     history: History, passed_over: Mapping[str, str], shaped: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Checks that did not run, and those that saw a part only; each with why."""
+    """Return the anomalies that were not looked for, and those whose checks saw only a part of the run, each with the
+    reason.
+    """
     counted = EvidenceCounts.of(history)._replace(placed=placed_of(shaped))
     unlooked = not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
     return unlooked, ran_on_little(history.partitions, history.processes, unlooked, counted, acked_of(shaped))

@@ -1,8 +1,8 @@
-"""Finds inputs of groups that were left unfinished, and those that were read again: they explain missing and further
-outputs.
+"""Finds inputs of groups that were left unfinished, and inputs that were read again: they explain missing outputs and
+further outputs.
 
-A member deals with what one poll brought before it polls again. So it leaves no more unfinished than its last poll
-brought before it crashed or its partition went to another member, and what it failed to write.
+A member processes what one poll returned before it polls again. So it leaves unfinished at most what its last poll
+returned before it crashed or its partition went to another member, and the outputs that it failed to write.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 
 LOSS, DUPLICATE = "eos-loss", "eos-duplicate"
 EXPLAINED = (LOSS, DUPLICATE)
-"""Anomalies that may be explained so."""
+"""Names the anomalies that such interruptions may explain."""
 
 
 def interruptions(history: History) -> set[tuple[str, int, int]]:
-    """Return each (anomaly, process, value) that is explained: inputs without an output, and further outputs."""
+    """Return each (anomaly, process, value) that an interruption explains: inputs without an output, and further
+    outputs.
+    """
     members: dict[int, set[int]] = {}
     for hold in history.holds.rows():
         members.setdefault(hold.group, set()).add(hold.proc)
@@ -33,7 +35,9 @@ def interruptions(history: History) -> set[tuple[str, int, int]]:
 def _got_again(
     history: History, members: dict[int, set[int]], polled: list[RecordRow]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield outputs of inputs of which the group made the n-th output only once it had got the input in n polls."""
+    """Yield (anomaly, process, output) of outputs that repeated polls explain: the group sent the n-th output of an
+    input only after it had got the input in n polls.
+    """
     sent = {row.val: row.t0 for row in history.records.rows() if row.kind == SEND}
     polls: dict[int, list[RecordRow]] = {}
     for row in polled:
@@ -49,13 +53,15 @@ def _got_again(
 
 
 def _not_written(history: History) -> Iterator[tuple[int, int]]:
-    """Yield (group, input) of outputs whose send failed, or had no answer."""
+    """Yield (group, input) of outputs whose send failed or was not answered."""
     failed = {row.val for row in history.records.rows() if row.kind == SEND and row.st != OK}
     yield from ((output.group, output.src) for output in history.outputs.rows() if output.val in failed)
 
 
 def _dropped(history: History, polled: list[RecordRow]) -> Iterator[tuple[int, int]]:
-    """Yield (group, input) of what members got last, where they crashed, or the partition had another owner later."""
+    """Yield (group, input) of the records that a member got last before it crashed, lost the partition, or the
+    partition went to another owner.
+    """
     last_owned: dict[tuple[int, int], int] = {}
     for hold in history.holds.rows():
         place = hold.group, hold.part

@@ -1,8 +1,10 @@
-"""Apache Kafka's own log (`nodes/N/broker.log`) as the events that our brokers' traces have. Pure, but for `read_logs`.
+"""Turns Apache Kafka's own log (`nodes/N/broker.log`) into the events that our brokers' traces have. Pure, except for
+`read_logs`.
 
-Kafka writes no trace, but its log has the same turns: roles with epochs (state.change.logger), elections and ISRs
-(ReplicationControlManager, of the active controller; others replay what is committed), truncations
-(ReplicaFetcherThread), recoveries (LogLoader). Lines of Kafka 3.x and 4.x, checked with 4.3.1.
+Kafka writes no trace, but its log reports the same events: roles with epochs (state.change.logger), elections and ISRs
+(ReplicationControlManager of the active controller; other controllers replay what is committed), truncations
+(ReplicaFetcherThread), and recoveries (LogLoader). The patterns match lines of Kafka 3.x and 4.x, and were checked with
+4.3.1.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from typing import Any
 Event = dict[str, Any]
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (\w+) (.*) \(([\w.$]+)\)$")
-"""Time, level, words, logger."""
+"""Matches a line of the log: time, level, message, logger."""
 _OF_KAFKA = ("__consumer_offsets-", "__share_group_state-", "__cluster_metadata-")
-"""Partitions that no workload writes to."""
+"""Lists name prefixes of internal partitions that no workload writes to."""
 BYTES_AT_MOST = 256 << 20
-"""Of one log; a larger one is not read."""
+"""Is the largest log, in bytes, that is read."""
 _ZONE_MS = 15 * 60_000
-"""Time zones lie whole quarters of an hour apart."""
+"""Is the granularity of time zones: a quarter of an hour."""
 
 ROLES, ELECTIONS = "state.change.logger", "org.apache.kafka.controller.ReplicationControlManager"
 TRUNCATIONS, ISRS = "kafka.server.ReplicaFetcherThread", "kafka.cluster.Partition"
@@ -34,28 +36,31 @@ _NEEDED: Mapping[str, tuple[str, str, str]] = {
     ISRS: ("INFO", "ISR updated to", "when the leader saw its ISR change"),
     ELECTIONS: ("DEBUG", "partition change for TOPIC-N", "what the controller decided, and when"),
 }  # fmt: skip
-"""Logger -> (level, a line of it, what only it tells)."""
+"""Maps each logger to (its level, an example of its lines, what only this logger reports)."""
 
 
 @dataclass
 class BrokerLogEvents:
-    """Holds what one broker's log says. `loggers`: those with a line; ELECTIONS only with a change of a partition."""
+    """Holds the events that one broker's log reports. `loggers` holds the loggers that wrote a line; ELECTIONS counts
+    only if it reported a partition change.
+    """
 
     events: list[Event] = field(default_factory=list)
     last_t: float = 0.0
-    """Of its last line with a time, in a trace's seconds."""
+    """Is the time of the last line that has one, in seconds as in a trace."""
     loggers: set[str] = field(default_factory=set)
     replayed: set[tuple[str, str]] = field(default_factory=set)
-    """(partition, change) of every change of a partition that this node's controller decided or replayed."""
+    """Holds (partition, change) of each partition change that this node's controller decided or replayed."""
 
 
 def read_logs(
     run_dir: Path, wall_ms: int, mono_ns: int, trouble: Callable[[str], None] = lambda _: None
 ) -> dict[int, BrokerLogEvents]:
-    """Return what the logs in nodes/N/broker.log of a run directory say, by node. What was never committed is left out.
+    """Return the events in the logs nodes/N/broker.log of a run directory, by node. Elections that were never committed
+    are left out.
 
-    wall_ms, mono_ns: the moment of the history's header by both clocks. `trouble` is given a sentence for each log that
-    cannot be read.
+    `wall_ms` and `mono_ns` are the time of the history's header by both clocks. `trouble` is called with a sentence for
+    each log that cannot be read.
     """
     told: dict[int, BrokerLogEvents] = {}
     for path in sorted((run_dir / "nodes").glob("*/broker.log")):
@@ -75,12 +80,14 @@ def read_logs(
 
 
 def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
-    """A moment of the wall clock as a trace has it: the end of the millisecond, so that causes come first."""
+    """Convert a wall-clock time to a trace's time in seconds. The end of the millisecond is taken, so that causes come
+    before their effects.
+    """
     return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
 
 
 def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> BrokerLogEvents:
-    """The events of one log, in its order. seconds: a wall clock's milliseconds -> a trace's time."""
+    """Return the events of one log, in its order. `seconds` converts wall-clock ms to a trace's time."""
     reader = _BrokerLogReader(node, seconds, zone_ms)
     for line in lines:
         reader.take(line)
@@ -88,19 +95,21 @@ def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], z
 
 
 def first_ms(lines: Iterable[str]) -> int | None:
-    """The wall clock's milliseconds of the first line that has a time, as if it were UTC."""
+    """Return the wall-clock time in ms of the first line that has a time, as if it were UTC; None if no line has one.
+    """
     times = (_ms(found[1]) for line in lines if (found := _LINE.match(line.rstrip())) is not None)
     return next((at for at in times if at is not None), None)
 
 
 def zone_of(first: int, wall_ms: int) -> int:
-    """Return how many milliseconds a log's time zone is ahead, from a line written near `wall_ms`."""
+    """Return by how many ms a log's time zone is ahead of UTC, from the time of a line that was written near `wall_ms`.
+    """
     return round((first - wall_ms) / _ZONE_MS) * _ZONE_MS
 
 
 def drop_uncommitted_elections(told: Sequence[BrokerLogEvents]) -> None:
-    """Forget elections that only the node knows that decided them: a controller that was cut off decides what is never
-    committed. A node alone is believed.
+    """Remove elections that no other node has replayed, because what a controller that was cut off decides is never
+    committed. If only one node reports partition changes, its elections stay.
     """
     quorum = sum(bool(said.replayed) for said in told)
     for said in told:
@@ -118,7 +127,9 @@ def _is_known(event: Event, own: BrokerLogEvents, told: Sequence[BrokerLogEvents
 
 
 def missing_loggers(told: Sequence[BrokerLogEvents]) -> list[str]:
-    """Return what these logs cannot say, a sentence each: the line that is missing, and the logger to turn on."""
+    """Return a sentence for each kind of event that these logs cannot report: the line that is missing, and the logger
+    to turn on.
+    """
     seen = {name for said in told for name in said.loggers}
     moved = any(e["e"] == "became_leader" and e["epoch"] > 0 for said in told for e in said.events)
     return [
@@ -130,7 +141,7 @@ def missing_loggers(told: Sequence[BrokerLogEvents]) -> list[str]:
 
 
 def _ms(text: str) -> int | None:
-    """None for what is no time, as in a damaged line."""
+    """Return the time in ms of a line's time stamp; None if it is no time, as in a damaged line."""
     try:
         moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
     except ValueError:
@@ -184,19 +195,19 @@ _UNFENCED = re.compile(r"The request from broker (\d+) to unfence has been grant
 
 
 class _BrokerLogReader:
-    """Takes the lines of one broker's log, and keeps what a later line needs."""
+    """Reads the lines of one broker's log in order, and keeps the state that later lines need."""
 
     def __init__(self, node: int, seconds: Callable[[int], float], zone_ms: int) -> None:
         self.said = BrokerLogEvents()
         self._node, self._seconds, self._zone_ms = node, seconds, zone_ms
         self._t = 0.0
         self._ends: dict[str, int] = {}
-        """Partition -> where its log ended when this was last said."""
+        """Maps each partition to its log end offset when a line last reported it."""
         self._leads: dict[str, int] = {}
-        """Partition -> the epoch in which this broker leads it."""
+        """Maps each partition that this broker leads to its leader epoch."""
         self._active, self._starts = False, 0
         self._in_sync: dict[str, list[int]] = {}
-        """Partition -> its ISR, as the controller has it."""
+        """Maps each partition to its ISR as the controller knows it."""
         self._patterns: dict[str, tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...]] = {
             ROLES: ((_LEADER, self._leader), (_FOLLOWER, self._follower), (_KNOWN, self._known)),
             ISRS: ((_ISR, self._isr), (_SHRINKS, self._shrinks)),
@@ -214,7 +225,7 @@ class _BrokerLogReader:
         }
 
     def take(self, line: str) -> None:
-        """Take one line; a line that reports nothing is passed over."""
+        """Read one line; a line that reports no event is ignored."""
         found = _LINE.match(line.rstrip())
         if found is None:
             return
@@ -256,7 +267,7 @@ class _BrokerLogReader:
         self._tell("became_follower", match["p"], **found)
 
     def _known(self, match: re.Match[str]) -> None:
-        """The leader hears from the controller how its partition stands."""
+        """Record the ISR and epochs that the controller sends to the partition's leader."""
         isr = _ids(match["isr"])
         found = _numbers(match, "epoch", "partition_epoch", "hw")
         self._tell("isr_changed", match["p"], isr=isr, maximal=isr, **found)
@@ -283,7 +294,7 @@ class _BrokerLogReader:
         self._in_sync[match["p"]] = _ids(match["isr"])
 
     def _change(self, match: re.Match[str]) -> None:
-        """Note what a controller decided, or replayed: then it is committed."""
+        """Record a partition change that a controller decided, or replayed after it was committed."""
         self.said.loggers.add(ELECTIONS)
         self.said.replayed.add((match["p"], match["diff"]))
         now = dict(_CHANGED.findall(match["diff"]))
@@ -312,7 +323,9 @@ class _BrokerLogReader:
             self._tell("controller_resigned", epoch=int(match[2]))
 
     def _loaded(self, match: re.Match[str]) -> None:
-        """Said twice of each log at a start, first of its begin: only the end of a log that has one counts."""
+        """Record the log end after a recovery. Kafka writes this line twice for each log at a start, first with the
+        log's begin, so offset 0 does not count.
+        """
         leo = int(match["leo"])
         if leo > 0:
             self._ends[match["p"]] = leo
@@ -335,7 +348,7 @@ def _ids(text: str) -> list[int]:
 
 
 def _reason(why: str) -> str:
-    """Kafka's words for why a follower truncates, without its classes."""
+    """Return Kafka's reason for a follower's truncation, without the names of its classes."""
     found = _END_OF_EPOCH.search(why)
     if found is None:
         return why

@@ -1,11 +1,11 @@
-"""Derives which broker led each partition, when, and from which offset: that explains why an acknowledged record is
+"""Derives which broker led each partition, when, and from which offset on: that explains why an acknowledged record is
 gone.
 
-A record that a leader acknowledged can only be taken back by a leader of a later epoch whose log did not hold it: that
-one's epoch starts at or below the record's offset (KIP-101, KIP-320). It may have been elected before the record was
-acknowledged: a leader that is cut off continues until it hears of its successor.
+A record that a leader acknowledged can be truncated only after a leader of a later epoch is elected whose log did not
+hold the record: that epoch starts at or below the record's offset (KIP-101, KIP-320). The later leader may have been
+elected before the record was acknowledged, because a leader that is cut off continues until it hears of its successor.
 
-Our brokers report it in their traces, Apache Kafka in its log, and foreign clusters when they are asked.
+Our brokers report leaderships in their traces, Apache Kafka in its log, and foreign clusters when they are polled.
 """
 
 # Leaders that a trace shows only after the last final read explain nothing: brokers that stop at a run's end hand
@@ -25,52 +25,61 @@ from squall.checkers.fault_traits import TAKES_DOWN
 from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead, PlayedFault, RecordRow
 
 EVER = (1 << 62) - 1
-"""A time or an offset behind all others."""
+"""Is a time, or an offset, behind all others."""
 ANYWHERE = EVER - 1
-"""An offset that is not known: behind every epoch's start."""
+"""Stands for an unknown offset: it is behind the start of every epoch."""
 TRACE, POLLED = "trace.jsonl", "polled.jsonl"
 EPOCHS = "epochs"
-"""In run.json, of a cluster that writes no trace: name of a partition -> [[epoch, start offset], ...], as its leader
-answered to OffsetForLeaderEpoch when the run ended. The last is its own epoch.
+"""Is the key of run.json that a cluster without traces has: it maps the name of a partition to [[epoch, start offset],
+...], as its leader answered OffsetForLeaderEpoch when the run ended. The last entry is the leader's own epoch.
 """
 UNAWARE_NS = 60_000_000_000
-"""How long a leader of whom only others tell may have gone on after its successor was seen."""
+"""Is how long, in ns, a leader that only others report may have continued after its successor was seen."""
 _LEADS, _FOLLOWS, _ELECTED = "became_leader", "became_follower", "leader_elected"
 _STARTED, _READY, _STOPPED, _LAST = "node_started", "node_ready", "node_stopped", "last_line"
 _NODE = (_STARTED, _READY, _STOPPED)
 _EVENT_MARKS = (b'"became_', b'"node_', b'"leader_elected"')
 REASONS = 3
-"""A reason names at most so many of the things that are missing."""
+"""Is the number of missing things that a reason names at most."""
 
 
 class LeaderTerm(NamedTuple):
-    """That a broker led a partition in an epoch. Times in ns on the run's clock, both ends included."""
+    """Describes the term in which one broker led a partition in one epoch. Times are in ns on the run's clock, both
+    ends included.
+    """
 
     part: int
     epoch: int
     start: int
-    """Where its log ended when it began: the first offset of the epoch."""
+    """Is the first offset of the epoch: the leader's log end offset when its term began."""
     since: int
     until: int
-    """When it certainly led no more; EVER if nobody tells."""
+    """Is when the broker certainly led no more; EVER if nothing says so."""
     cut: int = EVER
-    """The lowest start of a later epoch: what it acknowledged from there on may be gone. EVER: there is none."""
+    """Is the lowest start offset of a later epoch: records that this leader acknowledged at or above it may be lost;
+    EVER if there is no later epoch.
+    """
     alone: int = -1
-    """When no leader of an earlier epoch led any more."""
+    """Is when the terms of all earlier epochs had ended."""
     kept_until: int = -1
-    """When the last record was handed over that this leader, and no other one, acknowledged below `cut`."""
+    """Is when the last record was sent that this leader alone acknowledged below `cut`; -1 if there is none."""
     cut_since: int = EVER
-    """When the first record was acknowledged, as far as is known by this leader, at `cut` or above."""
+    """Is when the first record that this leader may have acknowledged at or above `cut` was acknowledged; EVER if there
+    is none.
+    """
 
     def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
-        """Return whether a record at `off`, handed over at `t0` and acknowledged at `t1`, may be of this epoch."""
+        """Return whether this leader may have acknowledged a record at `off` that was sent at `t0` and acknowledged at
+        `t1`.
+        """
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
     def explains_without_offset(self, t0: int, t1: int) -> bool | None:
-        """Return whether a record that it acknowledged without an offset was at `cut` or above; None if not known.
+        """Return whether a record that this leader acknowledged without an offset was at `cut` or above; None if not
+        known.
 
-        A leader appends in the order of its answers: what it acknowledged before another record was handed over is
-        below that one.
+        A leader appends in the order of its acknowledgements: a record that it acknowledged before another record was
+        sent is below that other record.
         """
         if t1 < self.kept_until:
             return False
@@ -79,25 +88,27 @@ class LeaderTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leaderships:
-    """All of a run. Nothing is known of a run by default."""
+    """Holds the leader terms of a run. By default nothing is known of them."""
 
     rows: tuple[LeaderTerm, ...] = ()
-    """Of the history's partitions, by partition and epoch."""
+    """Holds the terms of the history's partitions, by partition and epoch."""
     unknown: str = "no broker's trace or log tells who led"
-    """Why some may be missing; empty where all are there."""
+    """Says why some terms may be missing; empty if all are known."""
     moved: bool = False
-    """Some partition, coordinators' partitions included, had more than one leader epoch."""
+    """Is True if some partition, coordinators' partitions included, had more than one leader epoch."""
 
     def cut_of(self, part: int, off: int, t0: int, t1: int) -> int:
-        """The lowest start of an epoch that is later than that of a leader that may have acknowledged this record; EVER
-        if none starts at or below its offset. -1: not known.
+        """Return the lowest start offset of an epoch that is later than the term of a leader which may have
+        acknowledged this record; EVER if no such epoch starts at or below the record's offset. -1 for `off` or `t1`
+        means that it is not known.
         """
         place, done = off if off >= 0 else ANYWHERE, t1 if t1 >= 0 else EVER
         may_have = (each for each in self.rows if each.part == part and each.may_have_acknowledged(place, t0, done))
         return min((each.cut for each in may_have if each.cut <= place), default=EVER)
 
     def explain_without_offset(self, part: int, t0: int, t1: int) -> bool | None:
-        """Return whether a later epoch took back a record that was acknowledged without an offset; None: not known."""
+        """Return whether a later epoch truncated a record that was acknowledged without an offset; None if not known.
+        """
         may_have = (each for each in self.rows if each.part == part and each.cut < EVER)
         said = {
             each.explains_without_offset(t0, t1) for each in may_have if each.may_have_acknowledged(ANYWHERE, t0, t1)
@@ -105,7 +116,7 @@ class Leaderships:
         return True if True in said else None if None in said else False
 
     def bounded_by(self, acknowledged: Collection[RecordRow]) -> Leaderships:
-        """The same, with what sends that were acknowledged with an offset say of those without."""
+        """Return these leaderships, with bounds from sends that were acknowledged with an offset, for those without."""
         return replace(self, rows=tuple(_bounded(row, acknowledged) for row in self.rows))
 
     def changed(self, part: int) -> bool:
@@ -126,8 +137,8 @@ def _bounded(row: LeaderTerm, acknowledged: Iterable[RecordRow]) -> LeaderTerm:
 
 
 def last_read(finals: Iterable[PartitionFinalRead]) -> int:
-    """Return when the last final read ended, ns: what a leader did after that took nothing from it. EVER if there was
-    none.
+    """Return when the last final read ended, in ns: what leaders did later took nothing from it. EVER if there was no
+    final read.
     """
     return max((each.t1 for each in finals), default=EVER)
 
@@ -139,15 +150,16 @@ def of_events(
     brokers: Collection[int] = (),
     down: Collection[int] = (),
 ) -> Leaderships:
-    """Return the leaderships by the events of each broker, in its order: those of a trace, or of `kafka_log`.
+    """Return the leaderships that the events of each broker show; events are in order, and come from a trace or from
+    `kafka_log`.
 
-    Leaders that began after `until` are left out: brokers that stop when a run ends hand their partitions over.
+    Terms that began after `until` are left out, because brokers that stop at the end of a run hand their partitions
+    over. `brokers` holds the ids of all brokers, whose traces should be complete; empty if they are not known. `down`
+    is as `down_at` returns it.
 
-    `brokers`: the ids of all, whose traces should be whole; empty if they are not known. `down`: as `down_at` has it.
-
-    Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower` and `leader_elected`, with the
-    `leader`; those of nodes that start and stop. `t` is in seconds on the run's clock, `i` the incarnation. The last
-    event is that of the last line, whatever it reports.
+    The events are `became_leader` with `topic`, `partition`, `epoch` and `leo`; `became_follower` and `leader_elected`
+    with the `leader`; and those of nodes that start and stop. `t` is in seconds on the run's clock, and `i` is the
+    incarnation. The last event must be that of the last line, whatever it reports.
     """
     led: dict[str, list[list[int]]] = {}
     told = {_id(node): list(events) for node, events in nodes.items()}
@@ -167,13 +179,16 @@ def of_events(
 
 
 def _id(node: Any) -> int:
-    """A broker's id, of its id or of its name in traces."""
+    """Return a broker's id, from the id itself or from the broker's name in traces; -1 if it has no digits at its end.
+    """
     digits = re.search(r"\d+$", str(node))
     return int(digits[0]) if digits else -1
 
 
 def down_at(until: int, faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> frozenset[int]:
-    """The brokers that may have been down at `until`: by a fault, or because they ended and were not started again."""
+    """Return the brokers that may have been down at `until` ns: by a fault, or because they ended and were not started
+    again.
+    """
     heal = info.get("heal") or {}
     started = set(heal.get("started", ()))
     ended = {exit_["node"] for exit_ in info.get("node_exits", ()) if exit_["node"] not in started}
@@ -189,7 +204,7 @@ def down_at(until: int, faults: Iterable[PlayedFault], info: Mapping[str, Any]) 
 def _incomplete_traces(
     told: Mapping[int, Sequence[Mapping[str, Any]]], until: int, brokers: Collection[int], down: Collection[int]
 ) -> Iterator[str]:
-    """Yield what is missing of the brokers' traces: all of one, its begin, or its end."""
+    """Yield what is missing of the brokers' traces: a whole trace, its begin, or its end."""
     for node in sorted(brokers):
         events = told.get(node, ())
         if not events:
@@ -203,7 +218,7 @@ def _incomplete_traces(
 def _unreported_leaders(
     told: Mapping[int, Sequence[Mapping[str, Any]]], names: Collection[str], until: int, down: Collection[int]
 ) -> Iterator[str]:
-    """Yield the leaders that followers and controllers name and that do not say so themselves."""
+    """Yield a sentence for each leader that followers and controllers name, but that does not report its own term."""
     named: dict[tuple[str, int, int], float] = {}
     began: dict[str, dict[int, float]] = {}
     for event in (event for events in told.values() for event in events):
@@ -224,12 +239,12 @@ def _unreported_leaders(
 
 
 def _may_not_have_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
-    """Return whether a broker that says nothing of an epoch that it was to lead need not have led it: its events of the
-    partition, and its starts and stops.
+    """Return whether a broker that reports nothing of an epoch that it was elected for need not have led in it. `own`
+    holds its events of the partition, and its starts and stops.
 
-    at, next_at: when others knew of that epoch, and of a later one. It may have ended before it said anything else, and
-    lost the line with its life. While it starts it takes up the newest epoch alone; and so does who hears of that as
-    late as the epoch was long, or later.
+    `at` and `next_at` are when other brokers knew of that epoch, and of a later one. The broker may have died before it
+    reported anything, and lost the line. While a broker starts, it takes up the newest epoch only; and so does a broker
+    that hears of the epoch as late as the epoch was long, or later.
     """
     ready = False
     for event in own:
@@ -247,7 +262,7 @@ def _place(event: Mapping[str, Any]) -> str:
 
 
 def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[int]]]:
-    """(partition, [epoch, start, since, until]) of one broker."""
+    """Yield (partition, [epoch, start, since, until]) of each term of one broker."""
     leads: dict[str, list[int]] = {}
     incarnation: Any = None
 
@@ -288,8 +303,8 @@ def _assembled(
 
 
 def _by_topic(known: list[list[int]], partitions: Sequence[ObservedPartition]) -> Iterator[tuple[int, list[list[int]]]]:
-    """Yield each partition of one name with the leaders that it had: of a topic that is made again, epochs begin at 0
-    again. -1: of a partition that the history does not know.
+    """Yield each partition of one name with its terms. If a topic is created again, its epochs begin at 0 again, so
+    terms are split by the deletion. The id -1 stands for a partition that the history does not know.
     """
     after = -1
     for each in partitions:
@@ -305,8 +320,8 @@ def of_answers(
     epochs: Mapping[str, Sequence[Sequence[int]]],
     partitions: Sequence[ObservedPartition],
 ) -> Leaderships:
-    """From what a cluster said when it was asked: `polled.jsonl` tells when an epoch was first seen, and `epochs` (as
-    EPOCHS) where those that left records in the log start.
+    """Return the leaderships that a polled cluster reported: polled.jsonl shows when each epoch was first seen, and
+    `epochs` (as in EPOCHS) shows where each epoch that left records in the log starts.
     """
     seen: dict[str, dict[int, int]] = {}
     for line in polled:
@@ -344,10 +359,11 @@ def read(
     brokers: Collection[int] = (),
     faults: Iterable[PlayedFault] = (),
 ) -> Leaderships:
-    """Of a run directory, up to the last final read. It raises nothing: what cannot be read is not known.
+    """Return the leaderships of a run directory, up to the last final read. Raises nothing: what cannot be read is not
+    known.
 
-    clock: the (wall ms, monotonic ns) of the history's header, -1 for unknown. info: run.json. brokers: as in
-    `of_events`.
+    `clock` is the (wall ms, monotonic ns) of the history's header, -1 if unknown. `info` is run.json. `brokers` has the
+    meaning that it has in `of_events`.
     """
     until = last_read(finals)
     try:
@@ -383,7 +399,7 @@ def _read(
 
 
 def _others(nodes: Iterable[int], told: Collection[int], brokers: Collection[int]) -> list[int]:
-    """Return the brokers of a folder that have no trace, and that the plan does not name."""
+    """Return the brokers in the folder that have no trace and that the plan does not name."""
     return sorted(node for node in nodes if node not in told and node not in brokers)
 
 
@@ -401,7 +417,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _objects(path: Path, wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[Mapping[str, Any]]:
-    """The lines of a file that are whole: a broker that was killed leaves the last one torn."""
+    """Yield the complete lines of a file, parsed: a broker that was killed leaves its last line torn."""
     with path.open("rb") as lines:
         last = b""
         for line in lines:

@@ -1,7 +1,7 @@
-"""Counts the acknowledged records that a run lost: the one count that terminal, pages, JUnit, `squall runs` and nights
-show.
+"""Counts the acknowledged records that a run lost: the one count that the terminal, pages, JUnit, `squall runs` and
+nights show.
 
-It is read from verdict.json, so that it holds of runs that earlier versions judged, too. Pure.
+The count is read from verdict.json, so that it also works for runs that earlier versions judged. Pure.
 """
 
 from __future__ import annotations
@@ -19,49 +19,56 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LossCount:
-    """Acknowledged records that a run lost, all of them permitted or none."""
+    """Counts the acknowledged records that a run lost; either all of them are permitted, or none."""
 
     lost: int
     acked: int | None
-    """How many were acknowledged in the whole run; None where that is not known, or cannot be."""
+    """Is the number of records that were acknowledged in the whole run; None if it is not known or contradicts the
+    losses.
+    """
     partitions: tuple[tuple[str, int, int | None], ...] = ()
-    """(partition, lost records of it, acknowledged records of it), the worst first."""
+    """Holds (partition, lost records, acknowledged records) of each partition, the worst first."""
     grounds: tuple[str, ...] = ()
-    """What permits it, a clause for each cell of the matrix: "acks=1 permits it". Empty where it is not permitted."""
+    """Holds a clause for each cell of the matrix that permits the loss, such as "acks=1 permits it"; empty if it is not
+    permitted.
+    """
     reasons: tuple[str, ...] = ()
-    """Why, as the verdict says, each once."""
+    """Holds the verdict's reasons for the losses, each once."""
 
     @property
     def amount(self) -> str:
-        """The count, and of how many: "260 of 845 acknowledged records"."""
+        """Return the count and the total, such as "260 of 845 acknowledged records"."""
         of = "" if self.acked is None else f" of {self.acked:,}"
         return f"{self.lost:,}{of} acknowledged record{'s'[: (self.acked or self.lost) != 1]}"
 
     @property
     def share(self) -> str:
-        """The share of all that were acknowledged, to follow a word: " (31 %)"; empty where it is not known."""
+        """Return the share of all acknowledged records, such as " (31 %)", to follow a word; empty if it is not known.
+        """
         return "" if self.acked is None else f" ({percent(self.lost, self.acked)})"
 
     def __str__(self) -> str:
-        """The loss in one line: "260 of 845 acknowledged records lost (31 %): acks=1 permits it"."""
+        """Return the loss in one line, such as "260 of 845 acknowledged records lost (31 %): acks=1 permits it"."""
         why = f": {' and '.join(self.grounds)}" if self.grounds else ""
         return f"{self.amount} lost{self.share}{why}"
 
 
 def percent(some: int, of: int) -> str:
-    """A share in whole percent. It says neither 0 of something nor 100 of less than everything."""
+    """Return a share in whole percent; "less than 1 %" or "more than 99 %" instead of 0 % and 100 % that rounding would
+    make.
+    """
     if 0 < some < of / 100:
         return "less than 1 %"
     return "more than 99 %" if some < of and some / of >= 0.995 else f"{some / of:.0%}".replace("%", " %")
 
 
 def permitted_loss(verdict: Json) -> LossCount | None:
-    """The loss that a verdict permits; None where there is none, or where verdict.json cannot be understood."""
+    """Return the loss that a verdict permits; None if there is none, or if verdict.json cannot be understood."""
     return loss_of(verdict, permitted=True)
 
 
 def loss_of(verdict: Json, *, permitted: bool) -> LossCount | None:
-    """The loss that a verdict permits, or the one that it does not permit. None where there is none."""
+    """Return the loss that a verdict permits, or the one that it does not permit; None if there is none."""
     try:
         found = [each for each in verdict.get("anomalies") or () if each.get("name") in LOSS]
         entries = [each for each in found if each.get("permitted") is permitted]
@@ -86,7 +93,7 @@ def _loss(entries: list[Json], lost: int, metrics: Json, permitted: bool) -> Los
 
 
 def _ground(entry: Json) -> str:
-    """Return what permits a finding. Verdicts of earlier versions name no cell."""
+    """Return what permits a finding, as a clause. Verdicts of earlier versions name no cell."""
     cell = entry.get("cell")
     if not cell:
         return "the configuration permits it"
@@ -97,13 +104,13 @@ def _ground(entry: Json) -> str:
 
 
 def acknowledged(metrics: Json) -> int | None:
-    """Return how many sends were acknowledged, after healing too; None if the history was not analysed."""
+    """Return how many sends were acknowledged, including those after healing; None if the history was not analysed."""
     sends = (metrics.get("outcomes") or {}).get("send")
     return int(sends.get("ok", 0)) if sends else None
 
 
 def acknowledged_in(partition: object) -> int | None:
-    """The same of one partition of metrics.json; None where that is not known."""
+    """Return how many sends to one partition of metrics.json were acknowledged; None if that is not known."""
     told = partition if isinstance(partition, dict) else {}
     load, after = told.get("acked"), told.get("acked_after_healing", 0)
     return load + after if isinstance(load, int) and isinstance(after, int) else None

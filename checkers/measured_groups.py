@@ -1,6 +1,6 @@
-"""Measures consumer groups: rebalances, time without an owner, how evenly partitions were shared.
+"""Measures consumer groups: rebalances, time without an owner, and how evenly partitions were shared.
 
-Never a finding: a group that moves partitions keeps its promises, and costs its readers time.
+These measures are never findings: a group that moves partitions keeps its promises, but costs its readers time.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from squall.checkers.history.tables import History, PlayedFault
 from squall.checkers.rebalance_causes import FOREVER, MEMBERS, GenerationCauses, static_returns
 
 Span = tuple[int, int]
-"""(begin, end), ns."""
+"""Is (begin, end) of a span of time, in ns."""
 
 
 def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str, Any]:
-    """By the group's name, as plain JSON; empty where nobody was a member of a group.
+    """Return the measures of each group by its name, as plain JSON; empty if no process was a member of a group.
 
-    - `generations`: how often its partitions were assigned; `rebalances`: all but the first one, by their causes, as
-      `squall.checkers.rebalance_causes` has them: members of the load (`members` true), or a fault (`fault` null: none
-      had begun).
+    - `generations`: how often its partitions were assigned; `rebalances`: all but the first assignment, by their causes
+      as in `squall.checkers.rebalance_causes`: members of the load (`members` true), or a fault (`fault` null: none had
+      begun).
     - `static`: as `rebalance_causes.static_returns`.
-    - `unowned`: time in which a partition that had an owner had none until its next one: the longest time, in which
-      partition and from when, and the sum over all partitions.
-    - `members`: what each process of the group held from when to when, and why it held it no longer; and what it only
-      `believed` to hold, because its session was over, or another member had been assigned the partition.
+    - `unowned`: time in which a partition that had an owner had none until its next owner: the longest time, its
+      partition and its begin, and the sum over all partitions.
+    - `members`: what each process of the group owned from when to when, and why it ended; and what it only `believed`
+      to own, because its session was over, or another member had been assigned the partition.
     - `began`: when the first member heard of each generation.
-    - `unfair`: over generations with several members, the largest difference between what two of them got; and how
-      many generations had one above 1, which no assignor needs.
+    - `unfair`: over generations with several members, the largest difference between the shares of two members; and how
+      many generations had a difference above 1, which no assignor needs.
     """
     groups = sorted({row.group for table in (history.holds, history.grants) for row in table.rows()})
     names = {partition.part: partition.name for partition in history.partitions}
@@ -64,7 +64,8 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
 
 
 def _rebalances(generations: GenerationCauses, faults: Sequence[PlayedFault]) -> Iterator[dict[str, Any]]:
-    """The first assignment is none: nothing had been balanced before."""
+    """Yield the number of rebalances by cause. The first assignment is left out, because nothing was assigned before.
+    """
     causes = Counter(generations.causes().values())
     yield {"fault": None, "members": True, "count": causes[MEMBERS]}
     yield {"fault": None, "count": causes[None]}
@@ -73,7 +74,7 @@ def _rebalances(generations: GenerationCauses, faults: Sequence[PlayedFault]) ->
 
 
 HOW = {HELD: "", REVOKED: "revoked", LOST: "lost", CRASHED: "crashed", LEFT: "left"}
-"""Hold.how in a word; empty: it held it to the end."""
+"""Maps each `PartitionOwnership.how` to a word; empty if the member owned the partition to the end."""
 
 
 def _seconds(t: int, origin_ns: int) -> float:
@@ -83,7 +84,7 @@ def _seconds(t: int, origin_ns: int) -> float:
 def _members(
     holds: Sequence[PartitionOwnership], names: Mapping[int, str], origin_ns: int, session_ns: Callable[[int], int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each process, the one that held something first before the others."""
+    """Yield the figures of each process; the process that owned a partition first comes first."""
     end = max((max(hold.t0, hold.t1, hold.proved) for hold in holds), default=0)
     of_proc: dict[int, list[PartitionOwnership]] = {}
     for hold in sorted(holds, key=lambda hold: (hold.t0, hold.proc)):
@@ -107,8 +108,8 @@ def _members(
 
 
 def _over(hold: PartitionOwnership, holds: Iterable[PartitionOwnership], session_ns: int) -> int:
-    """Return when the coordinator had taken the partition away at the latest, whatever its member knew: another member
-    was assigned it, or the session of a member that learnt so later was over.
+    """Return when the coordinator had taken the partition away at the latest, in ns, whatever its member knew: another
+    member was assigned it, or the member's session was over.
     """
     next_one = [each.t0 for each in holds if each.part == hold.part and each.proc != hold.proc and each.t0 > hold.t0]
     over = hold.proved + session_ns if hold.how == LOST and hold.proved >= 0 and session_ns else FOREVER
@@ -118,7 +119,8 @@ def _over(hold: PartitionOwnership, holds: Iterable[PartitionOwnership], session
 def _held(
     own: Sequence[PartitionOwnership], names: Mapping[int, str], origin_ns: int, until: Mapping[PartitionOwnership, int]
 ) -> Iterator[dict[str, Any]]:
-    """Stretches in which a process held the same partitions. `until`: when each one was over."""
+    """Yield the stretches of time in which a process owned the same partitions. `until` maps each ownership to its end.
+    """
     edges = sorted({hold.t0 for hold in own} | set(until.values()))
     for begin, stop in pairwise(edges):
         held = [hold for hold in own if hold.t0 <= begin and stop <= until[hold]]
@@ -132,7 +134,7 @@ def _held(
 
 
 def gaps_of(holds: Iterable[PartitionOwnership]) -> list[Span]:
-    """Times in which a partition had no owner, between two of them."""
+    """Return the times in which a partition had no owner between two owners."""
     found: list[Span] = []
     until: int | None = None
     for hold in sorted(holds, key=lambda hold: hold.t0):
@@ -145,7 +147,7 @@ def gaps_of(holds: Iterable[PartitionOwnership]) -> list[Span]:
 
 
 def _unowned(holds: Iterable[PartitionOwnership], names: Mapping[int, str], origin_ns: int) -> dict[str, Any] | None:
-    """None where no partition ever changed its owner."""
+    """Return the figures of time without an owner; None if no partition ever lacked an owner between two owners."""
     of_part: dict[int, list[PartitionOwnership]] = {}
     for hold in holds:
         of_part.setdefault(hold.part, []).append(hold)

@@ -1,8 +1,8 @@
-"""Measures what became of the inputs of applications that read, transform and write: how many were lost, how many
-duplicated.
+"""Measures what became of the inputs of applications that read, transform and write: how many were lost, and how many
+were duplicated.
 
-Never a finding by itself: `eos-loss` and `eos-duplicate` are, if what a configuration promises forbids them. The counts
-are theirs, taken by the reference finders.
+These measures are never findings by themselves: `eos-loss` and `eos-duplicate` are, if the configuration forbids them.
+The reference finders of both take the counts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from squall.checkers.history.tables import History
 
 
 def measure_outputs(history: History) -> dict[str, Any]:
-    """By the group's name, as plain JSON; empty where nobody made outputs.
+    """Return the measures of each group by its name, as plain JSON; empty if no group made outputs.
 
-    - `inputs`: records that any reader got of the partitions that the group read; `outputs`: different records that
-      read_committed readers got of what it made of them.
-    - `lost`: inputs without an output, although the group's position is behind them; null where no final read could
-      show that. `doubled`: inputs with more than one output, and `further`: outputs beyond the first of each.
-    - `waiting`: inputs without an output that the group would still read; null where `lost` is.
+    - `inputs`: records that any reader got of the partitions that the group read; `outputs`: different records among
+      the group's outputs that read_committed readers got.
+    - `lost`: inputs without an output, although the group's position is behind them; null if no final read could show
+      that. `doubled`: inputs with more than one output, and `further`: outputs beyond the first of each input.
+    - `waiting`: inputs without an output that the group would still read; null if `lost` is null.
     """
     seen = HistoryViews(history)
     outputs, judged = seen.view(outputs_of), eos_loss.judged_until(history)

@@ -1,7 +1,8 @@
-"""The measures of producers and transactional ids of `squall.checkers.metrics`, taken the obvious way.
+"""Takes the measures of producers and transactional ids of `squall.checkers.metrics` in the simplest way, for the
+reference engine.
 
 Partitions that take other clients' writes do not show that one producer is refused, or that one transactional id gets
-no producer id. So both are measured for themselves. A producer is all processes that follow one another in its place.
+no producer id. So both are measured by themselves. A producer is all processes that follow one another in its place.
 """
 
 from __future__ import annotations
@@ -25,23 +26,25 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 
 class TransactionAttempt(NamedTuple):
-    """Describes one try with a transactional id: a transaction whose end was asked for or that failed, or an
-    InitProducerId that failed. What a client left open by itself, or for longer than the transaction's time-out, is
-    none.
+    """Describes one attempt with a transactional id: a transaction whose end was requested or that failed, or an
+    InitProducerId that failed. Transactions that a client left open by itself, or for longer than the transaction's
+    time-out, do not count.
     """
 
     id: int
     proc: int
     how: int
-    """As `Txn.how`."""
+    """Is the result that was requested, as `Txn.how`."""
     st: int
     t0: int
-    """Its end was asked for; where that never was, it began. Until then its client takes its time."""
+    """Is when the end was requested, in ns; if it never was, when the transaction began. Until then its client takes
+    its time.
+    """
     t1: int
 
 
 def measure(history: History, sends: Iterable[RecordRow], context: MeasurementContext) -> Iterator[MeasurementRow]:
-    """Yield what producers and transactional ids got. `sends`: of the load."""
+    """Yield the measures of producers and transactional ids. `sends` holds the sends of the load."""
     of_producers: dict[int, list[RecordRow]] = {}
     for send in sends:
         proc = producer_of(send.val)
@@ -84,5 +87,5 @@ def _gap(
 
 
 def _hit(one: OperationAttempt, faulty: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a fault was on while it waited."""
+    """Return whether a fault was on while the operation waited for its result."""
     return any(one.t0 <= ended and given_up(one) >= began for began, ended in faulty)

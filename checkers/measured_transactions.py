@@ -1,4 +1,4 @@
-"""The measures of transactions of `squall.checkers.metrics`, taken the obvious way."""
+"""Takes the measures of transactions of `squall.checkers.metrics` in the simplest way, for the reference engine."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from squall.checkers.metrics import (
 
 
 def measure(history: History) -> Iterator[MeasurementRow]:
-    """Yield how transactions ended, how long commits took, and what read_uncommitted readers got that was not
-    committed.
+    """Yield how transactions ended, how long commits took, and how many uncommitted records read_uncommitted readers
+    got.
     """
     txns: list[Txn] = list(history.txns.rows())
     for end, count in Counter(map(end_of, txns)).items():
@@ -65,7 +65,9 @@ def _uncommitted(history: History) -> Iterator[MeasurementRow]:
 
 
 def _why_uncommitted(txn: Txn, read_ns: int) -> int | None:
-    """None: it was committed by then, or may have been."""
+    """Return which kind of uncommitted data a read at `read_ns` got of this transaction; None if the transaction was
+    committed by then, or may have been.
+    """
     if txn.never_commits:
         return ABORTED_DATA if txn.how == ABORT or txn.st == FAIL else NEVER_ENDED_DATA
     return EARLY_DATA if read_ns <= txn.te else None

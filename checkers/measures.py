@@ -1,4 +1,4 @@
-"""The measures of `squall.checkers.metrics`, taken the obvious way."""
+"""Takes the measures of `squall.checkers.metrics` in the simplest way, for the reference engine."""
 
 from __future__ import annotations
 
@@ -164,11 +164,12 @@ def _reader_gaps(
     held: Mapping[ReaderPartition, Sequence[OwnedSpan]],
     context: MeasurementContext,
 ) -> Iterator[MeasurementRow]:
-    """Progress is an answer with records, or one that says that there are none to be had, unless somebody had heard
-    otherwise of the same leader epoch before: in one epoch, ends only go forward.
+    """Yield the longest gaps without progress of each reader, after healing and in calm times.
 
-    From when the reader began until it was last heard of. A member of a group waits only for what it owns, each time
-    anew. A producer that polls in its transactions does that when it has some, and nobody waits for it.
+    Progress is a response with records; or a response that says that there are no more records, unless somebody had
+    learned of a later end from the same leader epoch before, because within one epoch ends only go forward. A reader is
+    measured from its begin until it was last heard of. A member of a group waits only for what it owns, each time anew.
+    A producer that polls in its transactions polls when it has some, so nobody waits for it.
     """
     knows = _ends_of_epochs(told)
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
@@ -196,8 +197,8 @@ def _reader_gaps(
 
 
 def _ends_of_epochs(told: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
-    """A function of an answer: whether somebody had been told, before it was asked for, of an end beyond its position,
-    by the same leader epoch. Ends are last stable offsets for readers at read_committed.
+    """Return a function that says of a response whether somebody had learned, before its request was sent, of an end
+    beyond its position from the same leader epoch. For readers at read_committed, ends are last stable offsets.
     """
     ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for each in told:
@@ -237,11 +238,13 @@ def _by_second(sends: list[RecordRow], told: list[ReportedBounds], origin: int) 
 
 
 Reader = tuple[int, int]
-"""(process, partition)"""
+"""Is (process, partition) of a reader."""
 
 
 def _ages(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
-    """Of each poll, how long before it began somebody was first told of an offset behind where it left its reader."""
+    """Yield, for each poll, its reader and how long before the poll began somebody had first learned of an offset
+    behind the reader's new position, in latency units; 0 if nobody had.
+    """
     ends: dict[int, list[tuple[int, int]]] = {}
     for each in told:
         if each.hw >= 0:
@@ -255,7 +258,7 @@ def _ages(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
 
 
 def _first_known(known: list[tuple[int, int]]) -> Callable[[int], int | None]:
-    """A function from a position to when an end above it was first told; None where it never was."""
+    """Return a function from a position to when an end above it was first reported, in ns; None if it never was."""
     known.sort()
     offsets = [end for end, _ in known]
     earliest = [t for _, t in known]
@@ -270,7 +273,7 @@ def _first_known(known: list[tuple[int, int]]) -> Callable[[int], int | None]:
 
 
 def _lags(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
-    """Each latest offset that a reader asked for, less where its last answer had left it."""
+    """Yield, for each latest offset that a reader requested, the reader and how many offsets it was behind."""
     positions: dict[Reader, int] = {}
     for each in sorted(told, key=lambda each: (each.op, each.idx)):
         reader = each.proc, each.part
@@ -282,7 +285,7 @@ def _lags(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
 
 
 def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[MeasurementRow]:
-    """Yield the spread of each reader's values, and that of all together."""
+    """Yield the spread of each reader's values, and that of all values together."""
     groups: dict[Reader, list[int]] = {}
     for reader, value in values:
         groups.setdefault(reader, []).append(value)

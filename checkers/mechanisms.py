@@ -1,7 +1,7 @@
-"""Defines what must have happened for a finding to be permitted, and the signs by which it is seen.
+"""Defines what must have happened for a finding to be permitted, and the signs that show it.
 
-A configuration permits a finding if its mechanism explains that very record. Each witness carries the signs that speak
-for one (`squall.checkers.signs`).
+A configuration permits a finding if its mechanism explains the very record of the finding. Each witness carries the
+signs that speak for a mechanism (`squall.checkers.signs`).
 """
 
 # Configuration and class of faults alone are not enough: a program that acknowledged what it never sent was valid at
@@ -17,53 +17,64 @@ class MechanismSign(IntFlag):
     """Names what was seen of one witness that speaks for a mechanism."""
 
     LATER_EPOCH = 1
-    """A leader epoch later than that of a leader that may have acknowledged it starts at or below its offset. Of two
-    records that were acknowledged for one place (`signs.PLACE_OF_OTHER`): of it, or of the other one."""
+    """Is set if a leader epoch, later than that of a leader which may have acknowledged the witness's record, starts at
+    or below the record's offset. If two records were acknowledged for one offset (`signs.PLACE_OF_OTHER`), that may be
+    true of either record.
+    """
     LED_ANEW = 2
-    """Its partition had more than one leader epoch."""
+    """Is set if the witness's partition had more than one leader epoch."""
     DISTURBED = 4
-    """While it was on its way a fault was on, or its partition's leader changed, or sends of its producer to this
-    partition failed, or had no answer."""
+    """Is set if, while the record was under way, a fault was on, its partition's leader changed, or sends of its
+    producer to this partition failed or had no answer.
+    """
     POWER_LOST = 8
-    """A node lost power after it was handed over, and what is lost of that node's log includes its offset."""
+    """Is set if a node lost power after the record was sent, and the records that the node's log lost include its
+    offset.
+    """
     DAMAGED = 16
-    """A disk with its partition was damaged, after it was handed over."""
+    """Is set if a disk with the record's partition was damaged after the record was sent."""
     MOVED = 32
-    """Some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
+    """Is set if some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
     INTERRUPTED = 64
-    """Of an output: its group had got the input as often by then as it made outputs of it. Of an input: the member that
-    got it got nothing more before it crashed, or before the partition went to another owner, or to the same one again;
-    or an output of it was sent and not acknowledged."""
+    """Is set for an output if its group had got the input as often by then as it made outputs of it. Is set for an
+    input if the member that got it got nothing more before it crashed, or before the partition was assigned to another
+    owner or to the same one again; or if an output of the input was sent and not acknowledged.
+    """
     RESENT = 128
-    """Its producer sent it more than once; or it is not known how often, because its client does not say or the send
-    was not acknowledged, and DISTURBED; or a fault delivered requests twice or out of order meanwhile."""
+    """Is set if the producer sent the record more than once; or if it is not known how often, because the client does
+    not report it or the send was not acknowledged, and DISTURBED is set; or if a fault delivered requests twice or out
+    of order meanwhile.
+    """
     SEVERAL_LED = 256
-    """More than one leader may have led its partition while it was on its way."""
+    """Is set if more than one leader may have led the partition while the record was under way."""
     SYNC_FAILED = 512
-    """POWER_LOST holds, and an fsync had failed on that node before."""
+    """Is set if POWER_LOST is set, and an fsync had failed on that node before."""
     UNPLACED = 1024
-    """Its acknowledgement has no offset, a later leader epoch would explain its loss if it was high enough, and no
-    other record's offset says whether it did."""
+    """Is set if the record was acknowledged without an offset, a later leader epoch would explain its loss if the
+    offset was high enough, and no other record's offset shows whether it was.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class AnomalyMechanism:
-    """Explains a finding. `needs`: each of these must be there; of a combined one, any part of it."""
+    """Describes what must have happened for a finding to be explained. Each sign of `needs` must be set; of a
+    combination of signs in `needs`, any one.
+    """
 
     name: str
     what: str
-    """What must have happened, after "where "."""
+    """Says what must have happened, as a clause after "where "."""
     seen: str
-    """How it is seen: by our brokers, by Apache Kafka, by others."""
+    """Names the sources that show the mechanism: nemesis.jsonl, the history, or leader epochs."""
     needs: tuple[MechanismSign, ...] = ()
 
     def explains(self, signs: MechanismSign) -> bool:
-        """Return whether these signs speak for it."""
+        """Return whether these signs show the mechanism."""
         return all(need & signs for need in self.needs)
 
     def distance(self, signs: MechanismSign) -> int:
-        """Return how far from the witness the signs are that speak for it: 0 if they are of the witness itself, 1 if
-        of its partition or of the time in which it was on its way, 2 if of the run.
+        """Return how near to the witness the signs are that show the mechanism: 0 if they are signs of the witness
+        itself, 1 if they are of its partition or of the time in which it was under way, 2 if they are of the whole run.
         """
         return max((min(map(_distance, need & signs)) for need in self.needs), default=1)
 
@@ -79,11 +90,11 @@ OF_WITNESS = (
     | MechanismSign.RESENT
     | MechanismSign.INTERRUPTED
 )
-"""These signs are of the witness itself."""
+"""Combines the signs of the witness itself."""
 BY_EPOCHS = MechanismSign.LATER_EPOCH | MechanismSign.LED_ANEW | MechanismSign.MOVED | MechanismSign.SEVERAL_LED
-"""These signs cannot be excluded unless the leader epochs are known."""
+"""Combines the signs that can be excluded only if the leader epochs are known."""
 BY_LOST_RECORDS = MechanismSign.POWER_LOST | MechanismSign.SYNC_FAILED
-"""These signs cannot be excluded unless every power loss says which records it took."""
+"""Combines the signs that can be excluded only if each power loss says which records it lost."""
 
 _EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"
 _FAULTS = "nemesis.jsonl"
@@ -174,4 +185,4 @@ ALL = (
     *(LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, OVERTAKEN),
     *(HALF_LOST, REPLACED, SECOND_HAND, COORDINATOR, GOT_AGAIN, UNFINISHED, ITSELF),
 )
-"""Each one, in the order of docs/permissions.md."""
+"""Lists all mechanisms, in the order of docs/permissions.md."""

@@ -27,10 +27,10 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000
-"""Latencies are counted in these: ten million different ones would not fit an exact percentile's memory."""
+"""Is the unit of latencies, in ns: with finer units, an exact percentile would need too much memory."""
 PERCENTILES = (0.5, 0.99, 0.999)
 OVERALL = -1
-"""Measure.a of a gap over all partitions together."""
+"""Is the `MeasurementRow.a` of a gap over all partitions together."""
 
 LATENCY, GAP, FAULT_GAP = "latency", "gap", "fault gap"
 HEALED_GAP, FRESH_GAP, CALM_GAP = "healed gap", "fresh gap", "calm gap"
@@ -39,41 +39,50 @@ OUTCOMES, FINAL_READ, UNPLACED = "outcomes", "final read", "unplaced"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
 ISOLATIONS = ("read_uncommitted", "read_committed")
-"""By Row.iso."""
+"""Names the isolation levels by `RecordRow.iso`."""
 TRANSACTIONS, COMMIT_LATENCY = "transactions", "commit latency"
 UNCOMMITTED, UNCOMMITTED_OFFSETS = "uncommitted", "uncommitted offsets"
 PRODUCER_GAP, TRANSACTION_GAP = "producer gap", "transaction gap"
 PRODUCER_SENDS, TRIED = "producer sends", "tried transactions"
 
 LOAD, AFTERWARDS = 0, 1
-"""Measure.b of what was acknowledged: to the load's producers, and to those that wrote after healing."""
+"""Are the values of `MeasurementRow.b` for acknowledged sends: of the load's producers, and of producers that wrote
+after healing.
+"""
 ABORTED_DATA, NEVER_ENDED_DATA, EARLY_DATA = 0, 1, 2
-"""Measure.a of what was read uncommitted: of a transaction that was aborted or failed; of one whose client never asked
-for its end; of one whose commit was asked for later."""
+"""Are the values of `MeasurementRow.a` for uncommitted reads: the transaction was aborted or failed; its client never
+requested its end; its commit was requested later.
+"""
 ALL, CALM, FAULTY = -1, 0, 1
-"""Measure.a of a latency or of outcomes: any, of sends outside and inside the faults' times."""
+"""Are the values of `MeasurementRow.a` for latencies and outcomes: all sends, sends outside of faults, sends during
+faults.
+"""
 
 
 class TxnOutcome(IntEnum):
-    """Says how a transaction ended, as its client saw it. Measure.a of TRANSACTIONS."""
+    """Says how a transaction ended, as its client saw it; the value is `MeasurementRow.a` of TRANSACTIONS."""
 
     COMMITTED = 0
     ABORTED = 1
-    """Its client asked for that, and the coordinator did it."""
+    """Is the outcome if the client requested the abort, and the coordinator did it."""
     TIMED_OUT = 2
-    """It definitely did not commit, and its client heard that only after the transaction's time-out."""
+    """Is the outcome if the transaction definitely did not commit, and its client learned that only after the
+    transaction's time-out.
+    """
     FAILED = 3
-    """It definitely did not commit, for another reason: its producer was fenced, or could not write, or the coordinator
-    had no such transaction open any more (INVALID_TXN_STATE).
+    """Is the outcome if the transaction definitely did not commit for another reason: its producer was fenced, or could
+    not write, or the coordinator had no such transaction open any more (INVALID_TXN_STATE).
     """
     LEFT = 4
-    """Its client never asked for its end. The coordinator aborts it in time."""
+    """Is the outcome if the client never requested the end of the transaction; the coordinator aborts it after its
+    time-out.
+    """
     UNKNOWN = 5
-    """The request for its end has no answer that says what came of it."""
+    """Is the outcome if no response says whether the request for its end succeeded."""
 
 
 class MeasurementRow(NamedTuple):
-    """Describes one thing measured.
+    """Describes one measurement: its name, two keys `a` and `b`, and its numbers.
 
     | name | a | b | numbers |
     |---|---|---|---|
@@ -84,17 +93,17 @@ class MeasurementRow(NamedTuple):
     | final read | partition | isolation | how many records final reads returned |
     | gap | partition or OVERALL | 0 | longest time in which writes waited and none was acknowledged, its begin |
     | healed gap | the same | 0 | the same, counted from the end of the last fault |
-    | calm gap | the same | 0 | the same, of what lies before and between faults; of all where no fault began |
+    | calm gap | the same | 0 | the same, of what lies before and between faults; of all if no fault began |
     | fresh gap | partition | 0 | the same, from the first time in it that a fresh client's write was acknowledged |
     | fault gap | fault id | partition | the longest gap that overlaps the fault |
     | recovery | fault id | partition | from its begin to the first acknowledgement of a send while on; -1: none |
     | reader gap | process | partition | longest time since the last fault ended without progress, its begin |
-    | calm reader gap | the same | the same | the same before and between faults; all of it where no fault began |
+    | calm reader gap | the same | the same | the same before and between faults; all of it if no fault began |
     | sends | second | status | how many ended in that second of the run |
     | reads | second | 0 | how many records were received in it |
     | stale | process or ALL | partition or ALL | count, p50, p99, p99.9, max of the age of polls, see below |
     | lag | process or ALL | partition or ALL | count, p50, p99, p99.9, max of offsets that readers were behind |
-    | transactions | a TxnEnd | 0 | how many ended so |
+    | transactions | a TxnOutcome | 0 | how many ended so |
     | commit latency | 0 | 0 | count, p50, p99, p99.9, max of the time from asking for a commit to its acknowledgement |
     | uncommitted | ABORTED_DATA ... | 1: final reads | of how many transactions, how many reads; see below |
     | uncommitted offsets | the same | the same | at how many offsets of these transactions |
@@ -102,25 +111,25 @@ class MeasurementRow(NamedTuple):
     | producer gap | a producer's first process | 0 | longest gap of its sends while no fault was on, its begin |
     | transaction gap | the first process of a transactional id | 0 | the same of its transactions, see below |
     | producer sends | a producer's first process | status | how many of its sends ended so while no fault was on |
-    | tried transactions | the first process of a transactional id | 0, 1 | how many committed; while no fault was on
-      ended otherwise than committed or aborted |
+    | tried transactions | a transactional id's first process | 0, 1 | how many committed; how many did not, see below |
 
-    A write waits from when it was handed over until its outcome came; where none ever came, only the moment in which it
-    was handed over counts. Time in which nobody tried to write is no gap, with two exceptions: between two writes that
-    were not acknowledged the gap goes on, for nothing shows that the partition was back. So a gap ends with an
-    acknowledgement, or with the last write that failed before everybody stopped trying.
+    A write waits from when it was sent until its result came; if none ever came, only the moment of sending counts.
+    Time in which nobody tried to write is no gap, except between two writes that were not acknowledged, because nothing
+    shows that the partition was back between them. So a gap ends with an acknowledgement, or with the last write that
+    failed before all producers stopped trying.
 
-    The age of a poll is the time from when somebody was first told of an offset behind its last record until the poll
-    began; 0 where nobody was. A reader asks now and then for the latest offset (with read_committed for the last stable
-    one): that less its position is its lag (R6). Final reads count for neither.
+    The age of a poll is the time from when somebody first learned of an offset behind its last record until the poll
+    began; 0 if nobody did. A reader sometimes requests the latest offset (with read_committed the last stable offset):
+    that offset less the reader's position is its lag (R6). Final reads count for neither.
 
     The processes that follow one another as one producer of the load are one producer. A transactional id waits from
-    when a transaction's end was asked for until it is acknowledged, commit or abort. A transaction that failed before
-    that, and an InitProducerId that failed, are tries as well; a transaction that its client left open beyond its
-    time-out is none.
+    when a transaction's end was requested until it is acknowledged, commit or abort. A transaction that failed before
+    that, and an InitProducerId that failed, count as attempts too; a transaction that its client left open beyond its
+    time-out does not. The last row counts what committed (0), and what neither committed nor aborted while no fault was
+    on (1).
 
-    Uncommitted is what readers at read_uncommitted got of transactions before anybody asked for a commit, or although
-    nobody ever did. It shows that there was something which readers at read_committed were not to be given.
+    Uncommitted reads are what readers at read_uncommitted got of transactions before anybody requested a commit, or
+    although nobody ever did. They show that there was data that readers at read_committed must not get.
     """
 
     name: str
@@ -130,15 +139,15 @@ class MeasurementRow(NamedTuple):
 
 
 ReaderPartition = tuple[int, int]
-"""(process, partition)."""
+"""Is (process, partition) of a reader."""
 OwnedSpan = tuple[int, int]
-"""(begin, end), ns, of a time in which a member owned a partition."""
+"""Is (begin, end), in ns, of a time in which a member owned a partition."""
 ALWAYS: OwnedSpan = (0, FOREVER)
-"""Of a reader in no group."""
+"""Is the span of a reader that is in no group."""
 
 
 def waiting_for(holds: Iterable[PartitionOwnership]) -> dict[ReaderPartition, list[OwnedSpan]]:
-    """The times in which each member owned each partition, in order."""
+    """Return the times in which each member owned each partition, in order."""
     waits: dict[ReaderPartition, list[OwnedSpan]] = {}
     for hold in sorted(holds, key=lambda hold: hold.t0):
         waits.setdefault((hold.proc, hold.part), []).append((hold.t0, hold.t1 if hold.t1 >= 0 else FOREVER))
@@ -147,7 +156,9 @@ def waiting_for(holds: Iterable[PartitionOwnership]) -> dict[ReaderPartition, li
 
 @dataclass(frozen=True, slots=True)
 class StuckLimits:
-    """Holds the plan's limits: how long nothing may succeed after healing. None: measured, never failed."""
+    """Holds the plan's limits on how long nothing may succeed after healing, in s. None means that the time is
+    measured, but never fails the run.
+    """
 
     stuck_producer_s: float | None = None
     stuck_consumer_s: float | None = None
@@ -155,47 +166,52 @@ class StuckLimits:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementContext:
-    """Holds what measures are taken against."""
+    """Holds what an engine needs beside the history to take measures: partitions, faults, final reads and roles of
+    producers.
+    """
 
     origin_ns: int
-    """Where seconds of the run count from: the header's time."""
+    """Is the time of the history's header, from which seconds of the run count."""
     partitions: Sequence[ObservedPartition]
     faults: Sequence[PlayedFault]
     finals: Sequence[PartitionFinalRead]
     outcomes: Mapping[str, Mapping[str, int]]
     afterwards: Sequence[int] = ()
-    """Producers that wrote after healing: their sends are no load, and what is measured leaves them out."""
+    """Lists the producers that wrote after healing: their sends are not part of the load, and measures leave them out.
+    """
     producers: Mapping[int, int] = field(default_factory=dict)
-    """Process -> the first process of the same producer (`same_producer`), where that is another one."""
+    """Maps each process to the first process of the same producer (`same_producer`), if that is another process."""
 
     @property
     def transactions(self) -> bool:
-        """Return whether there was any transaction."""
+        """Return whether the history has any transaction."""
         return bool(self.outcomes.get("txn"))
 
     @property
     def healed_ns(self) -> int:
-        """Return when the last fault ended, ns; -1 if there was none."""
+        """Return when the last fault ended, in ns; -1 if there was none."""
         return max((fault.ended for fault in self.faults), default=-1)
 
     @property
     def between(self) -> list[tuple[int, int]]:
-        """The times before and between faults: (begin, end), ns, in order. Where no fault ever began that is all."""
+        """Return the times before and between faults as (begin, end) in ns, in order. If no fault ever began, that is
+        all the time.
+        """
         on = windows(self.faults)
         calm = zip([self.origin_ns, *(ended for _, ended in on)], on or [(FOREVER, FOREVER)], strict=False)
         return [(since, began) for since, (began, _) in calm if since < began]
 
 
 def context_of(history: History, faults: Sequence[PlayedFault]) -> MeasurementContext:
-    """Return what the measures of a history are taken against."""
+    """Return the context in which the measures of a history are taken."""
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
     about = history.mono_ns, history.partitions, faults, history.finals, history.outcomes
     return MeasurementContext(*about, afterwards, same_producer(history.processes))
 
 
 def same_producer(processes: Iterable[ClientProcess]) -> dict[int, int]:
-    """Return process -> first process of those that followed one another as one producer: with one transactional id,
-    or with one number among the load's producers or members. Without the first ones themselves.
+    """Return a map from each process to the first process of the same producer. Processes are one producer if they have
+    one transactional id, or one number among the load's producers or members. First processes themselves are left out.
     """
     first: dict[tuple[str, Any], int] = {}
     found = {}
@@ -208,11 +224,11 @@ def same_producer(processes: Iterable[ClientProcess]) -> dict[int, int]:
 
 
 _NAMES_OF_PRODUCERS = ("transactional_id", "producer", "member")
-"""Settings of a process that say which producer of the load it is: the first one that it has."""
+"""Lists the settings of a process that identify its producer; the first one that is set counts."""
 
 
 def shape(measures: Iterable[MeasurementRow], context: MeasurementContext) -> dict[str, Any]:
-    """metrics.json: see README, "What a run leaves behind"."""
+    """Return the content of metrics.json, which the README describes in "What a run leaves behind"."""
     by_name = _by_name(measures)
     names = {partition.part: partition.name for partition in context.partitions}
     gaps = {measure.a: measure for measure in by_name.get(GAP, ())}
@@ -273,7 +289,9 @@ def shape(measures: Iterable[MeasurementRow], context: MeasurementContext) -> di
 
 
 def series(measures: Iterable[MeasurementRow], context: MeasurementContext) -> dict[str, Any]:
-    """series.json: what happened in each second of the run, the first one being 0, and when each fault was on."""
+    """Return the content of series.json: what happened in each second of the run, from second 0, and when each fault
+    was on.
+    """
     by_name = _by_name(measures)
     seconds: dict[int, dict[str, float]] = {}
     for measure in by_name.get(SENDS, ()):
@@ -301,8 +319,8 @@ def series(measures: Iterable[MeasurementRow], context: MeasurementContext) -> d
 
 
 def _reading(by_name: Mapping[str, Sequence[MeasurementRow]], names: Mapping[int, str]) -> dict[str, Any]:
-    """Return how old records were when polls returned them, and how far behind readers were; then the readers, the
-    oldest polls first.
+    """Return how old records were when polls returned them and how far behind readers were, overall and for the readers
+    with the oldest polls.
     """
     worst: dict[tuple[int, int], dict[str, float]] = {}
     for name, key, unit in _READING:
@@ -317,12 +335,12 @@ def _reading(by_name: Mapping[str, Sequence[MeasurementRow]], names: Mapping[int
 
 
 _READING = ((STALE, "stale_ms", LATENCY_UNIT_NS / 1e6), (LAG, "lag", 1))
-"""Measure, its name in metrics.json, its unit there."""
+"""Lists each measure of readers, its name in metrics.json, and its unit there."""
 _LATENCIES = {"all": ALL, "without_faults": CALM, "with_faults": FAULTY}
 
 
 def _transactions(by_name: Mapping[str, Sequence[MeasurementRow]]) -> dict[str, Any]:
-    """Return how transactions ended, and what readers at read_uncommitted got of them that was not committed."""
+    """Return how transactions ended, and how many uncommitted records readers at read_uncommitted got of them."""
     ended = {each.a: int(each.numbers[0]) for each in by_name.get(TRANSACTIONS, ())}
     got = {(each.a, each.b): map(int, each.numbers) for each in by_name.get(UNCOMMITTED, ())}
     offsets = {(each.a, each.b): int(each.numbers[0]) for each in by_name.get(UNCOMMITTED_OFFSETS, ())}
@@ -345,12 +363,12 @@ _UNCOMMITTED = {"aborted": ABORTED_DATA, "never_ended": NEVER_ENDED_DATA, "befor
 
 
 def spread(ordered: Sequence[int]) -> tuple[float, ...]:
-    """Count, percentiles and maximum of sorted numbers."""
+    """Return count, percentiles and maximum of sorted numbers."""
     return (len(ordered), *(percentile(ordered, fraction) for fraction in PERCENTILES), ordered[-1])
 
 
 def percentile(ordered: Sequence[int], fraction: float) -> float:
-    """Return the value at `fraction` (0 to 1) of sorted numbers, interpolated between the two nearest ones."""
+    """Return the value at `fraction` (0 to 1) of sorted numbers, interpolated between the two nearest numbers."""
     position = fraction * (len(ordered) - 1)
     lower = int(position)
     upper = min(lower + 1, len(ordered) - 1)
@@ -365,7 +383,7 @@ def _by_name(measures: Iterable[MeasurementRow]) -> dict[str, list[MeasurementRo
 
 
 def _by_process(measures: Iterable[MeasurementRow]) -> dict[int, dict[int, float]]:
-    """Measure.a -> Measure.b -> the first number."""
+    """Return the first number of each measure, by its `a` and then its `b`."""
     found: dict[int, dict[int, float]] = {}
     for each in measures:
         found.setdefault(each.a, {})[each.b] = each.numbers[0]
@@ -387,7 +405,7 @@ def _percentiles(measures: Iterable[MeasurementRow], flag: int, unit: float) -> 
 
 
 def _seconds(ns: float, context: MeasurementContext) -> float:
-    """On the run's own time."""
+    """Convert a time in ns to seconds since the begin of the run."""
     return round((ns - context.origin_ns) / 1e9, 3)
 
 
@@ -417,7 +435,9 @@ def _fault(
     names: Mapping[int, str],
     context: MeasurementContext,
 ) -> dict[str, Any]:
-    """`recovery_s`: of the slowest partition; null where one that was written to did not come back."""
+    """Return the figures of one fault. `recovery_s` is that of the slowest partition; null if a partition that was
+    written to did not recover.
+    """
     gaps = {each.b: each.numbers[0] for each in by_name.get(FAULT_GAP, ()) if each.a == fault.id}
     recovered = {each.b: each.numbers[0] for each in by_name.get(RECOVERY, ()) if each.a == fault.id}
     slowest = max(recovered, key=lambda part: (recovered[part] < 0, recovered[part]), default=None)

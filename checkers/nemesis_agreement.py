@@ -1,6 +1,7 @@
-"""Checks that nemesis.jsonl is of this run: its faults are those of the plan, with known classes and times in order.
+"""Checks that nemesis.jsonl belongs to this run: its faults are those of the plan, their classes are known, and their
+times are in order.
 
-What `nemesis_log` reads stays as it is. A disagreement makes the verdict `unknown`, and no fault that was planned is
+The lines that `nemesis_log` reads are not changed. A disagreement makes the verdict `unknown`, and no planned fault is
 held against the cluster.
 """
 
@@ -16,16 +17,16 @@ from squall.checkers.history.tables import HistoryProblem
 from squall.checkers.nemesis_log import FILE
 
 TIMES = (("asked", "began"), ("began", "on"), ("began", "ended"))
-"""In ns on the run's clock: the first is never later than the second."""
+"""Lists pairs of fields in ns on the run's clock, of which the first is never later than the second."""
 
 
 def disagreements(
     lines: Iterable[bytes], planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any]
 ) -> tuple[list[HistoryProblem], str]:
-    """The problems of these lines, in order, and a note on an unfinished last line (empty if there is none).
+    """Return the problems of these lines, in order, and a note on an unfinished last line; empty if there is none.
 
-    planned: the plan's `[[faults]]`, None if they are not known. info: run.json, as far as it could be read. A line
-    that is no line of a fault ends this without a word: `parse_faults` says what is wrong with it.
+    `planned` holds the plan's `[[faults]]`, None if they are not known. `info` is run.json, as far as it could be read.
+    A line that is no fault's line ends the check without a problem, because `parse_faults` reports it.
     """
     found: list[HistoryProblem] = []
     for number, raw in enumerate(lines, start=1):
@@ -42,7 +43,7 @@ def disagreements(
 def read(
     run_dir: Path, planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any], notes: list[str]
 ) -> list[str]:
-    """The problems of a run directory's file, in words. Adds to `notes`."""
+    """Return the problems of a run directory's nemesis.jsonl, in words, and append to `notes`."""
     path = run_dir / FILE
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""nemesis.jsonl: which faults were asked for, when they were on, and what proves that they landed."""
+"""Reads nemesis.jsonl: which faults were requested, when they were on, and what proves that they landed."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from squall.checkers.history.tables import HistoryProblem, PlayedFault, whole
 
 FILE = "nemesis.jsonl"
 SCHEMA = 3
-"""The schema of the lines that are written now. From 2 on, a line says its fault's class, traits and words; older ones
-say no schema. From 3 on, its evidence has a look in the middle of the fault.
+"""Is the schema of the lines that are written now. Since schema 2 a line has its fault's class, traits and words; older
+lines have no schema. Since schema 3 its evidence includes an observation in the middle of the fault.
 """
 CLOCKS = "C"
-"""`PlayedFault.fault_class` of those that move brokers' wall clocks."""
+"""Is the `PlayedFault.fault_class` of faults that move brokers' wall clocks."""
 FOREVER = (1 << 63) - 1
-"""ns. Of a fault that never ended."""
+"""Is the end, in ns, of a fault that never ended."""
 HEARS_AFTER_NS = 10_000_000_000
-"""So long after a fault a broker may know nothing yet of what the others decided meanwhile. Kafka's brokers may wait
-that long for one connection (`socket.connection.setup.timeout.ms`); what they fetch afterwards takes far less."""
+"""Is how long after a fault, in ns, a broker may still not know what the other brokers decided meanwhile. Kafka's
+brokers may wait that long for one connection (`socket.connection.setup.timeout.ms`); the fetches that follow take far
+less.
+"""
 
 
 def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], HistoryProblem | None]:
-    """The faults by id, each as its last line tells it, and why reading stopped early, if it did.
+    """Return the faults by id, each as its last line reports it, and why reading stopped early; None if it did not.
 
-    An unfinished last line is left out, as in a history: its fault is then one that began and never ended.
+    An unfinished last line is left out, as in a history: its fault then counts as one that began and never ended.
     """
     faults: dict[int, PlayedFault] = {}
     for number, raw in enumerate(lines, start=1):
@@ -70,21 +72,20 @@ def _time(value: Any) -> int:
 
 
 def windows(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
-    """Return when at least one fault was on: disjoint [began, ended] in ns, in order.
-
-    A fault without an end lasts for ever.
+    """Return the times in which at least one fault was on, as disjoint [began, ended] in ns, in order. A fault without
+    an end lasts for ever.
     """
     return _merged((each.began, each.ended if each.ended >= 0 else FOREVER) for each in faults if each.began >= 0)
 
 
 def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
-    """Return when a broker may have run that did not hear what the others had decided: disjoint [begin, end] in ns, in
-    order.
+    """Return the times in which a broker may have run without hearing what the other brokers decided, as disjoint
+    [begin, end] in ns, in order.
 
-    From the begin of a fault that may leave a broker running although it does not keep up with the others (cut or slow
-    links, a pause, a slow disk or processor) until HEARS_AFTER_NS after its end. A broker that is down answers nobody:
-    a fault that takes its nodes down for sure is none of these. A rolling restart or a crash at some point is one, as
-    its line does not say that.
+    Such a time lasts from the begin of a fault that may leave a broker running although it does not keep up with the
+    others (cut or slow links, a pause, a slow disk or processor) until HEARS_AFTER_NS after the fault's end. A broker
+    that is down answers no request, so faults that certainly take their nodes down do not count. A rolling restart, or
+    a crash at some point, does count, because its line does not say that it takes nodes down.
     """
     return _merged(
         (each.began, each.ended + HEARS_AFTER_NS if each.ended >= 0 else FOREVER)
@@ -94,10 +95,11 @@ def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
 
 
 def skew_ms(faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> int:
-    """By how much brokers' clocks may have been off from the clock of the history, or from their own earlier time: what
-    faults moved them, and the machine's own clock where it was set or suspended. `info`: run.json.
+    """Return by how many ms brokers' clocks may have been off from the history's clock, or from their own earlier time:
+    by faults that moved them, and by the machine's own clock if it was set or suspended. `info` is run.json.
 
-    What a clock fault does not say, or one that never ended, may be any amount (FOREVER).
+    A clock fault that does not say its offset, or that drifts and never ended, may have moved clocks by any amount
+    (FOREVER).
     """
     drift = info.get("wall_drift_ms")
     moved = [_moved_ms(each) for each in faults if each.began >= 0 and each.fault_class == CLOCKS]
@@ -106,7 +108,7 @@ def skew_ms(faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> int:
 
 
 def _moved_ms(fault: PlayedFault) -> int:
-    """Return by how many ms a fault moved its brokers' clocks at most; negative: back."""
+    """Return by how many ms a fault moved its brokers' clocks at most; negative if it moved them back."""
     offset, rate = fault.params.get("offset_ms"), fault.params.get("rate", 1.0)
     if not isinstance(offset, int | float) or not isinstance(rate, int | float):
         return FOREVER

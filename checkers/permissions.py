@@ -1,4 +1,6 @@
-"""Decides whether a reason of the matrix explains a finding: by where it applies, and by what happened. Pure."""
+"""Decides whether a reason of the matrix explains a finding: whether the reason applies to its partitions, and whether
+its mechanism happened. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,23 @@ from squall.checkers.signs import RunCircumstances
 from squall.checkers.verdict_inputs import VerdictInputs
 
 FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
-"""Those whose witnesses have signs."""
+"""Names the anomalies whose witnesses have signs."""
 
 
 class PartitionContext(NamedTuple):
-    """Partitions, by their dense ids, in which a reason of the matrix does or does not hold."""
+    """Holds what decides whether a reason of the matrix applies to partitions, which are given by their dense ids."""
 
     plain: frozenset[int]
-    """No transaction wrote to them."""
+    """Holds the partitions to which no transaction wrote."""
     holed: frozenset[int] | None
-    """Their logs may lack a segment that later ones follow. None: it may be any."""
+    """Holds the partitions whose logs may lack a segment that later segments follow; None: any partition may."""
     circumstances: RunCircumstances
     nemesis_read: bool
 
     def signs_of(self, finding: Finding) -> MechanismSign:
-        """Return the signs that speak for a mechanism. If no history shows the anomaly, its partitions decide."""
+        """Return the signs of a finding. If no history shows its anomaly, they are the signs that all its partitions
+        have.
+        """
         if finding.anomaly in FOUND_BY_HISTORY:
             return MechanismSign(finding.signs)
         parts = [part for part, _ in finding.parts]
@@ -38,7 +42,9 @@ class PartitionContext(NamedTuple):
         return reduce(and_, found, ~MechanismSign(0)) if found else self.circumstances.everywhere
 
     def why_unknown(self, mechanism: AnomalyMechanism, signs: MechanismSign) -> str:
-        """Return why it may have happened all the same: none of what lacks could be looked at. Empty if it did not."""
+        """Return why the mechanism may have happened although these signs do not show it: none of its missing signs
+        could be looked for. Empty if it did not happen.
+        """
         whys = [self.circumstances.why_unknown(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):
             return "; ".join(dict.fromkeys(whys))
@@ -46,7 +52,7 @@ class PartitionContext(NamedTuple):
 
 
 def partition_context_of(case: VerdictInputs) -> PartitionContext:
-    """Of a case whose faults are all of a known class."""
+    """Return the context for a verdict. The classes of all faults must be known."""
     plain = frozenset(each.part for each in case.partitions if not each.transactional)
     holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
     holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
@@ -56,8 +62,9 @@ def partition_context_of(case: VerdictInputs) -> PartitionContext:
 def explained(
     guarantee: AppliedGuarantee, finding: Finding, context: PartitionContext
 ) -> tuple[bool | None, str, CellName | None]:
-    """Return whether what was promised permits a finding: by the reason whose mechanism was seen nearest to its
-    witnesses. None where one may have happened, and could not be looked for.
+    """Return (whether the guarantee permits a finding, why, the cell). Of several reasons, the one counts whose
+    mechanism was seen nearest to the witnesses. The first value is None if a mechanism may have happened and could not
+    be looked for.
     """
     ways = [
         (reasons.mechanism_of(reason), reason, cell)
@@ -85,8 +92,8 @@ def explained(
 
 
 def _does_not_apply(reason: str, finding: Finding, context: PartitionContext) -> bool:
-    """To a partition without transactions nobody waits for a marker, and whoever reads one that lost no file skips
-    nothing. No loss makes a program commit what it has not processed.
+    """Return whether a reason cannot apply to a finding. In a partition without transactions, nobody waits for a
+    marker. In a log that lost no file, readers skip nothing. No loss makes a program commit what it has not processed.
     """
     if finding.evidence == commit_ahead.OWN_COMMIT:
         return reason in reasons.LOST_IN_GROUPS.values()

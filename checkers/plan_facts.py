@@ -1,4 +1,4 @@
-"""Reads what judging needs from plan.toml: the configuration, the limits, how many faults there should have been."""
+"""Reads what checkers need from plan.toml: the configuration, the limits, and the planned faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from squall.checkers.metrics import StuckLimits
 
 FILE = "plan.toml"
 OURS = "squall"
-"""The `target` whose brokers are ours."""
+"""Is the `target` of plans that run our own brokers."""
 
 
 _SEED = re.compile(r"(?:^|-)seed(\d+)(?:-\d+)?$")
@@ -26,35 +26,35 @@ _TRUNCATION, _FEATURES = "squall.replication.truncation", "squall.bootstrap.feat
 
 
 class BadPlan(ValueError):
-    """plan.toml is not there, is no TOML, or lacks what it must say."""
+    """Reports that plan.toml is missing, is no TOML, or is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """The plan, as far as the verdict depends on it."""
+    """Holds the parts of the plan on which the verdict depends."""
 
     configuration: RunConfiguration
-    """With the plan's own acks and idempotence; each process's settings go before them."""
+    """Holds the plan's configuration; each process's own settings replace the plan's acks and idempotence."""
     faults: int
     actions: tuple[str, ...]
-    """Of the planned faults."""
+    """Lists the actions of the planned faults."""
     expect: str
     limits: StuckLimits
     planned: tuple[Mapping[str, Any], ...] = ()
-    """The faults as the plan has them."""
+    """Lists the faults as the plan has them."""
     seed: int | None = None
     brokers: tuple[int, ...] = ()
-    """Ids of the cluster's brokers; empty if it does not say how many there are."""
+    """Lists the ids of the cluster's brokers; empty if the plan does not say how many there are."""
     seal: int | None = None
-    """As the history's header has it (`squall.checkers.history.seal`)."""
+    """Is the seal of the plan, as the history's header has it (`squall.checkers.history.seal`)."""
     topic: Mapping[str, str] = field(default_factory=dict)
-    """Settings that the workload's topics are made with."""
+    """Maps the settings with which the workload's topics are created to their values."""
     cleanup: str = "delete"
-    """The `cleanup.policy` of the workload's topics. Empty: another program's brokers decide."""
+    """Is the `cleanup.policy` of the workload's topics; empty if brokers of another program decide it."""
 
     def in_force(self, partitions: Iterable[ObservedPartition]) -> PlanFacts:
-        """The same with the settings of topics that brokers told during the run, whoever set them: the lowest min ISR,
-        and unclean elections if any topic had them.
+        """Return these facts with the topic settings that brokers reported during the run, whoever set them: the lowest
+        min ISR, and unclean elections if any topic had them.
         """
         told, planned = [each for each in partitions if each.min_isr >= 0 and not each.added], self.configuration
         min_isr = min([planned.min_isr, *(each.min_isr for each in told)])
@@ -62,8 +62,8 @@ class PlanFacts:
         return replace(self, configuration=replace(planned, min_isr=min_isr, unclean=unclean))
 
     def of_another_run(self, run: str) -> list[str]:
-        """Why this cannot be the plan of a run of this name, which ends in its seed as harness and simulator name runs;
-        empty if it can be.
+        """Return why this cannot be the plan of the run with this name; empty if it can be. The names that harness and
+        simulator give to runs end in the seed, which must be the plan's.
         """
         named = _SEED.search(run)
         if named is None or self.seed is None or int(named[1]) == self.seed:
@@ -72,7 +72,7 @@ class PlanFacts:
 
 
 def read_plan(run_dir: Path) -> PlanFacts:
-    """The facts of `run_dir`/plan.toml. BadPlan."""
+    """Return the facts of `run_dir`/plan.toml. Raises BadPlan."""
     try:
         return facts_of(tomllib.loads((run_dir / FILE).read_text()))
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def read_plan(run_dir: Path) -> PlanFacts:
 
 
 def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
-    """The facts of a parsed plan. BadPlan."""
+    """Return the facts of a parsed plan. Raises BadPlan."""
     try:
         expect = str(plan.get("expect", "config"))
         if expect not in EXPECTATIONS:
@@ -145,12 +145,14 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
 
 
 def _lowered(asked: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Values that min.insync.replicas is given while brokers run: a topic promises what the lowest one does."""
+    """Return the values to which faults set min.insync.replicas during the run: a topic promises only what the lowest
+    value does.
+    """
     return [int(params.get("value", 1)) for params in asked if params.get("how") == "min_isr"]
 
 
 def _acks(value: Any) -> int:
-    """-1, 0 or 1. ValueError."""
+    """Return acks as -1, 0 or 1. Raises ValueError for any other value."""
     acks = -1 if value in ("all", "-1") else value
     if acks not in (-1, 0, 1):
         raise ValueError(f"acks = {value!r}: -1, 0 and 1 exist")
@@ -158,7 +160,9 @@ def _acks(value: Any) -> int:
 
 
 def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> int:
-    """The generation that the workload's clients write with: V2 only where the cluster has transaction.version 2."""
+    """Return the version of transactions that the workload's clients use: 2 only if the cluster has transaction.version
+    2; 0 for none.
+    """
     level = int(features.get("transaction.version", 2))
     if "generation" not in workload:
         return 0
@@ -168,7 +172,7 @@ def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> i
 def configuration_of(process: ClientProcess, plan: RunConfiguration) -> RunConfiguration:
     """Return how one process used the cluster: its own settings if it has them, else the plan's.
 
-    A reader is promised what its topic keeps; how others produced is theirs to know.
+    A reader is promised what its topic keeps; how producers sent the records does not matter to it.
     """
     settings = process.settings
     if process.role != "producer":
@@ -186,7 +190,7 @@ def configuration_of(process: ClientProcess, plan: RunConfiguration) -> RunConfi
 
 
 def _commits(process: ClientProcess, plan: RunConfiguration) -> str:
-    """Return how a process commits the positions of its group: as it says itself, else as the plan does."""
+    """Return how a process commits the positions of its group: as its own settings say, else as the plan says."""
     settings = process.settings
     if "commits" in settings:
         return str(settings["commits"])

@@ -1,5 +1,5 @@
-"""Names the promise that a finding breaks that is no loss, and where that is written. What a loss breaks, the matrix
-says.
+"""Names the promise that a finding breaks if the finding is no loss, and where that promise is written. For losses, the
+matrix names it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ ORDER = {
     IDEMPOTENCE: "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
     ONE_IN_FLIGHT: "Kafka documentation, producer configuration `max.in.flight.requests.per.connection`",
 }
-"""What promises the order of a producer's records, and where that is written."""
+"""Maps each setting that promises the order of a producer's records to where that is written."""
 GROUPS = "consumer groups"
 ABOUT_GROUPS = frozenset({HistoryNeed.MEMBERS, HistoryNeed.POSITIONS, HistoryNeed.OUTPUTS})
-"""An anomaly that needs one of these in its history is one of groups."""
+"""Lists the needs that make an anomaly one of groups."""
 OF_FAMILY = {
     AnomalyFamily.DATA: "replicated log",
     AnomalyFamily.READERS: "reads in the log's order",
@@ -26,7 +26,8 @@ OF_FAMILY = {
 
 
 def broken_by(anomaly: AnomalyDefinition, order: str) -> tuple[str, str]:
-    """The promise that an anomaly breaks, and its source. order: what promised the order, a key of ORDER."""
+    """Return the promise that an anomaly breaks, and its source. `order` is the key of ORDER that promised the order.
+    """
     if anomaly in send_reorder.ANOMALIES:
         return order, ORDER[order]
     row = GROUPS if ABOUT_GROUPS & {*anomaly.needs} else OF_FAMILY[anomaly.family]

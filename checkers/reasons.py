@@ -1,4 +1,5 @@
-"""Why a cell of the matrix permits a finding, in words, and the mechanism that each reason needs."""
+"""Defines the reasons, in words, why a cell of the matrix permits a finding, and the mechanism that each reason needs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ SERVED_DAMAGED = (
     "starts only after an unclean shutdown, and only from its recovery point on, where it cuts the log at the damage"
 )
 SEGMENT_LOST = "a segment inside the log was lost with its file: readers continue after the hole"
-"""Why readers may skip records: in a log that lost a file (`fault_classes.logs_with_holes`), and in no other."""
+"""Is the reason why readers may skip records; it applies only to a log that lost a file
+(`fault_classes.logs_with_holes`).
+"""
 
 UNCLEAN_LOST = "a replica that was not in sync may lead: the records that it lacks are lost"
 SENT_AGAIN = "a send whose answer was lost is sent again, and the broker cannot tell that it has the record already"
@@ -54,7 +57,7 @@ WAITS_FOR_A_MARKER = (
     "the coordinator lost records of epochs: a producer gets an old epoch again, partitions that know a newer epoch "
     "refuse its marker, and until the marker is written the producer may begin no other transaction"
 )
-"""Why a producer may be stuck. It speaks of partitions that transactions write to, and of no others."""
+"""Is the reason why a producer may be stuck; it applies only to partitions to which transactions write."""
 LOST_IN_TRANSACTIONS = {
     **dict.fromkeys(("torn-txn", "lost-txn"), "records of the transaction were lost, or its marker was"),
     **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
@@ -65,29 +68,33 @@ LOST_IN_TRANSACTIONS = {
     ),
     **{f"stuck-producer/{each}": WAITS_FOR_A_MARKER for each in ("load", "producer", "transactional id")},
 }
-"""What is permitted too where records of transactions may be lost."""
+"""Maps the anomalies that are also permitted if records of transactions may be lost to their reasons."""
 
 LEFT_OPEN = dict.fromkeys(
     ("hanging-txn", "stuck-consumer"),
     "the marker of a transaction, or the coordinator's record of the transaction, was lost: nobody ends it any more",
 )
-"""The same, of those who wait for the last stable offset."""
+"""Maps the anomalies of readers that wait for the last stable offset, and are permitted if records of transactions may
+be lost, to their reasons.
+"""
 
 LEFT_UNSTABLE = {
     "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of the transaction, "
     "was lost: nobody ends it any more, and until then the coordinator reports no position to the group"
 }
-"""The same, of groups whose positions are committed in transactions (KIP-447: UNSTABLE_OFFSET_COMMIT)."""
+"""Maps the anomaly of groups that commit positions in transactions, and is permitted if records may be lost, to its
+reason (KIP-447: UNSTABLE_OFFSET_COMMIT).
+"""
 
 LOST_IN_GROUPS = dict.fromkeys(
     ("lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate"),
     "the coordinator lost records of positions, members or decisions, or the group's input was lost",
 )
-"""The same, of groups, where records may be lost that readers got."""
+"""Maps the anomalies of groups that are permitted if records may be lost that readers got to their reasons."""
 LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transaction was"}
 
 HALF_LOST = "a record had two copies, and only the acknowledged copy was lost"
-"""Why `wrong-offset` is permitted where loss and duplicates both are."""
+"""Is the reason why `wrong-offset` is permitted if both a loss and duplicates are."""
 
 MECHANISMS: Mapping[str, AnomalyMechanism] = {
     **dict.fromkeys((ACKS_0_LOST, ACKS_0_ORDER), mechanisms.ARRIVAL),
@@ -114,9 +121,11 @@ MECHANISMS: Mapping[str, AnomalyMechanism] = {
     **dict.fromkeys((BY_TIME_AHEAD, BEFORE), mechanisms.UNFINISHED),
     **dict.fromkeys((SEVERAL_MOMENTS, DOUBLED, DELAYED_END, UNCOMMITTED, BURST, LOSS_IS_SHOWN), mechanisms.ITSELF),
 }
-"""The reason of a permission -> what must have happened for it to explain a finding."""
+"""Maps each reason to the mechanism that must have happened for the reason to explain a finding."""
 
 
 def mechanism_of(reason: str) -> AnomalyMechanism:
-    """Return what must have happened if a finding is permitted for this reason, one of `Guarantee.ways`."""
+    """Return the mechanism that must have happened if a finding is permitted for this reason, which is one of
+    `AppliedGuarantee.ways`.
+    """
     return MECHANISMS[reason]

@@ -1,8 +1,9 @@
-"""Why a group's partitions were assigned anew: what each generation belongs to.
+"""Derives why a group's partitions were assigned again: the cause of each generation.
 
-In this order. A member of the load came or went: it began or ended, or stood still for too long and came again. A fault
-of clients did that to a member. Members gave partitions up as the generation before asked them to, and joined again so
-that others get these (KIP-429): such a round belongs to what caused the one before it. Else the fault that began last.
+The causes are tried in this order. A member of the load came or went: it began or ended, or paused for too long and
+joined again. A fault of clients did that to a member. Members gave partitions up because the generation before asked
+them to, and joined again so that others get these partitions (KIP-429): such a round has the cause of the round before
+it. Else the cause is the fault that began last.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from squall.checkers.history.group_tables import (
 from squall.checkers.history.tables import ClientProcess, PlayedFault
 
 SOON_NS = 3_000_000_000
-"""A coordinator and its members take some time for a rebalance that has begun."""
+"""Is how long, in ns, a coordinator and its members may take for a rebalance that has begun."""
 FOREVER = 1 << 62
 CLIENTS = ("producer", "reader", "member")
-"""Targets of faults that name processes of the load."""
+"""Lists the targets of faults that name processes of the load."""
 COMES, GOES = ("followed_by", "second"), ("process", "second")
-"""Evidence of such a fault that names the processes which began and ended with it."""
+"""List the keys in the evidence of such a fault that name the processes which began and which ended because of it."""
 CLASSIC, COOPERATIVE = "classic", "cooperative"
 MEMBERS: Literal["members"] = "members"
 RebalanceCause = Literal["members"] | int | None
-"""MEMBERS: of the load. A fault's id. None: no fault had begun."""
+"""Is the cause of a generation: MEMBERS for members of the load, the id of a fault, or None if no fault had begun."""
 
 
 class MembershipChange(NamedTuple):
-    """A process came or went, and a generation followed."""
+    """Records that a process came or went, and that a generation followed."""
 
     proc: int
     fault: int | None
-    """The fault that did it; None: the load."""
+    """Is the id of the fault that caused the change; None: the load caused it."""
 
 
 @dataclass(slots=True)
 class GenerationCauses:
-    """The generations of one group in order of time, and why they came."""
+    """Holds the generations of one group in order of time, and derives why they came."""
 
     grants: Sequence[GenerationAssignment]
     holds: Sequence[PartitionOwnership]
@@ -53,11 +54,11 @@ class GenerationCauses:
     processes: Mapping[int, ClientProcess]
     faults: Sequence[PlayedFault]
     began: dict[int, int] = field(default_factory=dict)
-    """Generation -> when its first member heard of it; ascending."""
+    """Maps each generation to when its first member heard of it, in ns, ascending."""
     of_proc: dict[int, list[GenerationAssignment]] = field(default_factory=dict)
-    """Process -> what it was granted, the first of each generation, ascending."""
+    """Maps each process to its assignments, the first of each generation, ascending."""
     reasons: dict[int, list[MembershipChange]] = field(default_factory=dict)
-    """Generation -> who came or went."""
+    """Maps each generation to the membership changes that it followed."""
 
     def __post_init__(self) -> None:
         seen: set[tuple[int, int]] = set()
@@ -70,7 +71,7 @@ class GenerationCauses:
             self.reasons.setdefault(gen, []).append(reason)
 
     def causes(self) -> dict[int, RebalanceCause]:
-        """Return the cause of each generation but the first one: before that nothing had been balanced."""
+        """Return the cause of each generation except the first, because before that nothing was assigned."""
         found: dict[int, RebalanceCause] = {}
         for before, gen in pairwise(self.began):
             reasons = self.reasons.get(gen, ())
@@ -86,8 +87,8 @@ class GenerationCauses:
         return found
 
     def follows_up(self, before: int, gen: int) -> bool:
-        """Return whether a member gave partitions up because generation `before` did not have them for it, and joined
-        again. Only classic members that keep what they have while they join do so.
+        """Return whether a member gave partitions up because generation `before` did not assign them to it, and joined
+        again. Only classic members with a cooperative assignor do so, which keep their partitions while they join.
         """
         took_part = [proc for proc, own in self.of_proc.items() if {each.gen for each in own} & {before, gen}]
         if any(self._setting(proc, "group_protocol", CLASSIC) != CLASSIC for proc in took_part):
@@ -100,16 +101,16 @@ class GenerationCauses:
         )
 
     def came_at(self, proc: int) -> int:
-        """Return when its process was first heard of."""
+        """Return when the process was first heard of, in ns."""
         process, first = self.processes.get(proc), self.of_proc[proc][0].t
         return process.first_t if process and 0 <= process.first_t <= first else first
 
     def session_ns(self, proc: int) -> int:
-        """Return the process's session time-out, ns; 0: not known."""
+        """Return the process's session time-out in ns; 0 if it is not known."""
         return self._ns(proc, "session_timeout_ms")
 
     def instance(self, proc: int) -> str:
-        """Return the process's instance id; empty: it has none."""
+        """Return the process's instance id; empty if it has none."""
         return str(self._setting(proc, "instance", "") or "")
 
     # ------------------------------------------------------------------------------------- who came, and who went
@@ -122,7 +123,7 @@ class GenerationCauses:
                 yield first.gen, MembershipChange(proc, self._blamed(proc, at, COMES))
 
     def _inherits(self, proc: int, first: GenerationAssignment) -> bool:
-        """Return whether the generation was the last one of another process with its instance id."""
+        """Return whether the generation was the last one of another process with the same instance id."""
         return bool(self.instance(proc)) and any(
             each.gen == first.gen and each.t < first.t
             for other, own in self.of_proc.items()
@@ -131,8 +132,8 @@ class GenerationCauses:
         )
 
     def _returns(self) -> Iterator[tuple[int, MembershipChange]]:
-        """Yield generations that began because a member paused for too long: without it, and with it as it joins again
-        as the same process.
+        """Yield the generations that began because a member paused for too long: the one without the member, and the
+        one in which the same process joined again.
         """
         for still in self.stills:
             own = self.of_proc.get(still.proc, [])
@@ -150,7 +151,7 @@ class GenerationCauses:
                 yield back.gen, MembershipChange(still.proc, None)
 
     def _limit_ns(self, still: MemberPause) -> int:
-        """So long it may stand still."""
+        """Return how long a member may pause before it is removed from its group, in ns; 0 if that is not known."""
         session_ns = self.session_ns(still.proc)
         if still.silent:
             return session_ns
@@ -165,7 +166,7 @@ class GenerationCauses:
         return ended or any(still.t0 < self.began[gen] < self.began[back.gen] for gen in without)
 
     def _departures(self) -> Iterator[tuple[int, MembershipChange]]:
-        """Yield generations that began because a process left by itself, or because its session was over."""
+        """Yield the generations that began because a process left by itself, or because its session was over."""
         for proc in sorted(self.of_proc.keys() & self.processes.keys()):
             gone = self.processes[proc].last_t
             if gone < 0:
@@ -187,7 +188,9 @@ class GenerationCauses:
         )
 
     def _first_after(self, gens: Iterable[int], begin: int, end: int) -> int | None:
-        """The first of these ascending generations that began after `begin`, and not after `end`."""
+        """Return the first of these ascending generations that began after `begin` and not after `end`; None if there
+        is none.
+        """
         return next((gen for gen in gens if begin < self.began[gen] <= end), None)
 
     def _gave_up(self, proc: int, begin: int, end: int) -> bool:
@@ -196,8 +199,9 @@ class GenerationCauses:
     # --------------------------------------------------------------------------------------------------- whose doing
 
     def _blamed(self, proc: int, at: int, names: Sequence[str]) -> int | None:
-        """The fault of clients that made it come or go at `at`; None: the load did. names: of the evidence that tells
-        it. A fault whose evidence names no process is blamed for all that come and go meanwhile.
+        """Return the id of the fault of clients that made the process come or go at `at`; None if the load did. `names`
+        are the evidence keys that name such processes. A fault whose evidence names no process is blamed for all that
+        come and go while it is on.
         """
         for fault in sorted(self.faults, key=lambda fault: -fault.began):
             if fault.began < 0 or fault.target.partition(":")[0] not in CLIENTS:
@@ -226,10 +230,10 @@ class GenerationCauses:
 
 
 def static_returns(generations: GenerationCauses) -> dict[str, int]:
-    """Count how often a process came with the instance id of one that had gone no longer ago than its session time-out;
-    after how many of these the group was assigned anew for nothing else that is known; and after how many a fault,
-    or another member, may have caused that (`unclear`). A second process with the instance id of one that lives is
-    not counted.
+    """Count returns of static members: how often a process came with the instance id of a process that had gone at most
+    one session time-out before (`returns`). Also count after how many of these the group was assigned again for no
+    other known cause (`rebalanced`), and after how many a fault, or another member, may have caused that (`unclear`). A
+    second process with the instance id of a live process does not count.
     """
     of_instance: dict[str, list[int]] = {}
     for proc in sorted(generations.of_proc, key=generations.came_at):
@@ -252,7 +256,7 @@ def static_returns(generations: GenerationCauses) -> dict[str, int]:
 
 
 def _moved(generations: GenerationCauses, before: int, after: int, gone: int, came: int) -> str:
-    """Return whether the group was assigned anew because `after` came; empty if it was not."""
+    """Return "rebalanced" or "unclear" if the group was assigned again because `after` came; empty if it was not."""
     first, began = generations.of_proc[after][0], generations.began
     if first.gen == generations.of_proc[before][-1].gen or came > began[first.gen]:
         return ""

@@ -1,7 +1,7 @@
-"""run.json: what it must say where it says something, and what is wrong with it.
+"""Reads run.json, checks the form of its entries, and reports what is wrong with them.
 
-A run that says that it ended tells what came of each phase that it names: versions that had no such phase do not name
-it. What does not have its form is left out, so that nothing rests on it, and is told.
+A run that says that it ended must report the result of each phase that it names; versions without a phase do not name
+it. An entry with a wrong form is left out, so that nothing depends on it, and is reported.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PHASES = {
     "reads after healing": "reads_after_healing",
     "final reads": "final_reads",
 }
-"""Phase -> what tells of it."""
+"""Maps each phase to the key of run.json that reports its result."""
 ALWAYS = ("heal", "converge", "final reads")
-"""Phases of every version."""
+"""Lists the phases that every version has."""
 
 ValueCheck = Callable[[Any], bool]
 
@@ -68,7 +68,9 @@ def _entry(must: Mapping[str, ValueCheck], may: Mapping[str, ValueCheck] | None 
 
 
 def _final_read(value: Any) -> bool:
-    """Whoever waited for a partition says who it is, and why."""
+    """Return whether an entry of `final_reads` has its form. A read that waited for partitions must name its process,
+    and say why it waited for each of them.
+    """
     may = {"process": _whole, "waiting": _list(_text), "idle_s": _number}
     if not _entry({"missing": _by_name}, may)(value):
         return False
@@ -103,22 +105,24 @@ FORMS: Mapping[str, ValueCheck] = {
     "standstills": _list(_entry({"began": _whole, "s": _number, "suspended_s": _number})),
     "node_exits": _list(_entry({"node": _any, "code": _any, "last_words": _text})),
 }
-"""Key -> whether it has the form that every version gives it."""
+"""Maps each key of run.json to a function that returns whether its value has the form that every version gives it."""
 MAY_BE_NONE = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads")
-"""Of a run that did not come so far."""
+"""Lists the keys whose value is null if the run did not come so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Holds what run.json says, without entries that have not their form."""
+    """Holds the entries of run.json that have their form."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
-    """What is wrong with it, in words, with the file's name."""
+    """Says in words what is wrong with the file; each text begins with the file's name."""
 
 
 def read(run_dir: Path) -> RunFacts:
-    """Return the facts of `run_dir`/run.json. A file that is not there says nothing: its run did not come so far."""
+    """Return the facts of `run_dir`/run.json. They are empty if there is no such file: then its run did not come so
+    far.
+    """
     try:
         return facts_of(json.loads((run_dir / FILE).read_bytes()))
     except FileNotFoundError:
@@ -128,7 +132,7 @@ def read(run_dir: Path) -> RunFacts:
 
 
 def facts_of(info: Any) -> RunFacts:
-    """Return the facts in the content of run.json, as parsed."""
+    """Return the facts in the parsed content of run.json."""
     if not isinstance(info, Mapping):
         return RunFacts(troubles=(f"{FILE} is no object",))
     odd = [
@@ -142,7 +146,7 @@ def facts_of(info: Any) -> RunFacts:
 
 
 def _missing_statements(info: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what a run that ended in order must say, and this one does not."""
+    """Yield what a run that ended in order must say, and this run does not."""
     if "ended_ns" not in info or info.get("trouble") or info.get("stopped"):
         return
     if not FORMS["phases"](info.get("phases")):
@@ -157,7 +161,7 @@ def _missing_statements(info: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _contradictions(info: Mapping[str, Any]) -> Iterable[str]:
-    """Yield contradictions: run.json says that something went wrong but not where, or the other way round."""
+    """Yield contradictions: run.json says that a phase failed but not where, or the other way round."""
     for name, where in (
         ("converged", "lacking"),
         ("writes_after_healing", "lacking"),

@@ -21,67 +21,73 @@ from typing import Any
 
 EVENT = "produce_requests"
 RELAY_FILE = "frame-relay-produce.jsonl"
-"""What the frame relay counted."""
+"""Is the file with the counts of the frame relay."""
 BROKERS, RELAY = "the brokers", "the frame relay"
 HARNESS_CLIENTS = frozenset({"squall-afterwards", "squall-passing"})
-"""Client ids of Squall's own writes beside the load: after healing, and into topics that are altered."""
+"""Lists the client ids of Squall's own writes beside the load: after healing, and into topics that are altered."""
 _OF_PROCESS = re.compile(r"squall-process-(\d+)")
 
 
 def client_id_of(process: int) -> str:
-    """Return the client id that a producer is given: `process` as in the history."""
+    """Return the client id that the harness gives to a producer; `process` is its id in the history."""
     return f"squall-process-{process}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceRequestSettings:
-    """Produce requests that had the same settings. `acks`: -1 is all."""
+    """Describes Produce requests that had the same settings, and counts them. In `acks`, -1 means all."""
 
     client_id: str | None
     acks: int
     idempotent: bool
-    """The batches had a producer id."""
+    """Is True if the batches had a producer id."""
     transactional_id: str | None
     compression: str
-    """none, gzip, snappy, lz4 or zstd."""
+    """Is none, gzip, snappy, lz4 or zstd."""
     requests: int
-    """How many there were, at least."""
+    """Is the least number of requests with these settings."""
     in_flight: int
-    """How many had no response at the same time on one connection, at least; 0 with acks=0, which has no responses."""
+    """Is the least number of requests that had no response at the same time on one connection; 0 with acks=0, which has
+    no responses.
+    """
 
     @property
     def process(self) -> int | None:
-        """The process of the history, if the producer uses the client id that it was given."""
+        """Return the id of the process in the history; None if the producer does not use the client id that it was
+        given.
+        """
         found = _OF_PROCESS.fullmatch(self.client_id or "")
         return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedProduceRequests:
-    """All that was seen of a run's load, the requests of Squall's own writes beside it left out."""
+    """Holds the Produce requests of a run's load that were observed, without Squall's own writes beside the load."""
 
     settings: tuple[ProduceRequestSettings, ...] = ()
-    """In the order in which they were first seen."""
+    """Lists the different settings, in the order in which they were first seen."""
     others: int = 0
-    """Requests that were counted, but not told apart: a broker had seen too many different settings."""
+    """Counts requests whose settings are not known, because a broker had seen too many different settings."""
     seen_by: str = ""
-    """`BROKERS` or `RELAY`; empty if nobody looked."""
+    """Is `BROKERS` or `RELAY`; empty if neither looked."""
 
     def of_process(self, process: int) -> tuple[ProduceRequestSettings, ...]:
-        """Return what this process sent, by its client id. If no request has that client id, whatever may be its own:
-        requests whose client id names no process. Empty: not seen.
+        """Return the settings of this process's requests, by its client id. If no request has that client id, return
+        all requests whose client id names no process, because they may be its own. Empty: not seen.
         """
         own = tuple(each for each in self.settings if each.process == process)
         return own or tuple(each for each in self.settings if each.process is None)
 
     def of_processes(self, processes: Iterable[int]) -> tuple[ProduceRequestSettings, ...]:
-        """Return what these processes sent, as `of_process`, each of the settings once."""
+        """Return the settings that these processes used, each once, as `of_process` finds them."""
         found = {each for process in processes for each in self.of_process(process)}
         return tuple(each for each in self.settings if each in found)
 
 
 def sent_in(run_dir: Path) -> ObservedProduceRequests:
-    """Read what was sent in a run. Leaves out lines that cannot be read; raises nothing for the state of the files."""
+    """Return the Produce requests that were observed in a run. Lines that cannot be read are left out; raises nothing
+    for the state of the files.
+    """
     traces = sorted((run_dir / "nodes").glob("*/trace.jsonl"))
     found = sent_of((path.parent.name, line) for path in traces for line in _lines(path))
     if found.seen_by:
@@ -91,7 +97,9 @@ def sent_in(run_dir: Path) -> ObservedProduceRequests:
 
 
 def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ObservedProduceRequests:
-    """Add up the counts in these (node, line): of each incarnation and link the newest line with the same settings."""
+    """Add up the counts of these (node, line) pairs. For each incarnation and link, the newest line with the same
+    settings counts.
+    """
     newest: dict[tuple[ProduceRequestSettings | None, Any, Any, Any], tuple[int, int]] = {}
     for node, line in lines:
         requests, in_flight = line.get("requests"), line.get("in_flight")
@@ -114,7 +122,7 @@ def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ObservedProduceRe
 
 
 def _settings(line: Mapping[str, Any]) -> ProduceRequestSettings | None:
-    """Return the settings that a line counts, without its counts; None if it does not tell them apart."""
+    """Return the settings that a line counts, with counts of 0; None if the line does not name them."""
     found = tuple(map(line.get, ("client_id", "acks", "idempotent", "transactional_id", "compression")))
     match found:
         case (str() | None as client_id, int() as acks, bool() as idempotent, str() | None as id_, str() as codec):
@@ -123,7 +131,7 @@ def _settings(line: Mapping[str, Any]) -> ProduceRequestSettings | None:
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:
-    """The lines `EVENT` of a JSONL file."""
+    """Yield the parsed lines of a JSONL file that have the event `EVENT`."""
     mark = f'"{EVENT}"'.encode()
     try:
         with path.open("rb") as lines:

@@ -1,6 +1,7 @@
-"""The signs of each witness: what was seen that may explain it, as `squall.checkers.mechanisms` asks for. Pure.
+"""Sets the signs of each witness: what was seen that may explain it, for `squall.checkers.mechanisms`. Pure.
 
-Both engines read them from the same ground: here for a history in memory, in `squall.spark_analysis.signs` in SQL.
+Both engines read the signs from the same circumstances: this module for a history in memory,
+`squall.spark_analysis.signs` in SQL.
 """
 
 from __future__ import annotations
@@ -22,71 +23,82 @@ from squall.checkers.leaderships import EVER, Leaderships
 from squall.checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, MechanismSign
 
 BEFORE_NS = 5_000_000_000
-"""What was handed over so long before a disturbance may still have been on its way."""
+"""Is how long before a disturbance, in ns, a record may have been sent that was still under way when it began."""
 AFTER_NS = 30_000_000_000
-"""So long after a disturbance clients may still send again what it kept from being answered: Kafka's
-`request.timeout.ms`."""
+"""Is how long after a disturbance, in ns, clients may still send again what was not answered: Kafka's
+`request.timeout.ms`.
+"""
 
 
 PLACE_OF_OTHER = {"inconsistent-offset": "off", "stale-ack": "other"}
-"""Anomaly -> the field of a witness that has the offset at which the other one of its two records was acknowledged."""
+"""Maps each anomaly of two records to the field of its witness that holds the offset at which the other record was
+acknowledged.
+"""
 _WITHOUT_OFFSET = {True: MechanismSign.LATER_EPOCH, False: MechanismSign(0), None: MechanismSign.UNPLACED}
-"""The answers of `Leaderships.explain_without_offset`, as signs."""
+"""Maps the results of `Leaderships.explain_without_offset` to signs."""
 _NOT_BY_TCP = ("duplicate", "reorder")
-"""Acts of a fault that deliver requests twice, or out of order."""
+"""Lists the acts of a fault that deliver requests twice, or out of order."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """A stretch of time. part -1: in every partition."""
+    """Describes a stretch of time in one partition; part -1: in every partition."""
 
     part: int
     since: int
     until: int
 
     def meets(self, part: int, t0: int, t1: int) -> bool:
-        """Return whether a record of this partition was on its way in it."""
+        """Return whether a record of this partition was under way during the window."""
         return self.part in (part, -1) and self.since <= t1 and t0 <= self.until
 
 
 class LostRange(NamedTuple):
-    """The records of a partition that a node lost with its power at `at`, ns: from `low` to before `high`."""
+    """Describes the records of a partition that a node lost with its power at `at` ns: from offset `low` to before
+    `high`.
+    """
 
     part: int
     low: int
     high: int
     at: int
     sync_failed: bool
-    """An fsync had failed on the node before."""
+    """Is True if an fsync had failed on the node before."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCircumstances:
-    """Holds what signs are read from."""
+    """Holds what happened in a run that may explain anomalies: leader terms, disturbances, power losses and disk
+    damage. The signs of witnesses are read from it.
+    """
 
     leaderships: Leaderships = Leaderships()
     disturbed: tuple[TimeWindow, ...] = ()
-    """When answers may have failed to come."""
+    """Lists when requests may have failed or stayed unanswered."""
     tampered: tuple[TimeWindow, ...] = ()
-    """When a fault delivered requests as TCP never does: how often a client sent does not say how often it arrived."""
+    """Lists when a fault delivered requests as TCP never does: then the number of times that a client sent a record
+    does not say how often the record arrived.
+    """
     contested: tuple[TimeWindow, ...] = ()
-    """Two leaders of a partition may have led in what meets this: from the begin of the second to the end of the first,
-    which may come before it."""
+    """Lists windows of two leader terms of a partition, from the begin of the second to the end of the first; the end
+    may come before the begin. Two leaders may have led while a record was under way that meets such a window.
+    """
     power_lost: tuple[LostRange, ...] = ()
     power_unknown: str = ""
-    """Why some may be missing from `power_lost`; empty if all are there."""
+    """Says why some ranges may be missing from `power_lost`; empty if none are."""
     damaged: tuple[tuple[int, int], ...] = ()
-    """(partition, when its disk was damaged last), -1 for any partition."""
+    """Holds (partition, when its disk was damaged, in ns); -1 stands for any partition."""
     everywhere: MechanismSign = MechanismSign(0)
-    """Signs of the run, which every witness has."""
+    """Combines the signs of the whole run, which every witness has."""
     outputs: bool = False
-    """Members of groups made outputs of what they had got, and may have been interrupted
+    """Is True if members of groups made outputs of their inputs, so that interruptions may explain anomalies
     (`squall.checkers.interruptions`).
     """
 
     def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> MechanismSign:
-        """Of one witness that was handed over at `t0`, answered at `t1` and sent `tries` times; -1 for what is not
-        known. `failed`: its producer had sends to this partition meanwhile that failed, or had no answer.
+        """Return the signs of a witness whose record was sent at `t0`, acknowledged at `t1` and sent `tries` times; -1
+        for values that are not known. `failed` says whether its producer had sends to this partition meanwhile that
+        failed or were not answered.
         """
         found, done = self.everywhere, t1 if t1 >= 0 else EVER
         if off < 0 <= t1:
@@ -110,8 +122,8 @@ class RunCircumstances:
         return found
 
     def why_unknown(self, need: MechanismSign, found: int = 0) -> str:
-        """Return why some of these signs of a witness that has those of `found` could not be looked at; empty if they
-        were looked at.
+        """Return why some of the signs in `need` could not be looked for, of a witness that has the signs in `found`;
+        empty if all could.
         """
         if need & BY_EPOCHS and self.leaderships.unknown:
             return self.leaderships.unknown
@@ -127,7 +139,7 @@ def circumstances_of(
     *,
     outputs: bool = False,
 ) -> RunCircumstances:
-    """Return the sources of one run's signs. `outputs`: as `RunCircumstances.outputs`."""
+    """Return the circumstances of one run. `outputs` is `RunCircumstances.outputs`."""
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
     lost: list[LostRange] = []
@@ -165,12 +177,14 @@ def circumstances_of(
 
 
 def _around(part: int, began: int, ended: int) -> TimeWindow:
-    """Return when records may have been on their way that a disturbance met; it ended at `ended`; -1: never."""
+    """Return the window in which records were under way that a disturbance met. The disturbance ended at `ended`; -1:
+    never.
+    """
     return TimeWindow(part, began - BEFORE_NS, ended + AFTER_NS if ended >= 0 else EVER)
 
 
 def _add(windows: list[TimeWindow], new: TimeWindow) -> None:
-    """Add one more window of a partition. Windows that meet become one: sends fail by the thousand."""
+    """Add one window of a partition. Windows that overlap are joined, because sends may fail by the thousand."""
     if windows and new.meets(new.part, windows[-1].since, windows[-1].until):
         last = windows.pop()
         new = TimeWindow(new.part, min(last.since, new.since), max(last.until, new.until))
@@ -190,7 +204,7 @@ def _sync_failed(node: Any, before: int, faults: Iterable[PlayedFault]) -> bool:
 
 
 def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_failed: bool) -> list[LostRange] | None:
-    """Return what one node lost with its power; None if its evidence does not say."""
+    """Return the ranges of records that one node lost with its power; None if the fault's evidence does not say."""
     try:
         told: Any = (fault.evidence or {})["lost"]
         # A process takes records until it has ended.
@@ -203,14 +217,14 @@ def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_fa
 
 
 def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
-    """The partition whose file a fault damaged; -1 where it does not say one of the history's."""
+    """Return the partition whose file a fault damaged; -1 if the fault's evidence names no partition of the history."""
     damaged = (fault.evidence or {}).get("damaged")
     path = str(damaged.get("path", "")) if isinstance(damaged, dict) else ""
     return parts.get(path.rpartition("/")[0].rpartition("/")[2], -1)
 
 
 def signed(history: History, of: RunCircumstances, witnesses: Sequence[Witness]) -> Iterator[Witness]:
-    """The witnesses with their signs."""
+    """Yield the witnesses with their signs."""
     sent = {(row.part, row.val): row for row in history.records.rows() if row.kind == SEND} if witnesses else {}
     failed: dict[tuple[int, int], list[TimeWindow]] = {}
     for row in sent.values():

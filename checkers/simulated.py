@@ -1,7 +1,9 @@
-"""Reads what a simulator saw of its run that no history shows: broken invariants, crashes, a world without progress.
+"""Reads the failures that a simulator saw in its run and that no history shows: broken invariants, crashes, a world
+without progress.
 
-The simulator writes it to run.json (`simulated`) and violations.json. The history's last line seals the violations that
-were seen before it (`seal_of`), run.json holds the size and CRC-32 of the whole file. The verdict counts it.
+The simulator writes them to run.json (`simulated`) and violations.json. The history's last line seals the violations
+that were seen before it (`seal_of`), and run.json holds the size and CRC-32 of the whole file. The verdict counts these
+failures.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from squall.checkers.history import seal
 
 FILE, KEY = "violations.json", "simulated"
 STAMP = "violations"
-"""Key below `KEY`: the `seal.stamp` of violations.json; None where nothing broke. Runs of early versions lack it."""
+"""Is the key below `KEY` with the `seal.stamp` of violations.json; its value is None if no invariant broke. Runs of
+early versions lack the key.
+"""
 INVARIANT = "invariant"
 OF_A_HISTORY = "anomaly"
-"""Kind of a failure that checkers find again."""
+"""Is the kind of a failure that checkers find again in the history."""
 GONE = f"{FILE} is gone, and it told of broken invariants"
 CHANGED = f"{FILE} is not as it was when the run was over: it was changed, or is another run's"
 NOT_OURS = f"{FILE} is of a simulation, and {seal.RUN} tells of none"
@@ -28,23 +32,25 @@ NOT_OURS = f"{FILE} is of a simulation, and {seal.RUN} tells of none"
 
 @dataclass(frozen=True, slots=True)
 class SimulatorFindings:
-    """Holds what the simulator found in one run. Empty for one that was not simulated, and for one in which the
-    simulator saw nothing wrong.
+    """Holds the failures that the simulator saw in one run; empty for a run without failures, and for a run that was
+    not simulated.
     """
 
     wrong: tuple[str, ...] = ()
-    """A line for each thing: whatever the history shows, the run is invalid."""
+    """Lists the failures, a line each. If there is one, the run is invalid, whatever the history shows."""
     troubles: tuple[str, ...] = ()
-    """Why violations.json is not to be trusted, in words."""
+    """Says in words why violations.json cannot be trusted; empty if it can."""
 
 
 def seal_of(violations: Sequence[Mapping[str, Any]]) -> int:
-    """The seal of the violations that were seen so far, as violations.json has them; 0 for none."""
+    """Return the seal of these violations, which are as in violations.json; 0 for none."""
     return _seals(violations)[-1]
 
 
 def _seals(violations: Sequence[Mapping[str, Any]]) -> list[int]:
-    """`seal_of` the first none, one, two and so on: some may have come after the history was closed."""
+    """Return the seals of the first 0, 1, 2 ... violations, because some may have been found after the history was
+    closed.
+    """
     found = [0]
     for each in violations:
         found.append(seal.value_seal([found[-1], dict(each)]))
@@ -52,7 +58,7 @@ def _seals(violations: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def listed(run_dir: Path) -> tuple[list[dict[str, Any]], str]:
-    """The violations in a run directory, and why they cannot be read; no violations and no word if there is no file."""
+    """Return the violations in a run directory, and why they cannot be read; both are empty if there is no file."""
     try:
         found = json.loads((run_dir / FILE).read_text())
     except FileNotFoundError:
@@ -65,9 +71,9 @@ def listed(run_dir: Path) -> tuple[list[dict[str, Any]], str]:
 
 
 def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> SimulatorFindings:
-    """Return what the simulator saw. Raises nothing.
+    """Return the failures that the simulator saw. Raises nothing.
 
-    `info`: run.json, as far as it can be read. `seals`: of `History`, empty if they are not known.
+    `info` is run.json, as far as it can be read. `seals` is `History.seals`, empty if they are not known.
     """
     told = info.get(KEY)
     violations, unread = listed(run_dir)
@@ -106,8 +112,9 @@ def _line(violation: Mapping[str, Any]) -> str:
 
 
 def overlooked(run_dir: Path, verdict: Mapping[str, Any]) -> str:
-    """That a verdict says valid of a run in which the simulator saw something wrong, in a sentence without its point;
-    empty if it does not. `verdict`: verdict.json. Early versions left such verdicts."""
+    """Return a sentence, without its full stop, if the verdict says valid of a run in which the simulator saw a
+    failure; else an empty text. `verdict` is verdict.json. Early versions wrote such verdicts.
+    """
     if verdict.get("verdict") != "valid":
         return ""
     seen = read(run_dir, seal.read_info(run_dir), {})

@@ -1,22 +1,24 @@
-"""Logs each stage that an analysis has come to, as a line: its caller shows how far it is."""
+"""Encodes and decodes the lines by which an analysis reports each stage that it has reached, so that its caller can
+show progress.
+"""
 
 from __future__ import annotations
 
 CONVERT, START, LOOK = "convert the history", "start Spark", "Spark looks for anomalies"
-"""Of judging a run, in this order. From LOOK on the converted history is whole."""
+"""Name the stages of an analysis by Spark, in this order. From LOOK on, the converted history is complete."""
 FIND = "the reference engine looks for anomalies"
-"""Of judging without Spark: all of it but the comparison of replicas' logs."""
+"""Names the only stage of an analysis without Spark, except for the comparison of replicas' logs."""
 READY = "ready"
-"""Spark was started before there was a history, and is ready for it."""
+"""Names the stage of a Spark that was started before there was a history, and that is ready for it."""
 
 _HEAD = "stage: "
 
 
 def line_of(stage: str) -> str:
-    """The line that says that `stage` begins."""
+    """Return the line that reports that `stage` begins."""
     return f"{_HEAD}{stage}"
 
 
 def stage_of(line: str) -> str:
-    """The stage that a line says has begun; empty where it is about something else."""
+    """Return the stage whose begin a line reports; empty if the line reports something else."""
     return line[len(_HEAD) :].strip() if line.startswith(_HEAD) else ""

@@ -1,15 +1,15 @@
-"""valid, invalid or unknown, and why.
+"""Decides whether a run is valid, invalid or unknown, and says why.
 
 - `valid`: the checks ran on a history with enough in it (for each partition an acknowledged write and a final read that
   reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is
   permitted, by a reason whose mechanism happened (`squall.checkers.mechanisms`).
-- `invalid`: something was found that the configuration does not permit, or permits only where something else had
-  happened. That holds of a history cut short as well: finders only report what a prefix proves. So is a run in which a
-  simulator saw an invariant break (`simulated`).
-- `unknown`: anything else, and it says what.
+- `invalid`: something was found that the configuration does not permit, or permits only if something else had
+  happened. That also holds for a history that was cut short, because finders only report what a prefix proves. A run in
+  which a simulator saw an invariant break is invalid, too (`simulated`).
+- `unknown`: anything else, and the verdict says what.
 
-`decide` is the rule, on values; `judge` reads a run directory, decides and writes verdict.json. It never raises for
-what it finds there: a verdict that cannot be reached is `unknown`.
+`decide` is the rule, on values; `judge` reads a run directory, decides and writes verdict.json. It never raises for the
+content of the directory: a verdict that cannot be reached is `unknown`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
 @dataclass(frozen=True, slots=True)
 class JudgedFinding:
-    """Findings of one kind that are permitted, or are not, for one reason. `permitted` None: nobody knows."""
+    """Holds findings of one kind that are permitted, or not permitted, for one reason. `permitted` is None if that is
+    not known.
+    """
 
     name: str
     evidence: str
@@ -56,11 +58,13 @@ class JudgedFinding:
     processes: tuple[int, ...]
     witnesses: tuple[Witness, ...]
     parts: tuple[tuple[int, int], ...] = ()
-    """(dense partition id, count), ascending."""
+    """Holds (dense partition id, number of witnesses), ascending."""
     cell: CellName | None = None
-    """The cell of the matrix that permits it, or the promise that forbids it. None: nobody knows what was promised."""
+    """Is the cell of the matrix that permits the finding, or the promise that forbids it; None if it is not known what
+    was promised.
+    """
     blames: str = ""
-    """The client whose finding it is. Empty: it is the cluster's, or it is permitted."""
+    """Names the client whose fault the finding is; empty if it is the cluster's, or if it is permitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +81,17 @@ class Verdict:
     metrics: Mapping[str, Any]
     workload: Mapping[str, Any] = field(default_factory=dict)
     not_run: Mapping[str, str] = field(default_factory=dict)
-    """As `VerdictInputs.not_run`."""
+    """Maps the anomalies that were not looked for to the reason, as `VerdictInputs.not_run`."""
     ran_on_little: Mapping[str, str] = field(default_factory=dict)
-    """As `VerdictInputs.ran_on_little`."""
+    """Maps the anomalies whose checks saw too little to the reason, as `VerdictInputs.ran_on_little`."""
     blames: str = ""
-    """The client whose findings all are that are not permitted."""
+    """Names the client that all findings which are not permitted blame; empty if they do not blame the same client."""
     engine: str = ""
-    """As `VerdictInputs.engine`."""
+    """Names the engine that searched the history, as `VerdictInputs.engine`."""
 
     @property
     def exit_code(self) -> int:
-        """0 valid, 1 invalid, 2 unknown."""
+        """Return the exit code: 0 valid, 1 invalid, 2 unknown."""
         return EXIT_CODES[self.verdict]
 
 
@@ -95,7 +99,7 @@ class Verdict:
 
 
 def decide(case: VerdictInputs) -> Verdict:
-    """The verdict of a case."""
+    """Return the verdict for these inputs."""
     expect = case.expect or (case.plan.expect if case.plan else "config")
     unknown_because = [*case.troubles]
     promised, at_worst = _promises(case, expect, unknown_because)
@@ -156,7 +160,9 @@ def decide(case: VerdictInputs) -> Verdict:
 
 
 def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedFinding:
-    """The finding with whom it blames, if that is not the cluster. no_ack: why the load's clients prove nothing."""
+    """Return the finding with the client that it blames, if that is not the cluster. `no_ack` says why the load's
+    clients prove nothing; empty if they do.
+    """
     if judged.permitted is not False:
         return judged
     if no_ack and judged.evidence in (stuck.LOAD, stuck.CLIENT):
@@ -176,7 +182,9 @@ def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedF
 
 
 GuaranteesByProcess = Mapping["int | None", AppliedGuarantee]
-"""By process, and for None what is permitted to somebody; empty where it is not known what was promised."""
+"""Maps each process to its guarantee, and None to the guarantee for findings of no single process; empty if it is not
+known what was promised.
+"""
 
 
 def _promises(
@@ -225,7 +233,7 @@ def _judged(
     harness_troubles: Sequence[str],
     context: PartitionContext,
 ) -> tuple[JudgedFinding, ...]:
-    """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
+    """Return the findings by kind and judgement: those that are not permitted first, then in the catalogue's order."""
     groups: dict[tuple[str, str, bool | None, str, CellName | None], list[Finding]] = {}
     for finding in findings:
         permitted, why, cell = _judgement(finding, promised, at_worst, context)
@@ -253,7 +261,7 @@ def _judged(
 
 
 def _by_time(name: str) -> bool:
-    """Return whether an anomaly is that something took too long."""
+    """Return whether an anomaly consists in something taking too long."""
     return name == hanging_txn.NAME or CATALOG[name].family is AnomalyFamily.LIVENESS
 
 
@@ -273,8 +281,8 @@ def _judgement(
 
 
 def _asked_for(anomalies: Iterable[JudgedFinding], alone: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Say of what --expect safe forbids that the user asked for it, and how the configuration alone judges the same
-    findings.
+    """Rewrite the reasons of findings that --expect safe forbids: they say that the user asked for it, and how the
+    configuration alone would judge the same findings.
     """
     judged = {so: {(each.name, each.evidence) for each in alone if each.permitted is so} for so in (True, False, None)}
     rows = "; ".join(dict.fromkeys(each.cell.row for each in alone if each.cell and each.permitted is not None))
@@ -311,9 +319,9 @@ def judge(
 ) -> Verdict:
     """Decide on a run, and write `run_dir`/verdict.json.
 
-    `findings` and `metrics`: what an analysis returned, None where it did not finish. `expect`: "config", "safe" or
-    "loss", None as the plan says. `troubles`: what else went wrong, in words; each makes a clean run `unknown`.
-    `harness_troubles`, `engine`: as in `VerdictInputs`. `history`: as in `read_inputs`.
+    `findings` and `metrics` are the results of an analysis, None if it did not finish. `expect` is "config", "safe" or
+    "loss"; None: as the plan says. `troubles` says what else went wrong, in words; each makes a run without findings
+    `unknown`. `harness_troubles` and `engine` are as in `VerdictInputs`, and `history` is as in `read_inputs`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
@@ -324,8 +332,8 @@ def judge(
 
 
 def give_up(run_dir: Path, *troubles: str) -> Verdict:
-    """Write the verdict of a run that could not be judged: `unknown`, or `invalid` by what a simulator saw. `troubles`:
-    why, in words.
+    """Write the verdict of a run that could not be judged: `unknown`, or `invalid` if a simulator saw a failure.
+    `troubles` says why, in words.
     """
     seen = simulated.read(run_dir, seal.read_info(run_dir), {})
     troubles = (*troubles, *seen.troubles)
@@ -351,7 +359,7 @@ def judge_run(
     workload: WorkloadFacts | None = None,
     history: History | None = None,
 ) -> Verdict:
-    """Judge a run as `judge` does, by what an engine left in `run_dir`."""
+    """Judge a run as `judge` does, from the files that an engine left in `run_dir`."""
     said, engine = list(troubles), ""
     findings: list[Finding] | None = None
     metrics: dict[str, Any] | None = None
@@ -377,7 +385,7 @@ def judge_run(
 
 
 def _of_another(stored: Mapping[str, Any], run_dir: Path, history: History | None) -> str:
-    """Why findings.json is not about this history; empty where it is, or where the history cannot say."""
+    """Return why findings.json belongs to another history; empty if it does not, or if the history cannot be read."""
     from squall.checkers.history import conversion
 
     if stored["schema"] != findings_schema:
@@ -392,12 +400,14 @@ def _of_another(stored: Mapping[str, Any], run_dir: Path, history: History | Non
 
 
 def written(run_dir: Path, verdict: Verdict) -> dict[str, Any]:
-    """verdict.json of a run directory: it says which history it is about, so that another one beside it is seen."""
+    """Return the content of verdict.json for a run directory. It includes the stamp of the history, so that a later
+    change of the history shows.
+    """
     return {**to_json(verdict), seal.JUDGED: seal.stamp(run_dir / seal.FILE)}
 
 
 def to_json(verdict: Verdict) -> dict[str, Any]:
-    """verdict.json, but for what only a run directory can say."""
+    """Return the content of verdict.json, except for what only a run directory can say."""
     names = {entry["part"]: name for name, entry in verdict.metrics.get("partitions", {}).items()}
     return {
         "schema": SCHEMA,

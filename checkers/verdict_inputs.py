@@ -1,4 +1,4 @@
-"""All that a verdict depends on, as values; and how a run directory is read into them."""
+"""Reads all that a verdict depends on from a run directory into plain values."""
 
 from __future__ import annotations
 
@@ -27,24 +27,28 @@ from squall.checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFacts:
-    """Holds what the run's workload says of itself."""
+    """Holds what the run's workload says of itself: its figures, and the anomalies that it can show."""
 
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """Of its own, plain JSON."""
+    """Holds figures of the workload's own, as plain JSON."""
     checks: Collection[str] | None = None
-    """Anomalies that can show in it; None: all. Nothing else is looked for, and nothing else counts as found."""
+    """Names the anomalies that can show in the workload; None: all. Other anomalies are not looked for, and do not
+    count if found.
+    """
     meant_for: Collection[str] = ()
-    """Anomalies that every run of it can show: where they were not looked for, the verdict is unknown."""
+    """Names the anomalies that each run of the workload can show: if they were not looked for, the verdict is unknown.
+    """
 
     def left_out(self) -> dict[str, str]:
-        """Anomalies that it cannot show, and why."""
+        """Return the anomalies that the workload cannot show, each with the reason."""
         names = () if self.checks is None else set(CATALOG) - set(self.checks)
         return dict.fromkeys(sorted(names), "this workload cannot show it")
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictInputs:
-    """All that the verdict depends on. None: could not be had, and `troubles` says why."""
+    """Holds all that the verdict depends on. A field is None if its value could not be read; `troubles` then says why.
+    """
 
     run: str = ""
     findings: Sequence[Finding] | None = None
@@ -55,60 +59,60 @@ class VerdictInputs:
     processes: Sequence[ClientProcess] = ()
     faults: Sequence[PlayedFault] = ()
     groups: Mapping[str, GroupActivity] = field(default_factory=dict)
-    """How much each group did, by its name."""
+    """Maps the name of each group to its activity."""
     whole: bool = True
-    """False where the history is damaged nobody knows where: what it shows is no prefix of what happened."""
+    """Is False if the history is damaged at an unknown place: then it is not a prefix of what happened."""
     nemesis_read: bool = True
-    """False where nemesis.jsonl could not be read to its end, or is not this run's."""
+    """Is False if nemesis.jsonl could not be read to its end, or belongs to another run."""
     run_json_intact: bool = True
-    """False where run.json does not say what it said when the history was closed."""
+    """Is False if run.json was changed after the history was closed."""
     troubles: Sequence[str] = ()
-    """What did not work: inputs that do not parse, a checker that stopped."""
+    """Says, in words, what did not work: inputs that cannot be parsed, or a checker that stopped."""
     notes: Sequence[str] = ()
     expect: str = ""
-    """Goes before the plan's, unless empty."""
+    """Is the expectation that replaces the plan's, unless it is empty."""
     not_run: Mapping[str, str] = field(default_factory=dict)
-    """Checks that could not have found anything, and why."""
+    """Maps the anomalies whose checks could not have found anything to the reason."""
     ran_on_little: Mapping[str, str] = field(default_factory=dict)
-    """Checks that saw a part only of what a whole run shows them, and why."""
+    """Maps the anomalies whose checks saw only a part of what a whole run shows to the reason."""
     harness_troubles: Sequence[str] = ()
-    """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
-    doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
+    """Says what went wrong with the harness or the machine during the run. Such trouble may have stopped progress, so a
+    liveness finding is then nobody's fault for certain. `troubles` has these entries as well.
     """
     simulator_failures: Sequence[str] = ()
-    """What a simulator saw go wrong, a line each: no history shows it, and nothing permits it."""
+    """Lists the failures that a simulator saw, a line each; no history shows them, and nothing permits them."""
     circumstances: signs.RunCircumstances = signs.RunCircumstances()
-    """What tells whether the mechanism of a permission happened."""
+    """Holds what shows whether the mechanism of a permission happened."""
     engine: str = ""
-    """The engine that searched the history, as `squall.checkers.engines` names it; empty: none did, or it is not
+    """Names the engine that searched the history, as in `squall.checkers.engines`; empty if none did, or if it is not
     known.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class _HistorySummary:
-    """Holds a history without its large tables. Empty if it could not be read."""
+    """Holds a history without its large tables. It is empty if the history could not be read."""
 
     run: str = ""
-    """As its header names it."""
+    """Is the run's name in the history's header."""
     partitions: Sequence[ObservedPartition] = ()
     processes: Sequence[ClientProcess] = ()
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     counted: EvidenceCounts = EvidenceCounts()
     whole: bool = True
-    """As `VerdictInputs.whole`."""
+    """Is False if the history is damaged at an unknown place, as in `VerdictInputs.whole`."""
     seals: Mapping[str, int] = field(default_factory=dict)
     clock: tuple[int, int] = (-1, -1)
-    """The header's wall clock, ms, and monotonic one, ns."""
+    """Holds the header's wall clock in ms and its monotonic clock in ns."""
     finals: Sequence[PartitionFinalRead] = ()
     problem: HistoryProblem | None = None
-    """As `History.problem`."""
+    """Says why reading the history stopped early, as `History.problem`."""
     declared: int = 0
-    """As `History.declared`."""
+    """Is the seal of the declared partitions and settings, as `History.declared`."""
 
 
 def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
-    """Adds to `troubles` and `notes`. Raises nothing."""
+    """Return the summary of the converted history, and append to `troubles` and `notes`. Raises nothing."""
     try:
         told = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
@@ -129,7 +133,7 @@ def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _History
 
 
 def _parsed(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
-    """Return the same of a history that was parsed and never left memory. Adds to `troubles` and `notes`."""
+    """Return the summary of a history that was parsed and is still in memory, and append to `troubles` and `notes`."""
     unsealed = seal.broken_seal(history, seal.read_info(run_dir))
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
     notes += seal.notes(history.ends, history.torn_bytes)
@@ -150,9 +154,8 @@ def read_inputs(
     workload: WorkloadFacts,
     history: History | None = None,
 ) -> VerdictInputs:
-    """Return all that `run_dir` holds beside an analysis' findings. Add to `troubles` what does not fit or parse.
-
-    history: its history if it is in memory; None: the converted one is read.
+    """Return all that a verdict depends on. What `run_dir` holds that is inconsistent or cannot be parsed is added to
+    `troubles`. `history` is the run's history if it is in memory; None: the converted history is read.
     """
     notes: list[str] = []
     plan = None
@@ -214,12 +217,14 @@ def read_inputs(
 
 
 def acked_of(metrics: Mapping[str, Any]) -> dict[str, int]:
-    """Records that were acknowledged, by name of their partition, as `metrics.shape` has them."""
+    """Return the number of acknowledged records by the name of their partition, from metrics as `metrics.shape` returns
+    them.
+    """
     return {name: figures.get("acked", 0) for name, figures in metrics.get("partitions", {}).items()}
 
 
 def placed_of(metrics: Mapping[str, Any]) -> int:
-    """Return how many acknowledged records have an offset; -1: not counted."""
+    """Return how many acknowledged records have an offset; -1 if that was not counted."""
     each = [figures for figures in metrics.get("partitions", {}).values() if "acked_without_offset" in figures]
     return sum(figures["acked"] - figures["acked_without_offset"] for figures in each) if each else -1
 

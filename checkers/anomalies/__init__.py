@@ -1,5 +1,7 @@
-"""The anomalies: each module holds what one is, where that is written, what shows it, and its reference finder.
+"""Defines the anomalies. Each module says what an anomaly is, where that is written and what evidence shows it, and has
+its reference finder.
 
-A family of anomalies that one finder sees together is one module. `registry` lists the modules. The Spark query of a
-module is `spark_analysis/queries/` under the same name, its histories are `tests/unit/checkers/anomalies/test_NAME.py`.
+Anomalies that one finder sees together share a module. `registry` lists the modules. The Spark query of a module has
+the same name in `spark_analysis/queries/`, and the module's test histories are in
+`tests/unit/checkers/anomalies/test_NAME.py`.
 """

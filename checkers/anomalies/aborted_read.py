@@ -1,4 +1,4 @@
-"""G1a: a read_committed reader got a record of a transaction that did not commit."""
+"""Finds G1a: a read_committed reader got a record of a transaction that did not commit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """A commit that was asked for and not answered may have happened: its records are no witnesses."""
+    """Yield a witness for each value that a read_committed reader got although its transaction never committed.
+
+    Transactions whose commit was requested and not answered give no witnesses, because they may have committed.
+    """
     late = seen.view(ended_late)
     for got in seen.view(committed_reads):
         if got.txn.never_commits:

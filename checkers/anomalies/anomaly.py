@@ -1,14 +1,15 @@
-"""Defines the form in which a module of this folder describes its anomalies.
+"""Defines the form in which each module of this folder describes its anomalies.
 
-Some anomalies can be seen with different evidence, and a configuration that may lose records also permits what such a
-loss looks like from further away: an offset given to a second record, an acknowledgement below an earlier one. It never
-permits the same thing among the final reads, where the cluster has converged. So a finding carries its evidence:
+The same anomaly can be seen with different evidence. A configuration that may lose records also permits the
+consequences of such a loss, for example an offset that is given to a second record, or an acknowledged offset below an
+earlier one. It never permits these consequences among the final reads, because the cluster has converged by then. So a
+finding carries its evidence:
 
 - `final`: the final reads alone show it;
 - `reads`: an earlier read is needed to see it;
 - `acks`: an acknowledgement is needed to see it.
 
-`squall.checkers.guarantees` permits a name (`duplicate`) or a name with one kind of evidence
+`squall.checkers.guarantees` permits an anomaly by name (`duplicate`), or a name with one kind of evidence
 (`inconsistent-offset/acks`).
 """
 
@@ -25,19 +26,19 @@ from squall.checkers.history.tables import History
 FINAL = "final"
 READS = "reads"
 OWN, PROGRAM = "squall", "program"
-"""Our own client and a program under test, as a history names them."""
+"""Are the names that a history uses for our own client and for a program under test."""
 ACKS = "acks"
 
 JEPSEN = "jepsen.tests.kafka"
-"""A source: Jepsen's Kafka workload, whose name for it is `AnomalyDefinition.jepsen`."""
+"""Names Jepsen's Kafka workload as a source; its name for an anomaly is `AnomalyDefinition.jepsen`."""
 IN_ORDER = f"{JEPSEN}; Kafka documentation, introduction: a partition is read in the order in which it was written"
-"""A source: what readers are promised."""
+"""Names the source of the promise that readers get a partition's records in order."""
 
 T = TypeVar("T")
 
 
 class AnomalyFamily(StrEnum):
-    """Names the subject of an anomaly."""
+    """Names the subject of an anomaly: data, readers, transactions, groups or liveness."""
 
     DATA = "data"
     READERS = "readers"
@@ -74,59 +75,65 @@ class HistoryNeed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnomalyDefinition:
-    """Describes one kind of wrong."""
+    """Describes one kind of anomaly: its name, definition, source, and what a history needs to show it."""
 
     name: str
     family: AnomalyFamily
     definition: str
     source: str
-    """Where it is written that this is wrong; for what only Squall calls by this name, where the rule comes from."""
+    """Says where it is written that this is wrong. If only Squall has this name, it says where the rule comes from."""
     jepsen: str = ""
-    """Its name in jepsen.tests.kafka; empty where that has none."""
+    """Is the anomaly's name in jepsen.tests.kafka; empty if Jepsen has no name for it."""
     other: str = ""
-    """What a witness's `other` field holds; empty where it is -1."""
+    """Says what the field `other` of a witness holds; empty if the field is always -1."""
     meaning: str = ""
-    """What so many witnesses mean to whoever runs the cluster, after their number: "records stand at two offsets".
-    `{others}` stands for their `other`, summed over processes and partitions."""
+    """Says what several witnesses mean to the owner of a cluster; the sentence follows their number, as in "records
+    stand at two offsets". `{others}` is replaced by the sum of the witnesses' `other` over processes and partitions.
+    """
     meaning_of_one: str = ""
-    """The same of one witness: "record stands at two offsets"."""
+    """Says what one witness means, as in "record stands at two offsets"."""
     counts: str = ""
-    """What `meaning` counts if not witnesses, of which several may be of the same one: processes, or partitions."""
+    """Names what `meaning` counts ("processes" or "partitions") if several witnesses may be of the same one; empty if
+    it counts witnesses.
+    """
     needs: tuple[HistoryNeed, ...] = ()
-    """A history that lacks one of these neither shows it nor rules it out."""
+    """Lists what a history must contain: a history without one of these neither shows the anomaly nor rules it out."""
 
 
 class HistoryViews:
-    """A history, and the views of it that several finders share."""
+    """Holds a history and the derived views of it that several finders share."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         self._views: dict[Any, Any] = {}
 
     def view(self, make: Callable[[History], T]) -> T:
-        """Return what `make` makes of the history, made once. Finders must not change it."""
+        """Return what `make` computes from the history; it is computed once and then kept. Finders must not change it.
+        """
         if make not in self._views:
             self._views[make] = make(self.history)
         return cast(T, self._views[make])
 
 
 AnomalyFinder = Callable[[HistoryViews], Iterable[Witness]]
-"""The obvious slow finder: the oracle of the Spark query. Good for up to about a million records."""
+"""Is the type of a reference finder, which is simple and slow: it is the oracle of the Spark query, and fit for up to
+about a million records.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AnomalyCheck:
-    """Describes what one module looks for, and how."""
+    """Describes which anomalies one module looks for, and its finder."""
 
     module: str
-    """Its __name__."""
+    """Is the module's `__name__`."""
     anomalies: tuple[AnomalyDefinition, ...]
     find: AnomalyFinder | None = None
-    """Finds them in a history. None: something else than a history shows them."""
+    """Finds the anomalies in a history; None if something other than a history shows them."""
     exists: bool = True
-    """False: nothing looks for them yet."""
+    """Is False if nothing looks for these anomalies yet."""
 
     @property
     def name(self) -> str:
-        """Return the name of the module, of its Spark query, and of its tests."""
+        """Return the name that the module, its Spark query and its tests share."""
         return self.module.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Collects what brokers reported of a partition beside its records: high watermark, last stable offset, end."""
+"""Collects the high watermarks, last stable offsets and log ends that brokers reported for a partition."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from squall.checkers.history.tables import History, ReportedBounds
 
 
 def answers(history: History) -> list[ReportedBounds]:
-    """All answers, in the order in which they were asked for."""
+    """Return all reported bounds, in the order in which clients requested them."""
     return sorted(history.told.rows(), key=lambda each: (each.op, each.idx))

@@ -1,4 +1,4 @@
-"""torn-txn and lost-txn: a transaction of which a part, or nothing, is visible in the end."""
+"""Finds torn-txn and lost-txn: only a part of a transaction, or nothing of it, is visible in the final reads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Over all partitions together."""
+    """Yield the witnesses of each transaction, over all partitions together."""
     finals = _committed_finals(seen.history)
     standing = _final_values(seen.history)
     of_txn: dict[int, list[tuple[ObservedValue, ObservedPartition]]] = {}
@@ -68,7 +68,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _of(
     txn: Txn, visible: list[ObservedValue], missing: list[ObservedValue], late: frozenset[int]
 ) -> Iterator[Witness]:
-    """`late`: as `ended_late` has it. Either end makes half a transaction; an abort makes one vanish."""
+    """Yield the witnesses of one transaction. `late` is as `ended_late` returns it: a late commit or abort may leave
+    half a transaction visible, and a late abort may make all of it vanish.
+    """
     if visible:
         evidence = LATE_END if late else ""
         for value in missing:
@@ -80,10 +82,11 @@ def _of(
 
 
 def _judged(value: ObservedValue, partition: ObservedPartition, txn: Txn, finals: list[PartitionFinalRead]) -> bool:
-    """Return whether a final read_committed read would have shown the value, had its transaction committed.
+    """Return whether a final read_committed read would have shown the value if its transaction had committed.
 
-    Either the reader went past its offset, and then the outcome of the transaction was known there; or it read to the
-    end, and the commit was acknowledged before it began. In a compacted partition a later record may have its key.
+    That is so if the reader went past the value's offset, because the outcome of the transaction was known there; or if
+    the reader read to the end, and began after the commit was acknowledged. In a compacted partition a later record may
+    have the same key, so nothing is judged there.
     """
     if partition.compacted or partition.may_lack(value.acked_at):
         return False
@@ -100,7 +103,7 @@ def _committed_finals(history: History) -> dict[int, list[PartitionFinalRead]]:
 
 
 def _final_values(history: History) -> set[tuple[int, int]]:
-    """(partition, value) of all that final read_committed reads showed."""
+    """Return (partition, value) of each record that final read_committed reads returned."""
     return {(record.part, record.val) for record in history.records.rows() if record.final and record.iso == 1}
 
 

@@ -1,4 +1,4 @@
-"""commit-ahead: a group's committed position is beyond a record that none of its members got."""
+"""Finds commit-ahead: a group's committed position is beyond a record that none of its members got."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from squall.checkers.history.group_tables import CRASHED, FROM_COMMITTED, GroupC
 from squall.checkers.history.tables import FAIL, POLL, History
 
 OWN_COMMIT = "own commit"
-"""Evidence: a program under test committed that position itself, and had reported nothing at the record's offset or
-beyond by then. No broker can have done that."""
+"""Is the evidence that a program under test committed the position itself, and had reported no record at or beyond this
+offset by then. No broker can have caused that.
+"""
 SKIPPED = "skipped record"
-"""Evidence: the same, but it had reported records beyond this one. A broker may have left this one out."""
+"""Is the evidence that a program under test committed the position itself, but had reported records beyond this one. A
+broker may have left this record out.
+"""
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -40,18 +43,18 @@ ANOMALIES = (
 
 
 class _GroupReadIndex:
-    """Indexes which member got which records, by partition."""
+    """Indexes which records the members of each group got, by partition."""
 
     def __init__(self, history: History) -> None:
         self.isolation = {process.proc: process.isolation for process in history.processes}
         self.client = {process.proc: process.client for process in history.processes}
         group = {hold.proc: hold.group for hold in history.holds.rows()}
         self.standing: dict[tuple[int, int], dict[int, int]] = {}
-        """(partition, isolation level) to what final reads at it showed: offset -> value."""
+        """Maps (partition, isolation level) to what final reads returned: offset -> value."""
         self.got: dict[tuple[int, int], dict[int, int]] = {}
-        """(group, partition) -> offset -> when a member first got a record there."""
+        """Maps (group, partition) to offset -> when a member first got a record there, in ns."""
         self.reported: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """(process, partition) -> (when, offset) of all that a program reported."""
+        """Maps (process, partition) to (ns, offset) of each record that a program under test reported."""
         for record in history.records.rows():
             if record.kind == POLL and record.final:
                 here = self.standing.setdefault((record.part, record.iso), {})
@@ -63,16 +66,18 @@ class _GroupReadIndex:
                     self.reported.setdefault((record.proc, record.part), []).append((record.t1, record.off))
 
     def reported_by(self, commit: GroupCommit) -> int:
-        """The highest offset of its partition that its process had reported when it sent it; -1 for none."""
+        """Return the highest offset that the committing process had reported in the partition when it sent the commit;
+        -1 if it had reported none.
+        """
         own = self.reported.get((commit.proc, commit.part), ())
         return max((off for t, off in own if t <= commit.t0), default=-1)
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Every record is told of once, with the first member that passed it over.
+    """Yield one witness for each record that a resuming member passed over, with the first member that did so.
 
-    Not where an administrator moved positions. A client library that is killed takes with it what it got and did not
-    report: of such a group and partition nothing is said.
+    Partitions in which an administrator moved the group's positions give no witnesses. Nor do partitions whose owner, a
+    client library, was killed: what that member got and did not report is not known.
     """
     places = seen.view(positions_of).places
     if not places:
@@ -103,7 +108,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _own_commits(
     place: GroupPartitionHistory, reads: _GroupReadIndex, positions: set[int]
 ) -> dict[int, list[tuple[int, int]]]:
-    """Position -> (when, up to where its process had reported) of each commit by a program outside of transactions."""
+    """Return, for each position, (ns when it was sent, highest offset that the process had reported) of each commit by
+    a program outside of transactions.
+    """
     found: dict[int, list[tuple[int, int]]] = {}
     for commit in place.commits:
         if commit.off in positions and commit.st != FAIL and commit.txn < 0 and reads.client[commit.proc] == PROGRAM:
@@ -112,7 +119,9 @@ def _own_commits(
 
 
 def _may_hide_reads(place: GroupPartitionHistory, reads: _GroupReadIndex) -> bool:
-    """Our own client and programs report a record before they commit what is behind it: their crash hides nothing."""
+    """Return whether a crashed member may have got records that it did not report. Our own client and programs under
+    test report a record before they commit past it, so their crashes hide nothing.
+    """
     return any(hold.how == CRASHED and reads.client[hold.proc] not in (OWN, PROGRAM) for hold in place.holds)
 
 

@@ -1,4 +1,4 @@
-"""corrupt: a record that is not what was sent."""
+"""Finds corrupt: a record's payload, key, headers or timestamp differ from what was sent."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses in each partition."""
+    """Yield the witnesses of all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """A record whose payload did not verify: once for each offset."""
+    """Yield a witness for each offset at which a payload did not verify."""
     for off, op in log.corrupt.items():
         yield Witness("corrupt", "", log.partition.part, off, -1, op, -1, -1)
 

@@ -1,4 +1,4 @@
-"""dirty-read: a read_committed reader got a record before anybody asked for the commit of its transaction."""
+"""Finds dirty-read: a read_committed reader got a record before anybody requested the commit of its transaction."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """One clock times both, and the request for the commit leaves the client after it was recorded: a poll that
-    returned at that very instant cannot have seen its markers.
+    """Yield a witness for each value that a poll returned before, or at the very time when, its commit was requested.
+
+    One clock times both events, and the request leaves the client after it was recorded: a poll that returned at that
+    instant cannot have seen the commit's markers.
     """
     late = seen.view(ended_late)
     for got in seen.view(committed_reads):

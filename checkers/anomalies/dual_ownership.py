@@ -1,30 +1,32 @@
-"""dual-ownership: a coordinator takes two members for the owner of one partition.
+"""Finds dual-ownership: a group's coordinator treats two members as the owner of one partition.
 
-Both members say that they own it at the same time. Then one of two things shows it.
+Both members report that they own the partition at the same time. In addition, one of two things must hold.
 
-One generation, or member epoch, assigned it to both: no generation may do that, so nothing else needs to be known. Both
-were told so within one session time-out: where all members have gone, generations may be counted anew, but nobody is
-given up sooner. Two processes with one instance id are one member to their coordinator.
+First: one generation, or member epoch, assigned the partition to both members. No generation may do that, so nothing
+else needs to be known. Both members must have learned of it within one session time-out, because an emptied group may
+count its generations anew, but no member is given up sooner than that. Two processes with one instance id are one
+member to their coordinator.
 
-Or, in whatever generations they were told, after both were told so the coordinator accepted something of each of them
-that only a member may ask for (`PartitionOwnership.proved`):
+Second: in whatever generations, after both members had learned of their ownership, the coordinator accepted a request
+of each of them that only a member may send (`PartitionOwnership.proved`):
 
-- a commit that it acknowledged, at any time, in a generation that assigned the partition to the member. Its record was
-  appended by other replicas, and those follow the coordinator's successor if there is one. So a coordinator that has
-  lost its groups acknowledges none. Without the generation it would prove too little: a member of the classic protocol
-  that was removed may join a consumer group again under its old id. It is told then that the partition is not its own
-  any more, and commits what it has read before it gives the partition up. Its new generation may have the number of an
-  old one, because an empty group counts anew: where it had not been heard of for its session, what it was told before
-  counts no more;
-- a heartbeat, unless it was sent while a fault kept brokers apart, or too soon after that for all to have heard of each
-  other. A coordinator that is cut off from its peers, but not from its member, answers the member's heartbeats until it
-  hears of its successor. Apache Kafka's does so as well, and the successor cannot know it: that is promised nowhere.
+- a commit that the coordinator acknowledged, at any time, in a generation that assigned the partition to the member.
+  The commit's record was appended by other replicas, and those follow the coordinator's successor if there is one; so a
+  coordinator that has lost its groups acknowledges no commit. Without the generation a commit proves too little: a
+  classic member that was removed may join its group again under its old id. It then learns that the partition is no
+  longer its own, and commits what it has read before it gives the partition up. Its new generation may have the number
+  of an old one, because an empty group counts anew; so if the member was silent for its session, its earlier
+  assignments no longer count;
+- a heartbeat, unless it was sent while a fault kept brokers apart, or too soon after that fault for all brokers to have
+  heard of each other. A coordinator that is cut off from its peers, but not from its member, answers the member's
+  heartbeats until it hears of its successor. Apache Kafka's coordinator does so as well, and its successor cannot know
+  it; nothing promises otherwise.
 
-Joining proves nothing: it makes a member of who was none. So where a partition was owned by another member for a while,
-and the first one is told only after that, in a generation, that it has it, what this one proves then says nothing of
-that while.
+Joining proves nothing, because it makes a member of a process that was none. So if another member owned the partition
+in between, and the first member learns only later, in a generation, that it owns the partition again, the first
+member's later requests prove nothing about the time in between.
 
-Which faults those are, and for how long they count, is said at `squall.checkers.nemesis_log.apart`.
+`squall.checkers.nemesis_log.apart` says which faults keep brokers apart, and for how long they count.
 """
 
 from __future__ import annotations
@@ -57,12 +59,12 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Each two holds of a partition.
+    """Yield a witness for each pair of members that owned a partition at the same time with proof.
 
-    A member that was fenced, or whose session ran out, learns that later than its successor is told of its own
-    partitions: that both believe to be owners is no fault of the coordinator's. Of two that were assigned a partition,
-    a sound coordinator has one removed or given it up before the other one got it. Whichever that is, after both were
-    told it accepts nothing of its former membership.
+    A member that was fenced, or whose session expired, learns that later than its successor learns of its partitions:
+    it is no fault of the coordinator that both believe to be owners. Of two members that were assigned a partition, a
+    sound coordinator has removed one, or seen it give the partition up, before the other one got it. After both have
+    learned of their assignment, it accepts nothing from the former owner.
     """
     processes = {each.proc: each for each in seen.history.processes}
     for place in seen.view(positions_of).places:
@@ -75,15 +77,17 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _is_back(one: PartitionOwnership, other: PartitionOwnership) -> bool:
-    """Return whether `one` is proven a member only after all of the other one's ownership, in a later generation."""
+    """Return whether `one` is proven to be a member only after the other member's ownership was over, in a later
+    generation.
+    """
     return one.t0 < other.t0 <= other.t1 < one.told <= one.proved
 
 
 def _one_generation(
     one: PartitionOwnership, other: PartitionOwnership, first: ClientProcess, second: ClientProcess
 ) -> bool:
-    """Return whether one generation assigned the partition to both, and `one` had not given it up when `other` began to
-    own it.
+    """Return whether one generation assigned the partition to both members, and `one` had not given it up when `other`
+    began to own it.
     """
     if first.settings.get("instance") and first.settings.get("instance") == second.settings.get("instance"):
         return False

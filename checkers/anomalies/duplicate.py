@@ -1,4 +1,4 @@
-"""duplicate: one value at two offsets."""
+"""Finds duplicate: one value is at two offsets of a partition."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses in each partition."""
+    """Yield the witnesses of all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """One value read at two offsets. Final reads alone are the better evidence."""
+    """Yield a witness for each value that was read at two offsets. Final reads are the better evidence, so they are
+    preferred.
+    """
     for value in log.values.values():
         for places, evidence in ((value.final_at, FINAL), (value.read_at, READS)):
             if len(places) > 1:

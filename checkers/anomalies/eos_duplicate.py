@@ -1,4 +1,4 @@
-"""eos-duplicate: consume-transform-produce made two visible outputs of one input."""
+"""Finds eos-duplicate: a consume-transform-produce application made two visible outputs of one input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """An input that stands at two places is two inputs."""
+    """Yield a witness for each visible output of an input after its first. An input that is at two places counts as two
+    inputs, and is left out.
+    """
     if not seen.history.outputs:
         return
     outputs = seen.view(outputs_of)

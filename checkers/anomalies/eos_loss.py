@@ -1,4 +1,6 @@
-"""eos-loss: consume-transform-produce committed the position behind an input, and no output of it is visible."""
+"""Finds eos-loss: a consume-transform-produce application committed a position after an input, but no output of the
+input is visible.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """By the furthest position of each partition that is known to be committed, and the inputs that final reads show
-    below it.
+    """Yield a witness for each input below the group's furthest committed position that final reads show and that has
+    no visible output.
     """
     history = seen.history
     positions = seen.view(positions_of)
@@ -54,8 +56,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _known(positions: GroupPositions, place: GroupPartitionHistory, until: int) -> Iterator[GroupCommit]:
-    """Commits that by then were acknowledged, or may have made a position that a coordinator reported by then. So a
-    commit counts, too, whose answer nobody lived to hear.
+    """Yield the commits of a partition that were acknowledged by `until`, or that may have set a position which a
+    coordinator reported by then. So commits count too whose client did not live to get the answer.
     """
     reported = [each for each in place.fetches if each.off >= 0 and each.t1 <= until]
     for commit in place.commits:
@@ -69,9 +71,10 @@ def _begun(place: GroupPartitionHistory) -> int:
 
 
 def judged_until(history: History) -> dict[int, int]:
-    """Group -> when a read_committed reader began that read all partitions of all topics of its outputs to their ends.
+    """Return, for each group, when a read_committed reader began that read all partitions of the group's output topics
+    to their ends, in ns.
 
-    Of a group whose outputs may be removed nothing is judged.
+    A group whose outputs may be removed (compaction, retention, deletion) is left out.
     """
     topics: dict[int, set[str]] = {}
     of_part = {partition.part: partition for partition in history.partitions}
@@ -86,7 +89,7 @@ def judged_until(history: History) -> dict[int, int]:
 
 
 def _inputs(history: History) -> dict[int, dict[int, int]]:
-    """Partition -> offset -> value of what final read_committed reads showed."""
+    """Return the values by partition and offset that final read_committed reads returned."""
     found: dict[int, dict[int, int]] = {}
     for record in history.records.rows():
         if record.kind == POLL and record.final and record.iso == 1 and record.val >= 0:

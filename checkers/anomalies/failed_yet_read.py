@@ -1,4 +1,4 @@
-"""failed-yet-read: a record whose send definitely failed, and which stands in the log all the same."""
+"""Finds failed-yet-read: a record was read although its send definitely failed."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield values that were read although their send failed. What Kafka leaves open (time-outs, lost connections,
-    error 20) is INFO in a history, and never found here.
+    """Yield a witness for each value that was read although its send failed. Sends whose result Kafka leaves open
+    (time-outs, lost connections, error 20) are INFO in a history, and give no witnesses.
     """
     for log in seen.view(logs_of):
         for value in log.values.values():

@@ -1,4 +1,4 @@
-"""Committed positions of groups: who may have set which one, and when."""
+"""Collects the committed positions of groups: which request may have set each position, and when."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ GROUPS = "Kafka documentation, consumer: a member resumes at the committed posit
 
 @dataclass(slots=True)
 class GroupPartitionHistory:
-    """The positions of one group in one partition."""
+    """Holds the commits, position fetches and ownerships of one group in one partition."""
 
     group: int
     part: int
     commits: list[GroupCommit] = field(default_factory=list)
-    """Wanted ones, and those that an administrator may have made."""
+    """Holds the commits that members requested, and those that an administrator's request may have made."""
     fetches: list[ReportedCommittedOffset] = field(default_factory=list)
     holds: list[PartitionOwnership] = field(default_factory=list)
     carried: list[GroupCommit] = field(default_factory=list)
-    """For the same partition of a topic of this name that was deleted. TxnOffsetCommit, and OffsetCommit before version
-    10, name topics by their names: what was under way may take effect here (KIP-848).
+    """Holds commits for the same partition of a deleted topic of the same name. TxnOffsetCommit, and OffsetCommit
+    before version 10, name topics by name, so a request that was under way at the deletion may take effect in the new
+    topic (KIP-848).
     """
 
     @property
     def reset(self) -> bool:
-        """An administrator asked for other positions, or for none."""
+        """Return whether an administrator requested other positions, or none, for this group and partition."""
         return any(commit.off < 0 for commit in self.commits)
 
     def begins_at(self, t: int) -> int:
-        """Return the offset at which the group's reading began, as seen at `t`: members left out records below it
-        because they were to begin there. Some hold must have begun by `t`.
+        """Return the offset at which the group began to read the partition, as known at `t` ns: members leave out
+        records below it by configuration. At least one ownership must have begun by `t`.
         """
         held = [hold for hold in self.holds if hold.t0 <= t]
         by_reset = [hold.pos for hold in held if not hold.begun]
@@ -43,31 +44,33 @@ class GroupPartitionHistory:
 
 @dataclass(slots=True)
 class GroupPositions:
-    """Holds what decides the positions of all groups."""
+    """Holds everything that decides the committed positions of all groups."""
 
     places: list[GroupPartitionHistory]
     txns: dict[int, Txn]
     late: dict[int, frozenset[int]]
-    """As `ended_late`."""
+    """Holds, for each transaction, the ends that a late EndTxn may have given it, as `ended_late` returns them."""
 
     def late_commit(self, commit: GroupCommit) -> bool:
-        """A late EndTxn may have committed its transaction, whatever its client asked for."""
+        """Return whether a late EndTxn may have committed the commit's transaction, whatever its client requested."""
         return commit.txn >= 0 and COMMIT in self.late[commit.txn]
 
     def late_abort(self, commit: GroupCommit) -> bool:
-        """A late EndTxn may have aborted its transaction."""
+        """Return whether a late EndTxn may have aborted the commit's transaction."""
         return commit.txn >= 0 and ABORT in self.late[commit.txn]
 
     def uncommitted(self, commit: GroupCommit, t: int) -> bool:
-        """Nobody had asked for the commit of its transaction by `t`, or nobody ever did."""
+        """Return whether nobody had requested the commit of this commit's transaction by `t` ns, or nobody ever did.
+        False outside of transactions.
+        """
         if commit.txn < 0:
             return False
         txn = self.txns[commit.txn]
         return txn.never_commits or txn.te < 0 or txn.te > t
 
     def known_at(self, commit: GroupCommit) -> int:
-        """Return when the commit's success was acknowledged, ns: from then on it is the position, until there is
-        another; -1 if never.
+        """Return when the commit's success was acknowledged, in ns; -1 if it never was. From then on its offset is the
+        group's position, until another commit replaces it.
         """
         if commit.st != OK or commit.off < 0:
             return -1
@@ -77,7 +80,7 @@ class GroupPositions:
         return txn.t1 if txn.committed else -1
 
     def done_by(self, commit: GroupCommit) -> int:
-        """After that nothing of it can take effect any more; -1 if nobody knows."""
+        """Return the time in ns after which the commit can no longer take effect; -1 if that is not known."""
         if commit.st == INFO or commit.t1 < 0 or commit.late:
             return -1
         if commit.txn < 0:
@@ -86,7 +89,9 @@ class GroupPositions:
         return txn.t1 if txn.st == OK else -1
 
     def may_explain(self, commit: GroupCommit, off: int, t: int) -> bool:
-        """Return whether the commit may have made `off` the position reported at `t`; off -1: none was reported."""
+        """Return whether the commit may have set the position `off` that was reported at `t` ns; -1 for `off` means
+        that no position was reported.
+        """
         made = (off, ANY) if off >= 0 else (ANY, DELETED)
         if commit.st == FAIL or commit.t0 > t or commit.off not in made:
             return False
@@ -94,7 +99,8 @@ class GroupPositions:
 
 
 def _namesakes(history: History) -> Iterator[tuple[int, int]]:
-    """A partition of a topic that was deleted, and each one that took its name later."""
+    """Yield each partition of a deleted topic with each partition that took its name later, as (deleted id, later id).
+    """
     for gone in (each for each in history.partitions if each.deleted):
         for later in history.partitions:
             if later.name == gone.name and later.part > gone.part:
@@ -102,7 +108,9 @@ def _namesakes(history: History) -> Iterator[tuple[int, int]]:
 
 
 def positions_of(history: History) -> GroupPositions:
-    """All places in which something was held, committed or reported. Of deleted topics nothing is kept."""
+    """Return the history of each group and partition in which a position was owned, committed or reported. Partitions
+    of deleted topics are left out.
+    """
     places: dict[tuple[int, int], GroupPartitionHistory] = {}
     parts = {partition.part for partition in history.partitions if not partition.deleted}
 

@@ -1,4 +1,4 @@
-"""hanging-txn: after everything was healed a last stable offset stands still for longer than a transaction may last."""
+"""Finds hanging-txn: after healing a last stable offset does not move for longer than a transaction may last."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from squall.checkers.history.tables import SEND, History, ReportedBounds
 from squall.checkers.history.values import AFTER_HEALING
 
 LOOKED_FOR_EVERY_MS = 10_000
-"""Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms: a transaction that outlives its time-out may
-last for so much longer."""
+"""Is Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms: a transaction may outlive its time-out by
+this many ms.
+"""
 
 NAME = "hanging-txn"
 
@@ -33,8 +34,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses by what brokers reported to any client since the harness wrote to the healed cluster; without
-    such writes, by what they reported to final reads.
+    """Yield a witness for each partition with a hanging transaction. Bounds count that brokers reported to any client
+    since the harness wrote to the healed cluster; without such writes, only bounds that final reads got.
     """
     timeouts, healed = _timeouts_ns(seen.history), _healed_ns(seen.history)
     of_part: dict[int, list[ReportedBounds]] = {}
@@ -50,14 +51,14 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _healed_ns(history: History) -> int | None:
-    """Return when the harness began to write to the healed cluster, ns; None if it never did."""
+    """Return when the harness began to write to the healed cluster, in ns; None if it never did."""
     harness = {each.proc for each in history.processes if AFTER_HEALING in each.settings}
     sends = (record for record in history.records.rows() if record.kind == SEND and record.proc in harness)
     return min((record.t0 for record in sends), default=None)
 
 
 def _timeouts_ns(history: History) -> dict[int, int]:
-    """Partition -> how long, at the longest, a transaction that wrote to it may last."""
+    """Return, for each partition, how long in ns a transaction that wrote to it may last at most."""
     lasts = {txn.op: (txn.timeout_ms + LOOKED_FOR_EVERY_MS) * 1_000_000 for txn in history.txns.rows()}
     found: dict[int, int] = {}
     for member in history.members.rows():

@@ -1,4 +1,4 @@
-"""inconsistent-offset: one offset with two values."""
+"""Finds inconsistent-offset: one offset of a partition had two values."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses in each partition."""
+    """Yield the witnesses of all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """Yield each offset with two values: the one with the least evidence is the one that was displaced."""
+    """Yield a witness for each offset with two values; the value with the least evidence counts as the displaced one.
+    """
     for off, there in log.at.items():
         if len(there) > 1:
             ranked = sorted((level, val, op) for val, (level, op) in there.items())

@@ -1,4 +1,6 @@
-"""Compares what was sent and acknowledged with what readers found at each offset. Most finders read this view."""
+"""Builds, for each partition, a view of what was sent and acknowledged and what readers found at each offset. Most
+finders read this view.
+"""
 
 from __future__ import annotations
 
@@ -12,41 +14,49 @@ from squall.checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, 
 from squall.checkers.history.values import producer_of
 
 EVIDENCE = (ACKS, READS, FINAL)
-"""By how good it is: 0, 1, 2."""
+"""Lists the kinds of evidence from the weakest (0) to the best (2)."""
 
 
 @dataclass(slots=True)
 class ObservedValue:
-    """All that the history says of one value in one partition."""
+    """Holds all that the history says of one value in one partition."""
 
     part: int
     val: int
     sent: bool = False
     st: int = INFO
     op: int = -1
-    """Of the send; of the first poll where nobody sent it there."""
+    """Is the operation id of the send; or of the first poll that returned the value, if nobody sent it to this
+    partition.
+    """
     t0: int = -1
     t1: int = -1
     acked_at: int = -1
-    """The acknowledged offset; -1 where there was none."""
+    """Is the acknowledged offset; -1 if no offset was acknowledged."""
     key: int = -1
     read_at: set[int] = field(default_factory=set)
     final_at: set[int] = field(default_factory=set)
-    """Those of `read_at` at which a final read found it."""
+    """Holds the offsets of `read_at` at which a final read found the value."""
     rounds: list[int] = field(default_factory=lambda: [0, 0])
-    """The last round of final reads that found it, at read_uncommitted and at read_committed; 0: none did."""
+    """Holds the last round of final reads that found the value, at read_uncommitted and at read_committed; 0 if none
+    did.
+    """
     first_read: int = -1
-    """When the first read that returned it came back."""
+    """Is when the first read that returned the value came back, in ns; -1 if no read returned it."""
     txn: Txn | None = None
-    """The transaction that it was sent in."""
+    """Is the transaction in which the value was sent; None if it was sent in no transaction."""
 
     @property
     def acked(self) -> bool:
-        """The broker promised to keep it: it was acknowledged, and so was the commit of its transaction, if any."""
+        """Return whether the broker promised to keep the value: its send was acknowledged, and so was the commit of its
+        transaction, if it has one.
+        """
         return self.sent and self.st == OK and (self.txn is None or self.txn.committed)
 
     def vanished(self, partition: ObservedPartition) -> bool:
-        """A final read found it, and the complete one of a later round, at the same isolation level, did not."""
+        """Return whether a final read found the value, but the complete final read of a later round at the same
+        isolation level did not.
+        """
         last = partition.last_round, partition.last_committed_round
         return not partition.compacted and any(
             0 < mine < newest for mine, newest in zip(self.rounds, last, strict=True)
@@ -54,7 +64,9 @@ class ObservedValue:
 
     @property
     def best_offset(self) -> tuple[int, int] | None:
-        """(offset, evidence) by the best evidence there is; the lowest offset where there are several."""
+        """Return (offset, level in `EVIDENCE`) by the best evidence, with the lowest of several offsets; None if no
+        offset is known.
+        """
         if self.final_at:
             return min(self.final_at), 2
         if self.read_at:
@@ -64,22 +76,23 @@ class ObservedValue:
 
 @dataclass(slots=True)
 class ObservedLog:
-    """Represents one partition as seen by all clients together."""
+    """Represents one partition's log as all clients together observed it."""
 
     partition: ObservedPartition
     values: dict[int, ObservedValue] = field(default_factory=dict)
     at: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    """Offset -> value -> the best evidence (0, 1, 2) that it is there, and the operation that says so: the send that
-    was acknowledged there, else the first that read it there."""
+    """Maps each offset and value to (the best evidence 0, 1 or 2 that the value is there, the operation that shows it).
+    That operation is the send that was acknowledged there, else the first poll that read the value there.
+    """
     corrupt: dict[int, int] = field(default_factory=dict)
-    """Offset -> the first operation that read something there that does not verify."""
+    """Maps each offset to the first operation that read a payload there that does not verify."""
     corrupt_finally: set[int] = field(default_factory=set)
     seen: int = -1
-    """The highest offset that any reader saw."""
+    """Is the highest offset that any reader saw; -1 if none saw a record."""
 
 
 def logs_of(history: History) -> list[ObservedLog]:
-    """Return what all operations together say of each partition, by partition."""
+    """Return the observed log of each partition, by partition id."""
     logs = {partition.part: ObservedLog(partition) for partition in history.partitions}
     transactions = transactions_of(history)
     for record in history.records.rows():
@@ -122,10 +135,12 @@ def _add_read(log: ObservedLog, record: RecordRow) -> None:
 
 
 def witness(name: str, value: ObservedValue, off: int, other: int, evidence: str = "") -> Witness:
-    """That a value is not where, or what, it should be: a matter of its producer."""
+    """Return a witness that a value is not where, or not what, it should be. It is judged by the settings of the
+    value's producer.
+    """
     return Witness(name, evidence, value.part, off, value.val, value.op, producer_of(value.val), other)
 
 
 def sent(log: ObservedLog) -> Iterable[ObservedValue]:
-    """The values whose sends may have been done."""
+    """Return the values whose sends may have succeeded."""
     return (value for value in log.values.values() if value.sent and value.st != FAIL)

@@ -1,4 +1,4 @@
-"""Acknowledged records that are gone: lost-write, and unseen at the tail."""
+"""Finds lost-write and unseen: acknowledged records that are gone, within what readers saw or beyond it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses in each partition."""
+    """Yield the witnesses of all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """lost-write and unseen.
+    """Yield the lost records of one partition, as lost-write or unseen.
 
-    A send without an acknowledgement counts once a reader got it: readers get only what is replicated. So does one
-    whose transaction is not known to have committed. One that definitely failed never counts.
+    A send without an acknowledgement counts once a reader got the record, because readers get only replicated records;
+    so does a send whose transaction is not known to have committed. A send that definitely failed never counts.
     """
     superseded = _last_of_key(log)
     for value in log.values.values():
@@ -72,9 +72,10 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
 
 
 def _judged(partition: ObservedPartition, off: int, since: int) -> bool:
-    """Return whether a final read would have shown a record at `off`, known to be committed at `since`.
+    """Return whether a final read would have shown a record at `off` that was known to be committed at `since` ns.
 
-    Either a final reader went past that offset, or it read to the end, and the record was in before it began.
+    That is so if a final reader went past the offset, or if a final reader read to the end and began after the record
+    was committed.
     """
     if partition.may_lack(off):
         return False
@@ -83,7 +84,9 @@ def _judged(partition: ObservedPartition, off: int, since: int) -> bool:
 
 
 def _last_of_key(log: ObservedLog) -> dict[int, int]:
-    """Key -> the highest offset at which a final read found a record of it. Compacted partitions only."""
+    """Return, for each key of a compacted partition, the highest offset at which a final read found a record with this
+    key.
+    """
     last: dict[int, int] = {}
     for value in log.values.values():
         if value.key >= 0 and value.final_at:

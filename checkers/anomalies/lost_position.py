@@ -1,5 +1,5 @@
-"""lost-position: a group's committed position goes back although nobody committed a lower one, or one that was deleted
-with its group is back, or one is reported that nobody ever committed.
+"""Finds lost-position: a group's committed position is lower than before without a commit of a lower one, is back after
+the group was deleted, was never requested by anybody, or has other metadata than its commit.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from squall.checkers.history.group_tables import ANY, DELETED, GroupCommit, Repo
 from squall.checkers.history.tables import FAIL, LATE_END, OK
 
 LEAST_RETENTION_NS = 60_000_000_000
-"""Kafka's offsets.retention.minutes is at least 1: nothing that was committed since then has expired."""
+"""Is the shortest time after which Kafka may expire a committed position: offsets.retention.minutes is at least 1."""
 
 METADATA = "metadata"
-"""Evidence: the position is right, and its metadata is not."""
+"""Is the evidence that the reported position is right but its metadata is not."""
 
 ANOMALIES = (
     AnomalyDefinition(
@@ -38,7 +38,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Each report against all that was known before it was asked for."""
+    """Yield a witness for each reported position that contradicts what was known before its request was sent."""
     positions = seen.view(positions_of)
     for place in positions.places:
         for fetch in place.fetches:
@@ -59,7 +59,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _lost(
     fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions
 ) -> Iterator[tuple[bool, int, int]]:
-    """(no late EndTxn may have undone it, position, process) of all that were known, are higher, and still hold."""
+    """Yield (whether no late EndTxn may have undone it, position, process) of each known position that is higher than
+    the reported one and that no later commit may have replaced.
+    """
     known = [
         (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)
         for commit in place.commits
@@ -82,15 +84,15 @@ def _lost(
 
 
 def _explaining(place: GroupPartitionHistory, positions: GroupPositions) -> list[GroupCommit]:
-    """Commits that may have made a position: also those for an earlier topic of the name of which it is not known
-    when they were over.
+    """Return the commits that may have set a position. They include commits for an earlier topic of the same name if it
+    is not known when these were over.
     """
     return [*place.commits, *(commit for commit in place.carried if positions.done_by(commit) < 0)]
 
 
 def _deleted_by(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> int:
-    """The process that had deleted the group before the position was asked for which nobody has committed since; -1:
-    none had.
+    """Return the process that had deleted the group before the reported position was requested, if nobody has committed
+    since; -1 if no such deletion exists.
     """
     deletions = [
         (commit.t0, commit.proc)
@@ -109,8 +111,8 @@ def _deleted_by(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, po
 
 
 def _invented(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> bool:
-    """Nobody had asked for this position, nor for another one in a reset. What a transaction wanted that did not commit
-    is `uncommitted-offset`.
+    """Return whether nobody had requested the reported position, nor a reset that may have set it. A position that only
+    an uncommitted transaction requested is `uncommitted-offset` instead.
     """
     if fetch.off < 0:
         return False
@@ -123,8 +125,8 @@ def _invented(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, posi
 
 
 def _other_metadata(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> bool:
-    """It is known with which metadata each commit was sent that may have made this position, and none had that of the
-    report.
+    """Return whether the metadata is known of every commit that may have set the position, and none of them had the
+    reported metadata.
     """
     if fetch.off < 0 or fetch.meta < 0:
         return False

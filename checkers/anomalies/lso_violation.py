@@ -1,4 +1,4 @@
-"""lso-violation: an answer whose last stable offset or high watermark contradicts the rest of it."""
+"""Finds lso-violation: a response's last stable offset or high watermark contradicts the rest of the response."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ANOMALIES = (
 
 ABOVE_HIGH_WATERMARK, READ_ABOVE = "above the high watermark", "read at or above it"
 UNCOMMITTED = "read at or above the high watermark"
-"""Evidence."""
+"""Is the evidence that a record at or above the high watermark was returned."""
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield answers that contradict themselves."""
+    """Yield a witness for each response that contradicts itself."""
     for each in seen.view(answers):
         if each.last_off >= each.hw >= 0:
             yield Witness("lso-violation", UNCOMMITTED, each.part, each.hw, -1, each.op, each.proc, each.last_off)

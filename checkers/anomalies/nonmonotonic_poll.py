@@ -1,4 +1,6 @@
-"""nonmonotonic-poll, and int-nonmonotonic-poll inside one poll: a reader is given what it had."""
+"""Finds nonmonotonic-poll, and int-nonmonotonic-poll inside one poll: a reader gets an offset that it had passed
+already.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Compare each record with the one before it."""
+    """Yield a witness for each record whose offset is not above that of the record which its reader got before it."""
     for before, after in seen.view(consecutive_reads):
         if after.off <= before.off:
             yield witness("nonmonotonic-poll", before, after)

@@ -1,4 +1,4 @@
-"""not-converged: what the harness saw after healing (run.json), held to the plan's limit."""
+"""Finds not-converged: after healing, the cluster did not converge within the plan's limit, as run.json says."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ CHECK = AnomalyCheck(__name__, ANOMALIES)
 
 
 def read(run_dir: Path, partitions: Iterable[ObservedPartition]) -> tuple[bool, list[Finding]]:
-    """(whether it was looked at, what was found): a witness for each partition that lacked a leader or a full ISR."""
+    """Return (whether convergence was checked, the findings). Each partition without a leader or with an incomplete ISR
+    is a witness.
+    """
     found = lacking(run_facts.read(run_dir).info.get("converged"), partitions)
     return found is not None, found or []
 
 
 def lacking(seen: Mapping[str, Any] | None, partitions: Iterable[ObservedPartition]) -> list[Finding] | None:
-    """Return findings from run.json's `converged` (of `RunFacts`); None if convergence was not checked."""
+    """Return the findings from run.json's `converged` (in `RunFacts.info`); None if convergence was not checked."""
     if seen is None:
         return None
     missing: list[str] = [] if seen["ok"] else list(seen["lacking"])

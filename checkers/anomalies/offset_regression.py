@@ -1,4 +1,4 @@
-"""offset-regression: a high watermark, last stable offset, latest offset or log start that goes back."""
+"""Finds offset-regression: a reported high watermark, last stable offset, latest offset or log start goes back."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ ANOMALIES = (
 )
 
 HIGH_WATERMARK, LAST_STABLE_OFFSET, LOG_START = "high watermark", "last stable offset", "log start"
-"""Evidence: which of them went back."""
+"""Are the kinds of evidence: they name the offset that went back."""
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Each answer against those that came before it was asked for, of one client, partition and leader epoch.
+    """Yield a witness for each reported offset that is below an earlier one of the same client, partition and leader
+    epoch. A response counts as earlier if it came before the other one's request was sent.
 
-    A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
-    Nor does the first fetch after a ListOffsets request: it may have been on its way since before that was asked. The
-    second one was not, because a client has one fetch at a time under way to a leader. And a new leader tells no latest
-    offset before it knows one at least as high as what its predecessors told (KIP-207). So with the last stable offset:
-    whatever was decided below it was committed, and the new leader has it (Redpanda PR 7544).
+    A new leader may know a lower high watermark than the old leader, so a response whose epoch is unknown proves
+    nothing. Nor does the first fetch after a ListOffsets request, because its own request may have been sent before
+    that one. The second fetch does, because a client has one fetch at a time under way to a leader. A new leader
+    returns no latest offset before it knows one that is at least as high as those that its predecessors returned
+    (KIP-207). The same holds for the last stable offset: each decision below it was committed, so the new leader has it
+    (Redpanda PR 7544).
     """
     yield from _log_starts(seen.view(answers))
     before: dict[tuple[object, ...], int] = {}
@@ -64,11 +66,12 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _log_starts(told: list[ReportedBounds]) -> Iterator[Witness]:
-    """Each earliest offset that was listed, against what was answered to anybody before it was asked for.
+    """Yield a witness for each listed earliest offset that is below a log start which any client had learned before.
 
-    While a broker leads, its log start only grows. A later leader may have an older one: a log start is written to disk
-    once a minute, and DeleteRecords waits only for the replicas that are alive (KIP-107). So answers of one leader
-    epoch are compared. A poll's answer may be older than the poll, so it is only compared with later answers.
+    While a broker leads, its log start only grows. A later leader may have an older log start, because it is written to
+    disk once a minute, and DeleteRecords waits only for the replicas that are alive (KIP-107). So only responses of one
+    leader epoch are compared. A poll's response may be older than the poll, so it is compared only with later
+    responses.
     """
     known: dict[tuple[int, int], list[ReportedBounds]] = defaultdict(list)
     for each in told:

@@ -1,4 +1,5 @@
-"""Collects the outputs that members of groups made of their inputs, and which of them read_committed readers got."""
+"""Collects the outputs that members of groups made of their inputs, and says which of them read_committed readers got.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +12,28 @@ from squall.checkers.history.tables import ABORT, COMMIT, POLL, History
 
 @dataclass(frozen=True, slots=True)
 class ObservedOutput:
-    """Describes one output."""
+    """Describes one output record of a group, and whether readers got it."""
 
     output: PipelineOutput
     off: int
-    """The lowest offset at which a read_committed reader got it; -1: none did."""
+    """Is the lowest offset at which a read_committed reader got the output; -1 if none did."""
     late_commit: bool
-    """A late EndTxn may have committed its transaction: `LATE_END`."""
+    """Is True if a late EndTxn may have committed the output's transaction (`LATE_END`)."""
     late_abort: bool
 
 
 @dataclass(slots=True)
 class OutputsByInput:
-    """Holds the outputs of all groups."""
+    """Holds the outputs of all groups, by their inputs."""
 
     made: dict[tuple[int, int], list[ObservedOutput]] = field(default_factory=dict)
-    """(group, value of the input) -> what was made of it, in the order of the sends."""
+    """Maps (group, value of the input) to the outputs of the input, in the order in which they were sent."""
     places: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
-    """Value -> (partition, offset) of all reads of it."""
+    """Maps each value to the (partition, offset) of all reads of it."""
 
 
 def outputs_of(history: History) -> OutputsByInput:
-    """Return every output of a history."""
+    """Return all outputs of a history, by their inputs."""
     found = OutputsByInput()
     lowest: dict[int, int] = {}
     for record in history.records.rows():

@@ -1,4 +1,4 @@
-"""phantom: a value that was not sent there."""
+"""Finds phantom: a value was read that nobody sent to its partition."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses in each partition."""
+    """Yield the witnesses of all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """Read, but never sent to this partition."""
+    """Yield a witness for each value that was read in a partition but never sent to it."""
     for value in log.values.values():
         if not value.sent:
             yield Witness("phantom", "", value.part, min(value.read_at), value.val, value.op, -1, -1)

@@ -1,4 +1,4 @@
-"""poll-skip, and int-poll-skip inside one poll: a reader is not given records that are there."""
+"""Finds poll-skip, and int-poll-skip inside one poll: a reader did not get records that are in the log."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """A compacted partition is full of holes by design, and which ones depends on when one reads: there, nothing counts
-    as skipped.
+    """Yield a witness for each poll that skipped records. Compacted partitions give no witnesses: they have holes by
+    design, and which holes depends on the time of the read.
     """
     orders = seen.view(version_orders)
     compacted = {partition.part for partition in seen.history.partitions if partition.compacted}

@@ -1,5 +1,5 @@
-"""Collects what each reader got, each record with the one before it, and the version order that all readers together
-saw.
+"""Collects the records that each reader got, each with its predecessor, and the order of versions that all readers
+together observed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from squall.checkers.history.tables import ABORT, EMPTY_POLL, POLL, SEND, Histor
 
 
 def consecutive_reads(history: History) -> list[tuple[RecordRow, RecordRow]]:
-    """(before, after) for each two records that one reader got of one partition, nothing between having moved it."""
+    """Return (before, after) for each two records that a reader got one after the other in a partition, if nothing
+    moved its position between them.
+    """
     last: dict[tuple[int, int, int], RecordRow] = {}
     pairs: list[tuple[RecordRow, RecordRow]] = []
     reads = (record for record in history.records.rows() if record.kind == POLL)
@@ -23,19 +25,22 @@ def consecutive_reads(history: History) -> list[tuple[RecordRow, RecordRow]]:
 
 
 def passages(history: History) -> list[RecordRow]:
-    """Return every stretch over which a poll moved its reader without a record: from `before` to `off`."""
+    """Return each stretch of offsets, from `before` to `off`, over which a poll moved its reader without returning a
+    record.
+    """
     return [record for record in history.records.rows() if record.kind == EMPTY_POLL and record.before >= 0]
 
 
 Order = dict[int, dict[int, int]]
-"""Partition -> offset -> its dense index."""
+"""Maps each partition to offset -> the offset's index among all known offsets of the partition."""
 
 
 def version_orders(history: History) -> tuple[Order, Order]:
-    """The order over offsets of polls and acknowledged sends, for read_uncommitted readers and for read_committed ones.
+    """Return the order of the offsets in polls and acknowledged sends, once for read_uncommitted readers and once for
+    read_committed readers.
 
-    A read_committed reader need not be given a record of a transaction whose commit was not acknowledged, or which a
-    late EndTxn may have aborted, unless some reader at its level got it.
+    A read_committed reader need not get a record of a transaction whose commit was not acknowledged, or that a late
+    EndTxn may have aborted. So the second order has such records only if some read_committed reader got them.
     """
     transactions, late = transactions_of(history).of_value, ended_late(history)
     offsets: tuple[dict[int, set[int]], ...] = ({}, {})
@@ -55,6 +60,7 @@ def version_orders(history: History) -> tuple[Order, Order]:
 
 
 def witness(name: str, before: RecordRow, after: RecordRow) -> Witness:
-    """That `after` does not follow `before`; "int-" goes before the name where one poll returned both."""
+    """Return a witness that `after` does not follow `before`; the name is prefixed by "int-" if one poll returned both.
+    """
     inside = "int-" if before.op == after.op else ""
     return Witness(f"{inside}{name}", "", after.part, after.off, after.val, after.op, after.proc, before.off)

@@ -1,4 +1,6 @@
-"""Every module of this room, in the order in which reports list what they look for."""
+"""Lists every anomaly module, in the order in which reports list what they look for, and decides which anomalies a run
+could have shown.
+"""
 
 from __future__ import annotations
 
@@ -82,63 +84,67 @@ CHECKS: tuple[AnomalyCheck, ...] = (
 )
 
 CATALOG: dict[str, AnomalyDefinition] = {anomaly.name: anomaly for check in CHECKS for anomaly in check.anomalies}
-"""Every anomaly by name."""
+"""Maps the name of each anomaly to its definition."""
 
 FOUND: tuple[str, ...] = tuple(anomaly.name for check in CHECKS if check.exists for anomaly in check.anomalies)
-"""Those that a finder exists for: only these are ruled out by a `valid` verdict."""
+"""Names the anomalies for which a finder exists; a `valid` verdict rules out only these."""
 
 LOSS: tuple[str, ...] = tuple(anomaly.name for anomaly in loss.ANOMALIES)
-"""An acknowledged record is gone."""
+"""Names the anomalies in which an acknowledged record is gone."""
 
 IN_HISTORY: tuple[AnomalyCheck, ...] = tuple(check for check in CHECKS if check.find)
-"""Those whose anomalies a history shows: each has a Spark query of its name."""
+"""Lists the checks whose anomalies a history shows; each has a Spark query of the same name."""
 
 
 MIN_OUTPUTS_PER_INPUT = 0.5
-"""For each acknowledged input: with fewer, the checks of outputs saw little of the run."""
+"""Is the least number of outputs for each acknowledged input. With fewer, the checks of outputs saw little of the run.
+"""
 MIN_RECORDS_PER_ACK = 0.5
-"""For each record that was acknowledged where a group reads: with less, checks of groups saw little of the run."""
+"""Is the least number of records that members got for each record acknowledged in their partitions. With fewer, the
+checks of groups saw little of the run.
+"""
 MIN_CHANGES_PER_PARTITION = 0.5
-"""For each partition of a group: with fewer changes of its owner, or members that went on at a committed position, what
-comes of these could hardly show."""
+"""Is the least number of owner changes, or of members that resumed at a committed position, for each partition of a
+group. With fewer, anomalies that follow from these could hardly show.
+"""
 PAGE_OF_MEMBERS = "docs/workloads/command.md, Members of a group"
 NEVER_RESUMED = "no member ever took over a partition at a committed position"
 SILENT_MEMBERS = {
     HistoryNeed.MEMBERS: f"the program reported no `processed`, and no `assigned` with an `offset`: {PAGE_OF_MEMBERS}",
     HistoryNeed.PROOFS: f"the program reported no commit in a `generation`: {PAGE_OF_MEMBERS}",
 }
-"""What members of a program under test have not reported, by what the history lacks then."""
+"""Says, for each need that the history does not meet, what the members of a program under test have not reported."""
 LOOKED_FOR = "looked for: "
-"""How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
+"""Begins the note of a verdict that lists the anomalies which the run could have shown."""
 
 
 class EvidenceCounts(NamedTuple):
     """Counts evidence in a history that the outcomes of operations do not show."""
 
     read_inside: int = 0
-    """As `History.read_inside`."""
+    """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
     holds: int = 0
-    """How often a member of a group owned a partition."""
+    """Counts how often a member of a group owned a partition."""
     outputs: int = 0
-    """Sends that said of which input they were made."""
+    """Counts sends that named the input of which they were made."""
     owned: Collection[int] = ()
-    """Partitions that a member of a group ever owned; empty, too, where nobody counted them."""
+    """Holds the partitions that a member of a group ever owned; empty also if they were not counted."""
     owners: int = -1
-    """Processes that ever owned one; -1: nobody counted them."""
+    """Counts processes that ever owned a partition; -1: not counted."""
     resumed: int = -1
-    """How often a member began at a committed position; -1: nobody counted that."""
+    """Counts how often a member began at a committed position; -1: not counted."""
     groups: Mapping[str, GroupActivity] = MappingProxyType({})
-    """How much each group did, by its name; empty, too, where nobody counted that."""
+    """Maps the name of each group to its activity; empty also if it was not counted."""
     grants: int = -1
-    """The number of times that a member got the assignment of a generation; -1: not counted."""
+    """Counts how often a member got the assignment of a generation; -1: not counted."""
     placed: int = -1
-    """The load's sends that were acknowledged with an offset; -1: not counted."""
+    """Counts the load's sends that were acknowledged with an offset; -1: not counted."""
     lookups: int = -1
-    """How often a reader looked up a time of which it had got a record; -1: not counted."""
+    """Counts how often a reader looked up the time of a record that it had got; -1: not counted."""
 
     @classmethod
     def of(cls, history: History) -> EvidenceCounts:
-        """Of a history whose tables are all in memory."""
+        """Return the counts of a history whose tables are all in memory."""
         return cls(
             history.read_inside,
             len(history.holds),
@@ -153,7 +159,7 @@ class EvidenceCounts(NamedTuple):
 
 
 def looked_for(not_run: Collection[str]) -> str:
-    """That note. `not_run`: names of those that were not looked for."""
+    """Return the note that lists the anomalies which were looked for; `not_run` names those that were not."""
     return LOOKED_FOR + ", ".join(name for name in FOUND if name not in not_run)
 
 
@@ -164,9 +170,11 @@ def not_run(
     passed_over: Mapping[str, str],
     counted: EvidenceCounts,
 ) -> dict[str, str]:
-    """Return what was not looked for, and why: an anomaly could not have been found if the history lacks what it needs.
+    """Return the anomalies that were not looked for, each with the reason: an anomaly cannot be found if the history
+    lacks what it needs.
 
-    `outcomes`: as in `History`. `passed_over`: names whose evidence, outside the history, was not there, and why.
+    `outcomes` is `History.outcomes`. `passed_over` maps anomalies, whose evidence outside of the history was missing,
+    to the reason.
     """
     load = [each for each in processes if AFTER_HEALING not in each.settings]
     own = any(each.role == "reader" and each.client == OWN for each in load)
@@ -226,9 +234,9 @@ def ran_on_little(
     counted: EvidenceCounts,
     acked: Mapping[str, int],
 ) -> dict[str, str]:
-    """Checks that ran, and that saw a part only of what a whole run shows them; and why.
+    """Return the anomalies whose checks saw only a part of what a whole run shows them, each with the reason.
 
-    `acked`: records that were acknowledged, by name of their partition.
+    `acked` counts acknowledged records by the name of their partition.
     """
     there = [each for each in partitions if not each.deleted]
     unread = [each.name for each in there if each.cover_t0 < 0]
@@ -252,7 +260,9 @@ def ran_on_little(
 
 
 def _unowned(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, *, of_program: bool) -> str:
-    """A group that reads a topic reads all of it. Of a program it is known where a member begins once that is said."""
+    """Return the reason that partitions of a topic that a group reads never had an owner; empty if all had one. A
+    program under test shows an owner only by the records that it reports.
+    """
     read = {each.topic for each in partitions if each.part in counted.owned}
     left = [
         each.name for each in partitions if each.topic in read and not each.added and each.part not in counted.owned
@@ -263,7 +273,9 @@ def _unowned(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, *
 
 
 def _few_records(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
-    """A group that goes on gets all that is acknowledged where it reads."""
+    """Return the reason that a group's members got too few of the records acknowledged in their partitions; empty if
+    they got enough.
+    """
     for group, did in sorted(counted.groups.items()):
         there = sum(acked.get(each.name, 0) for each in partitions if each.part in did.owned)
         if did.got < MIN_RECORDS_PER_ACK * there:
@@ -273,17 +285,23 @@ def _few_records(partitions: Sequence[ObservedPartition], counted: EvidenceCount
 
 
 def _few_changes(counted: EvidenceCounts) -> str:
-    """One owner for each partition is where a run begins. Two of them come of changes."""
+    """Return the reason that partitions changed their owners too rarely; empty if there were enough changes. The first
+    owner of a partition is no change.
+    """
     return _rarely_changed(counted, "took a partition over from each other", lambda did: did.changes)
 
 
 def _few_resumed(counted: EvidenceCounts) -> str:
-    """The first one reads from the start. Only a later one goes on where somebody has committed."""
+    """Return the reason that members resumed at committed positions too rarely; empty if they did it often enough. The
+    first member of a group reads from the start.
+    """
     return _rarely_changed(counted, "went on at a committed position", lambda did: did.resumed)
 
 
 def _rarely_changed(counted: EvidenceCounts, what: str, times: Callable[[GroupActivity], int]) -> str:
-    """The first group of which that is said less than MIN_CHANGES_PER_PARTITION times for each of its partitions."""
+    """Return the reason for the first group whose count by `times` is below MIN_CHANGES_PER_PARTITION for each of its
+    partitions; empty if there is none. `what` is what members did, in words.
+    """
     for group, did in sorted(counted.groups.items()):
         often, many = times(did), len(did.owned)
         if often < MIN_CHANGES_PER_PARTITION * many:
@@ -295,7 +313,9 @@ def _rarely_changed(counted: EvidenceCounts, what: str, times: Callable[[GroupAc
 
 
 def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
-    """Return why there are too few outputs, if there are: one for each input if all goes well. Empty if enough."""
+    """Return the reason that there are too few outputs, of which each input has one if all goes well; empty if there
+    are enough.
+    """
     inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
     few = counted.outputs < MIN_OUTPUTS_PER_INPUT * inputs
     return f"{counted.outputs} outputs name their input, and {inputs} inputs were acknowledged" if few else ""
@@ -304,14 +324,14 @@ def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCount
 SHOWN_BY_HISTORY: tuple[str, ...] = tuple(
     anomaly.name for check in (*IN_HISTORY, stuck.CHECK) for anomaly in check.anomalies
 )
-"""Those that nothing proves where the history is damaged nobody knows where."""
+"""Names the anomalies that are not proven if the history is damaged at an unknown place."""
 SHOWN_BY_RUN: tuple[str, ...] = tuple(
     anomaly.name for check in (not_converged.CHECK, stuck.CHECK) for anomaly in check.anomalies
 )
-"""Those that run.json shows."""
+"""Names the anomalies that run.json shows."""
 
 
 def find_all(history: History) -> list[Witness]:
-    """Return every witness in a history, sorted: what the reference finders say."""
+    """Return all witnesses that the reference finders find in a history, sorted."""
     seen = HistoryViews(history)
     return sorted(witness for check in IN_HISTORY if check.find for witness in check.find(seen))

@@ -1,9 +1,11 @@
-"""replica-divergence: the replicas' segment files compared with each other, below their high watermarks.
+"""Finds replica-divergence: compares the segment files of a partition's replicas with each other, below their high
+watermarks.
 
-Replicas hold the same batches, byte for byte: a follower appends what it fetched as it came. So batch headers with
-their CRC say everything, once each CRC is found to be right. Compacted partitions are compared record by record, where
-both replicas still have one. Compare after the brokers have stopped: a running one has appended what its checkpoint
-does not know yet (harmless), and may have truncated what its checkpoint still claims (not harmless).
+Replicas hold the same batches byte for byte, because a follower appends batches as it fetched them. So batch headers
+with their CRC suffice, once each CRC is verified. Compacted partitions are compared record by record, at the offsets
+that both replicas still have. The brokers must have stopped before: a running broker has appended batches that its
+checkpoint does not cover yet, which is harmless, and may have truncated batches that its checkpoint still covers, which
+is not.
 """
 
 from __future__ import annotations
@@ -35,20 +37,22 @@ ANOMALIES = (
 )
 CHECK = AnomalyCheck(__name__, ANOMALIES)
 FILE = "replicas.json"
-"""What the comparison found, kept in the run directory for the verdict."""
+"""Is the file in the run directory that keeps the findings of the comparison for the verdict."""
 SCHEMA = 1
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 
 MISSING, DAMAGED, CONTENT, EPOCH = "missing", "damaged", "content", "leader epoch"
-"""Evidence: one replica lacks a batch; its bytes are no batch, or its CRC is wrong; other bytes; another epoch."""
+"""Are the kinds of evidence: a replica lacks a batch; its bytes are no batch or have a wrong CRC; its batch has other
+bytes; its batch has another leader epoch.
+"""
 
 Offsets = dict[tuple[str, int], int]
 
 
 class _ReplicaBatch(NamedTuple):
-    """Describes one batch of one replica; `sound` is False where its bytes are not what was written."""
+    """Describes one batch of one replica; `sound` is False if its CRC is wrong."""
 
     end: int
     epoch: int
@@ -58,7 +62,7 @@ class _ReplicaBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaFiles:
-    """One replica of one partition, as its files say."""
+    """Describes one replica of one partition by its files."""
 
     node: int
     folder: Path
@@ -68,19 +72,23 @@ class ReplicaFiles:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaComparison:
-    """Holds what the comparison found, and how far it got."""
+    """Holds the findings of a comparison, and which offsets it compared."""
 
     findings: list[Finding]
     compared: dict[str, dict[str, object]] = field(default_factory=dict)
-    """Partition -> {"nodes": [...], "from": offset, "to": offset (exclusive), by the two furthest replicas}."""
+    """Maps each partition's name to {"nodes": [...], "from": offset, "to": offset (exclusive)}; the offsets are those
+    of the two furthest replicas.
+    """
     lacking: list[str] = field(default_factory=list)
-    """Why replicas were not compared as far as the final reads came: nothing is known of what they hold there."""
+    """Lists why replicas were not compared up to the end of the final reads; what these replicas hold there is not
+    known.
+    """
 
 
 def compare_run(run_dir: Path, partitions: Sequence[ObservedPartition], run: str = "") -> ReplicaComparison | None:
-    """Compare what the nodes of a run left in `run_dir`/nodes/N/data, and keep the result there as replicas.json.
+    """Compare the logs that the nodes of a run left in `run_dir`/nodes/N/data, and write the result to replicas.json.
 
-    None, and nothing is kept, where fewer than two nodes left data. `run`: as `write`.
+    Return None, and write nothing, if fewer than two nodes left data. `run` has the meaning that it has in `write`.
     """
     folders = {
         int(folder.parent.name): folder
@@ -112,19 +120,21 @@ def write(
 
 @dataclass(frozen=True, slots=True)
 class RequiredReplicaComparison:
-    """Of which run a comparison must be, and what it must have compared."""
+    """Says of which run a comparison must be, and what it must have compared."""
 
     run: str
-    """As the history calls it."""
+    """Is the run's name in the history."""
     partitions: Sequence[ObservedPartition]
     replicas: int
-    """Of each partition. A single one is compared with nothing."""
+    """Is the number of replicas of each partition. A single replica is compared with nothing."""
 
 
 def read(
     run_dir: Path, wanted: RequiredReplicaComparison, troubles: list[str], notes: list[str]
 ) -> tuple[bool, list[Finding]]:
-    """(whether the logs were compared as wanted, what was found). Adds to `troubles` and `notes` why not."""
+    """Return (whether the logs were compared as required, the findings), and append the reasons to `troubles` or
+    `notes` if they were not.
+    """
     try:
         stored = json.loads((run_dir / FILE).read_text())
         if stored["schema"] != SCHEMA:
@@ -144,7 +154,9 @@ def read(
 
 
 def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: RequiredReplicaComparison) -> str:
-    """Why a comparison is of another run; empty where nothing says so. Early ones do not name their run."""
+    """Return why a comparison belongs to another run; empty if nothing shows that. Comparisons of early versions do not
+    name their run.
+    """
     run = stored.get("run", wanted.run)
     if run != wanted.run:
         return f"it is about the run {run!r}, and the history about {wanted.run!r}"
@@ -160,7 +172,9 @@ def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: 
 
 
 def _uncompared(partition: ObservedPartition, compared: Mapping[str, Any]) -> Iterator[str]:
-    """Why a partition was not compared as far as the final reads came. KeyError, TypeError for what is no entry."""
+    """Yield why a partition was not compared up to the end of its final reads. Raise KeyError or TypeError if its entry
+    is malformed.
+    """
     wanted = partition.cover_to
     if partition.name not in compared:
         if wanted > 0:
@@ -174,7 +188,9 @@ def _uncompared(partition: ObservedPartition, compared: Mapping[str, Any]) -> It
 
 
 def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition]) -> ReplicaComparison:
-    """Compare the replicas of each partition in these log directories, by node id. Nodes without it do not count."""
+    """Compare the replicas of each partition in these log directories, which are given by node id. Nodes without the
+    partition do not count.
+    """
     marks = {node: read_offsets(log_dir / HIGH_WATERMARKS) for node, log_dir in log_dirs.items()}
     starts = {node: read_offsets(log_dir / LOG_STARTS) for node, log_dir in log_dirs.items()}
     witnesses: list[Witness] = []
@@ -208,7 +224,9 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition
 
 
 def _too_short(partition: ObservedPartition, replica: ReplicaFiles, *, told: bool) -> Iterator[str]:
-    """Why a replica's files do not reach what the final reads came to. `told`: its checkpoint has a high watermark."""
+    """Yield why a replica's files end before the final reads of the partition do. `told` says whether its checkpoint
+    has a high watermark.
+    """
     wanted = partition.cover_to
     if replica.log_start >= wanted:
         return
@@ -225,7 +243,9 @@ def _too_short(partition: ObservedPartition, replica: ReplicaFiles, *, told: boo
 
 
 def _held_to(replica: ReplicaFiles, *, compacted: bool) -> int:
-    """Up to which offset a log has every batch from its start on. In compacted ones batches may be gone between."""
+    """Return the offset up to which a log has every batch from its start on. In a compacted log, missing batches do not
+    count.
+    """
     at = replica.log_start
     for header, _ in _whole_batches(replica.folder):
         if header is None or (header.base_offset > at and not compacted):
@@ -235,7 +255,9 @@ def _held_to(replica: ReplicaFiles, *, compacted: bool) -> int:
 
 
 def read_offsets(path: Path) -> Offsets:
-    """Kafka's checkpoint files: version, count, then "topic partition offset" lines. Empty where it does not parse."""
+    """Return the offsets in one of Kafka's checkpoint files (version, count, then lines of "topic partition offset");
+    empty if it cannot be parsed.
+    """
     try:
         _, _, *rows = path.read_text().splitlines()
         return {(topic, int(index)): int(offset) for topic, index, offset in map(str.split, rows)}
@@ -244,23 +266,24 @@ def read_offsets(path: Path) -> Offsets:
 
 
 def first_offset(folder: Path) -> int:
-    """Return the offset at which a log's first segment begins. A log start there is in no checkpoint: Kafka's has only
-    those within a segment.
+    """Return the offset at which a log's first segment begins; 0 if there is no segment. Kafka's checkpoint has a log
+    start only if it lies within a segment, so one at a segment's begin must be read here.
     """
     return min((int(segment.stem) for segment in folder.glob("*.log") if segment.stem.isdigit()), default=0)
 
 
 def _range(one: ReplicaFiles, other: ReplicaFiles) -> tuple[int, int]:
-    """[from, to): where both have, and vouch for, every record."""
+    """Return [from, to): the offsets at which both replicas have every record, and know it to be committed."""
     low = max(one.log_start, other.log_start)
     return low, max(low, min(one.high_watermark, other.high_watermark))
 
 
 def _agreed_to(best: ReplicaFiles, other: ReplicaFiles) -> int:
-    """Up to which offset, at least its own high watermark, the other log has the very batches that `best` is sure of.
+    """Return the offset, at least the other replica's own high watermark, up to which that replica has the same batches
+    as `best`.
 
-    A follower learns of a new high watermark with its next fetch, and a broker that stops before it has the old one in
-    its checkpoint. What differs there says nothing: the follower may have had it still to truncate.
+    A follower learns of a new high watermark only with its next fetch, and a broker that stops before has the old one
+    in its checkpoint. Batches above that may differ without harm: the follower may still have had to truncate them.
     """
     at = other.high_watermark
     mine, _ = _in_range(best.folder, at, best.high_watermark)
@@ -282,7 +305,9 @@ def _differences(partition: ObservedPartition, one: ReplicaFiles, other: Replica
 
 
 def _differing_batches(one: ReplicaFiles, other: ReplicaFiles, low: int, high: int) -> Iterator[tuple[int, str, int]]:
-    """(offset, evidence, node) of each difference; node -1 where it cannot be said which of the two is wrong."""
+    """Yield (offset, evidence, node) of each difference; node is -1 if it cannot be said which of the two replicas is
+    wrong.
+    """
     mine, my_end = _in_range(one.folder, low, high)
     theirs, their_end = _in_range(other.folder, low, high)
     for base in sorted(mine.keys() | theirs.keys()):
@@ -304,7 +329,9 @@ def _differing_batches(one: ReplicaFiles, other: ReplicaFiles, low: int, high: i
 
 
 def _in_range(folder: Path, low: int, high: int) -> tuple[dict[int, _ReplicaBatch], int]:
-    """The batches with all of their offsets in [low, high), by base offset, and how far the log can be read."""
+    """Return the batches with all of their offsets in [low, high), by base offset, and the offset up to which the log
+    can be read.
+    """
     found: dict[int, _ReplicaBatch] = {}
     at = low
     for header, batch in _whole_batches(folder):
@@ -318,7 +345,9 @@ def _in_range(folder: Path, low: int, high: int) -> tuple[dict[int, _ReplicaBatc
 
 
 def _whole_batches(folder: Path) -> Iterator[tuple[BatchHeader | None, memoryview]]:
-    """Yield every batch of a log, segment after segment. A header of None: from here on, its bytes are no batches."""
+    """Yield each batch of a log with its header, segment after segment. A header of None says that the bytes from here
+    on are no batches.
+    """
     for segment in sorted(folder.glob("*.log")):
         view = memoryview(segment.read_bytes())
         try:
@@ -330,9 +359,7 @@ def _whole_batches(folder: Path) -> Iterator[tuple[BatchHeader | None, memoryvie
 
 
 def _differing_records(one: Path, other: Path, low: int, high: int) -> Iterator[tuple[int, str, int]]:
-    """Yield the differences of two logs from which records may be gone (compaction): records that both have must be
-    equal.
-    """
+    """Yield the differences of two compacted logs: records that both logs still have must be equal."""
     mine, theirs = _records(one, low, high), _records(other, low, high)
     for offset in sorted(mine.keys() & theirs.keys()):
         if mine[offset] != theirs[offset]:
@@ -340,7 +367,7 @@ def _differing_records(one: Path, other: Path, low: int, high: int) -> Iterator[
 
 
 def _records(folder: Path, low: int, high: int) -> dict[int, tuple[object, ...] | None]:
-    """Offset -> record. None where it cannot be read."""
+    """Return the records of a log by offset; None for a record that cannot be read."""
     found: dict[int, tuple[object, ...] | None] = {}
     for header, batch in _whole_batches(folder):
         if header is None:

@@ -1,4 +1,4 @@
-"""revoked-read: a member of a group got, or processed, a record of a partition that it had given up."""
+"""Finds revoked-read: a member of a group got, or processed, a record of a partition that it had released."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Compare each record with what its reader held last. Both are the word of one process, so their order is certain.
+    """Yield a witness for each record that its reader got after it had released the partition, by the reader's last
+    ownership. One process reports both events, so their order is certain.
 
-    A member may learn late of what it lost in another way, while it works on what it got before.
+    A member may learn late that it lost a partition in another way, while it still works on records that it got before;
+    so only ownerships that ended by a revocation count.
     """
     holds: dict[tuple[int, int], list[PartitionOwnership]] = {}
     for hold in seen.history.holds.rows():

@@ -1,4 +1,4 @@
-"""send-reorder: a producer's records in another order than it handed them over in."""
+"""Finds send-reorder: a producer's records are in another order than that in which the producer sent them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the records that were overtaken, in each partition."""
+    """Yield a witness for each record that a later one overtook, in each partition."""
     for log in seen.view(logs_of):
         handed: dict[int, list[tuple[ObservedValue, int, int]]] = {}
         for value in sorted(sent(log), key=attrgetter("op")):
@@ -45,10 +45,10 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | None:
-    """The record's offset and the evidence for it.
+    """Return a record's offset and the level of evidence for it; None if its offset is not known.
 
-    If the acknowledged offset is below `judged_from` and final reads find the record only elsewhere, it stood at the
-    acknowledged offset, and what they find is a copy that came later.
+    If the acknowledged offset is below `judged_from` and final reads find the record only elsewhere, the record was at
+    the acknowledged offset, and final reads found a copy that came later.
     """
     if 0 <= value.acked_at < log.partition.judged_from and value.final_at and value.acked_at not in value.final_at:
         return value.acked_at, 1 if value.acked_at in value.read_at else 0
@@ -56,9 +56,9 @@ def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | No
 
 
 def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]]) -> Iterator[Witness]:
-    """Yield the witnesses among one producer's records, which are in the order in which it handed them over.
+    """Yield the witnesses among one producer's records, given in the order in which they were sent.
 
-    The evidence is the best that the record and one that overtook it have in common.
+    The evidence is the best that the record and a record that overtook it have in common.
     """
     overtook, highest = 0, -1
     for value, off, _ in handed:
@@ -76,10 +76,10 @@ def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]
 
 
 def _ahead_of(log: ObservedLog, value: ObservedValue, off: int) -> int:
-    """The lowest offset at which an earlier record was overtaken by this one.
+    """Return the lowest offset of an earlier record that counts as overtaken by this one.
 
-    If the log has lost its beginning, a record with a copy behind an earlier one did not overtake it: both were sent
-    again together, and the first copy of the earlier one may be gone.
+    If the log has lost its beginning, a record with a copy behind an earlier record did not overtake it: both were sent
+    again together, and the first copy of the earlier record may be gone.
     """
     return max(off + 1, _last_copy(value)) if log.partition.judged_from else off + 1
 

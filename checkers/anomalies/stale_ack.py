@@ -1,4 +1,4 @@
-"""stale-ack: an acknowledged offset that is not above what was acknowledged before."""
+"""Finds stale-ack: an acknowledged offset is not above the offsets that were acknowledged before."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses in each partition."""
+    """Yield the witnesses of all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """Each acknowledged offset against the highest one acknowledged before that send was invoked.
+    """Yield a witness for each acknowledged offset that is not above the highest one acknowledged before its send was
+    invoked.
 
-    Where both records stand where they were acknowledged, the final reads prove it. Else one of the two was lost: this
-    one, or another producer's.
+    If both records are still where they were acknowledged, the final reads prove it. Else one of the two records was
+    lost: this one, or that of another producer.
     """
     acks = sorted((value.t1, value.acked_at, value.acked_at in value.final_at) for value in sent(log) if value.acked)
     highest = highest_standing = -1

@@ -1,11 +1,11 @@
-"""stuck-producer and stuck-consumer: nothing succeeds for longer after healing than the plan allows.
+"""Finds stuck-producer and stuck-consumer: after healing nothing succeeds for longer than the plan allows.
 
-Four things show it. The gaps of the load that follows the last fault (the measures show it). From run.json
-the write to every partition after healing (`writes`), the workload's own readers that do not poll it (`live`), and
-final reads that get nothing (`final`): the load may have ended before the outage did, so these look in every run.
-One producer or transactional id may be stuck while its partitions take other writes: each is measured for itself.
-Where a fresh client was served meanwhile, the evidence is `client`, and `squall.checkers.blame` says whose finding it
-is.
+Four things show it. First, the gaps of the load after the last fault, which are measures. Then three entries of
+run.json: the write to every partition after healing (`writes`), the workload's own readers that do not poll that write
+(`live`), and final reads that get nothing (`final`). The load may have ended before the outage did, so the entries of
+run.json are checked in every run. One producer or transactional id may be stuck while its partitions take other
+clients' writes, so each is measured by itself. If a fresh client was served meanwhile, the evidence is `client`, and
+`squall.checkers.blame` decides whose finding it is.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ from squall.checkers.metrics import (
 
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
 LOAD = "load"
-"""Evidence: the workload's own producers, after healing."""
+"""Is the evidence that the workload's own producers got no acknowledgement after healing."""
 WRITES = "writes"
-"""Evidence: the write to every partition after healing."""
+"""Is the evidence that the write to every partition after healing got no acknowledgement."""
 CLIENT = "client"
-"""Evidence: the workload's own client got nothing, while a fresh one was served in the same partition."""
+"""Is the evidence that the workload's own client got nothing while a fresh client was served in the same partition."""
 OF_PRODUCER, OF_ID = "producer", "transactional id"
-"""Evidence: one of the workload's producers or transactional ids, while no partition was stuck."""
+"""Are the kinds of evidence that one producer or one transactional id of the workload was stuck while no partition was.
+"""
 OF_ONE = {PRODUCER_GAP: OF_PRODUCER, TRANSACTION_GAP: OF_ID}
 LIVE = "live"
-"""Evidence: the workload's own readers, which lived through the faults and did not poll those writes."""
+"""Is the evidence that the workload's own readers, which ran during the faults, did not poll the writes after healing.
+"""
 ANOMALIES = (
     AnomalyDefinition(
         PRODUCER,
@@ -74,9 +76,11 @@ NOT_SO_FAR = "the run did not come so far"
 
 
 def liveness(measures: Iterable[MeasurementRow], limits: StuckLimits) -> list[Finding]:
-    """stuck-producer and stuck-consumer: what took longer after healing than the plan allows.
+    """Return the findings stuck-producer and stuck-consumer: the gaps among these measures that are longer than the
+    limits.
 
-    A partition that acknowledges nothing keeps its producers waiting, too: then these are no findings of their own.
+    A partition that acknowledges nothing also makes its producers wait; then the producers are no findings of their
+    own.
     """
     taken = list(measures)
     fresh = {measure.a: measure.numbers for measure in taken if measure.name == FRESH_GAP}
@@ -112,18 +116,20 @@ class ProgressAfterHealing:
 
     findings: Sequence[Finding] = ()
     notes: Sequence[str] = ()
-    """Who was stuck, in words: who led, and what the ISR was."""
+    """Says in words which partitions and readers were stuck, with their leader and ISR."""
     passed_over: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys((PRODUCER, CONSUMER), NOT_SO_FAR))
-    """Anomalies that could not have shown, and why: the run did not come so far, or the harness had trouble."""
+    """Maps anomalies that could not have shown to the reason: the run did not come so far, or the harness had trouble.
+    """
     behind: Sequence[str] = ()
-    """The workload's own readers that still got records when the time was over, in words: nobody knows what would have
-    come."""
+    """Names, in words, the workload's own readers that still got records when the time limit passed; it is not known
+    whether they would have come to the end.
+    """
 
 
 def read(
     run_dir: Path, partitions: Iterable[ObservedPartition], limits: StuckLimits, processes: Iterable[ClientProcess] = ()
 ) -> ProgressAfterHealing:
-    """Return what `run_dir`/run.json shows; nothing if it cannot be read."""
+    """Return what `run_dir`/run.json shows of progress after healing; an empty result if the file cannot be read."""
     info = run_facts.read(run_dir).info
     return progress_after_healing(info, partitions, limits, processes) if info else ProgressAfterHealing()
 
@@ -134,8 +140,8 @@ def progress_after_healing(
     limits: StuckLimits,
     processes: Iterable[ClientProcess] = (),
 ) -> ProgressAfterHealing:
-    """Return what run.json shows. `info`: of `RunFacts`. The harness waits for a group as a whole, under its first
-    process.
+    """Return what run.json shows of progress after healing. `info` is `RunFacts.info`. The harness waits for a group as
+    a whole, under the group's first process.
     """
     groups = {each.proc: f"group {each.settings['group']}" for each in processes if "group" in each.settings}
     if info.get("trouble"):

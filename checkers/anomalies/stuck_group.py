@@ -1,4 +1,4 @@
-"""stuck-group: a group has live members and reads nothing, although nothing is wrong any more."""
+"""Finds stuck-group: a group has live members but reads nothing, although all faults are over."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 from squall.checkers.history.values import AFTER_HEALING
 
 SESSIONS, REBALANCES = 10, 2
-"""A coordinator notices a dead member after one session time-out, and a rebalance waits for its members once: at most
-as long as they may poll nothing. So the limit is ten session time-outs, or, if that is more, twice both together.
+"""Give the limit: ten session time-outs, or twice the sum of the session time-out and the longest time between polls,
+if that is longer. A coordinator notices a dead member after one session time-out, and a rebalance waits once for its
+members, at most for their longest time between polls.
 """
 
 ANOMALIES = (
@@ -31,7 +32,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """The first write of the harness to each partition, after everything was healed."""
+    """Yield a witness for each group and partition whose first write of the harness after healing no member got in
+    time.
+    """
     history = seen.history
     first = _first_after_healing(history)
     began: dict[int, dict[int, int]] = {}
@@ -54,7 +57,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _limit_ns(settings: Mapping[str, object]) -> int:
-    """Return how long a member with these settings may keep its group from progress, ns; 0: not known."""
+    """Return how long a member with these settings may keep its group from progress, in ns; 0 if that is not known."""
     session_ns, polls_ns = (_ns(settings.get(name)) for name in ("session_timeout_ms", "max_poll_interval_ms"))
     return max(SESSIONS * session_ns, REBALANCES * (session_ns + polls_ns)) if session_ns else 0
 

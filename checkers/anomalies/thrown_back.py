@@ -1,4 +1,4 @@
-"""thrown-back: a reader hears that what it has read is no longer there."""
+"""Finds thrown-back: a reader learns that what it has read is no longer in the log."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ANOMALIES = (
 )
 
 EVIDENCE = ("log truncated", "offset out of range")
-"""By `InvalidatedPosition.kind`."""
+"""Gives the evidence for each `InvalidatedPosition.kind`."""
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Our own client alone is told so exactly: it sends the epoch of the leader that it knows, and asks each new leader
-    where the epoch of its last record ends. What libraries were told is not judged.
+    """Yield a witness for each position of a reader that was found to be invalid.
 
-    Where a reader cannot learn a better position it asks from the same one again and hears the same in every poll: that
-    is one place that is gone, as it heard of it first.
+    Only our own client gets exact reports: it sends the leader epoch that it knows, and asks each new leader where the
+    epoch of its last record ends. Reports of client libraries are not judged. A reader that cannot learn a better
+    position asks again from the same one, and gets the same error in every poll; that counts once, by its first report.
     """
     partitions = {partition.part: partition for partition in seen.history.partitions}
     first: dict[tuple[int, int, int], InvalidatedPosition] = {}
@@ -45,7 +45,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _is_wrong(each: InvalidatedPosition, partition: ObservedPartition) -> bool:
-    """Not where retention, or a request, removed what stood there, and with it what was known of old epochs."""
+    """Return whether the report is wrong. It is not if retention, or a request, removed the records there, and with
+    them what was known of old epochs.
+    """
     if each.kind == OUT_OF_RANGE:
         return each.position >= partition.judged_from
     return each.end >= 0 or not partition.deletable

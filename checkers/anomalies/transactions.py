@@ -1,4 +1,4 @@
-"""Assigns operations to transactions, and collects what read_committed readers got of them."""
+"""Assigns operations to transactions, and collects the values of transactions that read_committed readers got."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from squall.checkers.history.tables import POLL, SEND, History, Txn
 
 @dataclass(slots=True)
 class TransactionIndex:
-    """The transactions of a history."""
+    """Indexes the transactions of a history by operation, value and poll."""
 
     by_op: dict[int, Txn] = field(default_factory=dict)
     of_value: dict[int, Txn] = field(default_factory=dict)
     of_poll: dict[int, Txn] = field(default_factory=dict)
-    """Operation id of a poll -> the transaction that it was part of."""
+    """Maps the operation id of a poll to the transaction of which the poll was part."""
 
 
 @dataclass(slots=True)
 class CommittedRead:
-    """Holds what read_committed readers got of one value of a transaction in one partition."""
+    """Describes how read_committed readers got one value of a transaction in one partition."""
 
     txn: Txn
     part: int
     val: int
     off: int
-    """The lowest offset at which they got it."""
+    """Is the lowest offset at which they got the value."""
     op: int
-    """The first operation that returned it."""
+    """Is the first operation that returned the value."""
     first: int
-    """When the first of these operations returned."""
+    """Is when the first of the operations that returned the value came back, in ns."""
     final: bool
-    """A final read was among them."""
+    """Is True if a final read was among the operations that returned the value."""
 
 
 def transactions_of(history: History) -> TransactionIndex:
-    """Every transaction, with its sends and polls."""
+    """Return an index of all transactions, with their sends and polls."""
     found = TransactionIndex({txn.op: txn for txn in history.txns.rows()})
     for member in history.members.rows():
         if member.kind == SEND:
@@ -47,7 +47,9 @@ def transactions_of(history: History) -> TransactionIndex:
 
 
 def ended_late(history: History) -> dict[int, frozenset[int]]:
-    """Transaction -> how earlier ones were to end whose EndTxn may have ended this one, COMMIT or ABORT: `LATE_END`."""
+    """Return, for each transaction, the results (COMMIT, ABORT) of earlier transactions' EndTxn requests that may have
+    ended it (`LATE_END`).
+    """
     found: dict[int, frozenset[int]] = {}
     by_process = _by_process(history)
     for process in history.processes:
@@ -62,8 +64,8 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
 
 
 def _may_come_late(txn: Txn, limit_ns: int) -> bool:
-    """Return whether an EndTxn of this transaction may still be on its way after its answer. If the client does not
-    report unanswered requests, the end must have taken its request time-out.
+    """Return whether an EndTxn request of this transaction may still arrive after its answer. If the client does not
+    report unanswered requests, that is so if the end took at least the request time-out.
     """
     if txn.unanswered >= 0:
         return txn.unanswered > 0
@@ -78,7 +80,9 @@ def _by_process(history: History) -> dict[int, list[Txn]]:
 
 
 def committed_reads(history: History) -> list[CommittedRead]:
-    """Return what read_committed readers got of values that were sent in transactions, by value and partition."""
+    """Return what read_committed readers got of values that were sent in transactions, once for each value and
+    partition.
+    """
     transactions = transactions_of(history)
     found: dict[tuple[int, int], CommittedRead] = {}
     for record in history.records.rows():

@@ -1,4 +1,4 @@
-"""uncommitted-offset: offsets of a transaction that did not commit are a group's position."""
+"""Finds uncommitted-offset: a group's position was set by a transaction that did not commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Each report that transactions explain which had not committed, and nothing else."""
+    """Yield a witness for each reported position that only transactions can explain which had not committed by then."""
     positions = seen.view(positions_of)
     for place in positions.places:
         for fetch in place.fetches:

@@ -1,4 +1,4 @@
-"""G1c: transactions that read each other's records in a circle."""
+"""Finds G1c: transactions that read each other's records in a cycle."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ ANOMALIES = (
 )
 
 Read = tuple[int, int, int]
-"""(partition, offset, value)"""
+"""Is (partition, offset, value) of a record that was read."""
 Edges = dict[int, dict[int, Read]]
-"""Transaction -> the transactions that read of it inside themselves -> the first record of it that they read."""
+"""Maps each transaction to the transactions that read its records, and each of those to the first record that it read.
+"""
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """A witness for each transaction that is part of a cycle: the first record that it read of another one in it.
+    """Yield a witness for each transaction in a cycle: the first record that it read of another transaction in the
+    cycle.
 
-    Write-write and read-write edges are left out: Kafka neither isolates writes nor gives reads of one moment.
+    Write-write and read-write edges are left out, because Kafka neither isolates writes nor reads a single snapshot.
     """
     edges = seen.view(edges_of)
     by_op, late = transactions_of(seen.history).by_op, seen.view(ended_late)
@@ -52,8 +54,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def edges_of(history: History) -> Edges:
-    """Return which transaction read of which. A transaction that never commits is no part of a cycle: `G1a` is about
-    its records.
+    """Return which transaction read records of which other one. Transactions that never commit are left out: `G1a` is
+    about their records.
     """
     transactions = transactions_of(history)
     edges: Edges = {}
@@ -68,7 +70,7 @@ def edges_of(history: History) -> Edges:
 
 
 def _pair(transactions: TransactionIndex, record: RecordRow) -> tuple[Txn, Txn] | None:
-    """(writer, reader) of a record that one transaction got of another one; None if that is not what it is."""
+    """Return (writer, reader) of a record that one transaction read of another one; None for any other record."""
     if record.kind != POLL or record.iso != 1 or record.val < 0:
         return None
     writer, reader = transactions.of_value.get(record.val), transactions.of_poll.get(record.op)
@@ -80,7 +82,8 @@ def _pair(transactions: TransactionIndex, record: RecordRow) -> tuple[Txn, Txn] 
 
 
 def _components(edges: Edges) -> Iterator[list[int]]:
-    """Strongly connected components of more than one transaction (Tarjan), without recursion."""
+    """Yield the strongly connected components with more than one transaction, by Tarjan's algorithm without recursion.
+    """
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     waiting: list[int] = []

@@ -1,4 +1,4 @@
-"""wrong-lookup: a look-up by time passes over a record."""
+"""Finds wrong-lookup: a look-up of an offset by time passes over a record."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """A leader appends to its log, and never cuts it: what it returned to a reader is there as long as it leads, unless
-    it was removed as configured. Our own client asks the leader of the epoch that it names, or gets an error.
+    """Yield a witness for each look-up whose answer is behind a record that its reader had got from the same leader
+    epoch.
 
-    Where records may be removed, only a final read that began later says what had been removed by then.
+    A leader appends to its log and never truncates it: a record that it returned stays as long as it leads, unless it
+    was removed as configured. Our own client asks the leader of the epoch that it names, or gets an error. In
+    partitions whose records may be removed, only a final read that began later shows what had been removed by then.
     """
     partitions = {partition.part: partition for partition in seen.history.partitions}
     for each in seen.history.lookups.rows():

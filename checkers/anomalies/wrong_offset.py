@@ -1,4 +1,4 @@
-"""wrong-offset: a record that is not where it was acknowledged."""
+"""Finds wrong-offset: a record is not at the offset at which it was acknowledged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from squall.checkers.history.values import value_of
 from squall.checkers.metrics import UNPLACED, MeasurementRow
 
 NO_OFFSET = "no offset"
-"""Evidence: the broker acknowledged the record, and did not say where it is."""
+"""Is the evidence that the broker acknowledged the record without an offset."""
 ANOMALIES = (
     AnomalyDefinition(
         "wrong-offset",
@@ -37,8 +37,9 @@ ANOMALIES = (
 
 
 def unplaced(measures: Iterable[MeasurementRow], processes: Iterable[ClientProcess]) -> list[Finding]:
-    """Acknowledgements of our own client without an offset, though it asked for them (acks=all, acks=1). Client
-    libraries may leave it out, and an idempotent producer's duplicates have none there (DUPLICATE_SEQUENCE_NUMBER).
+    """Return the findings of acknowledgements without an offset that our own client got although it asked for one
+    (acks=all or acks=1). Client libraries may leave the offset out, and the duplicates of an idempotent producer have
+    none there (DUPLICATE_SEQUENCE_NUMBER).
     """
     asked = {each.proc for each in processes if each.client == OWN and each.settings.get("acks") != 0}
     found = []
@@ -51,15 +52,16 @@ def unplaced(measures: Iterable[MeasurementRow], processes: Iterable[ClientProce
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses in each partition."""
+    """Yield the witnesses of all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """Acknowledged at one offset, found at others only. What final reads found outweighs what others did.
+    """Yield a witness for each value that was acknowledged at one offset and found only at others. Final reads outweigh
+    other reads.
 
-    What stood below `judged_from` may have been removed, as configured: a copy elsewhere then proves nothing.
+    A record below `judged_from` may have been removed, as configured, so a copy elsewhere proves nothing there.
     """
     for value in log.values.values():
         places, evidence = (value.final_at, FINAL) if value.final_at else (value.read_at, READS)

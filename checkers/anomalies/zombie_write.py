@@ -1,4 +1,6 @@
-"""zombie-write: a record became visible although its producer had been fenced before it was sent, or committed."""
+"""Finds zombie-write: a record became visible although its producer had been fenced before the record was sent, or
+committed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """By the answer to the other producer's InitProducerId."""
+    """Yield a witness for each visible record that was sent, or whose commit was requested, after another producer's
+    InitProducerId was answered.
+    """
     inits = seen.view(_inits_of)
     sent_at = {(value.part, value.val): value.t0 for log in seen.view(logs_of) for value in log.values.values()}
     for got in seen.view(committed_reads):
@@ -45,9 +49,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _fenced(txn: Txn, inits: list[InitProducerIdResult]) -> InitProducerIdResult | None:
-    """The first take-over by another process that asked after this one got its id; None if there was none.
-
-    Of two that asked side by side nobody knows who was first: answers overtake each other.
+    """Return the first InitProducerId of another process for the transactional id that was requested after this process
+    had got its producer id; None if there was none. The order of two requests that were under way at the same time is
+    not known, so these do not count.
     """
     own = max((init.t for init in inits if init.proc == txn.proc and init.t <= txn.t0), default=None)
     if own is None:
