@@ -38,7 +38,7 @@ async def _run(env: RealEnv, config: BrokerConfig, meter: TaskStepMeter | None) 
 
 
 async def _report_on_signal(meter: TaskStepMeter, task_status: trio.TaskStatus[None]) -> None:
-    """Trace the longest turn since the last report whenever SIGUSR1 arrives."""
+    """Trace the longest task step since the last report whenever SIGUSR1 arrives."""
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:
         task_status.started()
         async for _ in signals:

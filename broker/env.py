@@ -66,7 +66,7 @@ class File(Protocol):
         """Make all earlier writes durable. It blocks: run it with `env.cpu` if latency matters."""
 
     def size(self) -> int:
-        """Return the bytes in the file."""
+        """Return the size of the file, in bytes."""
 
     def close(self) -> None:
         """Release the handle. Idempotent."""
@@ -173,8 +173,8 @@ class WakeupSignal(Protocol):
         """Wake the task that waits. If no task waits, the next wait ends at once."""
 
     async def wait(self, seconds: float = inf) -> bool:
-        """Wait until the signal is set, at most `seconds` of the node's clock, and return whether it was set. Setting
-        it since the last wait counts, too.
+        """Wait until the signal is set, at most `seconds` of the node's clock, and return whether it was set. If it was
+        set since the last wait, return at once.
         """
 
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
-"""Is the cost of deleting a log's old segments in a turn of retention, as a number of checks of a log."""
+"""Is the cost of deleting the old segments of a log, as a number of checks whether a log has old segments."""
 ALONE_S = 2.5
 """Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
 
@@ -82,9 +82,9 @@ async def broker_main(
 ) -> None:
     """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
 
-    `task_status` gets the node once it is unfenced. `longest_turn_s` returns the longest turn of the event loop, in
-    seconds, for the node's metrics; None if turns are not measured. Raises ConfigError, RegistrationFailed, and OSError
-    for a listener's port that is taken or a disk that fails.
+    `task_status` gets the node once it is unfenced. `longest_turn_s` returns the longest task step of the event loop,
+    in seconds, for the node's metrics; None if steps are not measured. Raises ConfigError, RegistrationFailed, and
+    OSError for a listener's port that is taken or a disk that fails.
     """
     node = Node(env, config, make_control)
     node.longest_turn_s = longest_turn_s
@@ -390,8 +390,8 @@ class Node:
             server.settle()
 
     def _retention(self, nursery: trio.Nursery) -> None:
-        """Delete old segments and logs of deleted partitions. A node may have thousands of either: work beyond one turn
-        is left to later turns, and directories are removed off the event loop.
+        """Delete old segments and logs of deleted partitions. A node may have thousands of either: work that takes
+        longer is continued between other tasks, and directories are removed off the event loop.
         """
         wall_ms = self.env.wall_ms()
         if not self._retaining:
@@ -403,7 +403,7 @@ class Node:
             nursery.start_soon(self._remove, doomed)
 
     def _retain_for_a_turn(self, work: Iterator[bool]) -> bool:
-        """Do one turn of the retention work, and return whether there is more to do."""
+        """Do some of the retention work, and return whether there is more to do."""
         spent = 0
         for lost in work:
             cost = SEGMENTS_COST if lost else 1

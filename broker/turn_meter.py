@@ -1,8 +1,8 @@
-"""Measures the longest turn: the most CPU time and the most units of work between two points where a task lets others
-run.
+"""Measures the longest turn: the task step with the most CPU time, and the most units of work in one step. A step ends
+when the task lets others run.
 
-`squall.turn.measurement.enable` switches it on. As an instrument of trio it sees each step of each task; so it belongs
-to a process, and a simulation has none.
+`squall.turn.measurement.enable` switches the measurement on. The meter is an instrument of trio, so it sees each step
+of each task of a process; a simulation has no meter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaskStepMeter(trio.abc.Instrument):
-    """Keeps the longest turn since the last report, and traces each turn that is longer than all before it."""
+    """Keeps the longest task step since the last report, and traces each step that is longer than all before it."""
 
     def __init__(self, trace: Callable[..., None], cpu_time: Callable[[], float] = thread_time) -> None:
         self._trace, self._cpu_time = trace, cpu_time
@@ -28,7 +28,7 @@ class TaskStepMeter(trio.abc.Instrument):
 
     @property
     def longest_s(self) -> float:
-        """Returns the CPU time of the longest turn since the last report, in seconds."""
+        """Returns the CPU time of the longest task step since the last report, in seconds."""
         return self._longest_s
 
     def _reset(self) -> None:
@@ -56,7 +56,7 @@ class TaskStepMeter(trio.abc.Instrument):
             self._trace("longest_turn", squall_longest_turn_seconds=round(took_s, 6), task=task.name)
 
     def report(self) -> None:
-        """Trace the longest turn and the most units of work since the last report, and reset both."""
+        """Trace the longest task step and the most units of work since the last report, and reset both."""
         most = {f"most_{unit}": getattr(self._most, unit) for unit in WorkCounters.__slots__}
         longest_s = round(self._longest_s, 6)
         self._trace("turns_measured", squall_longest_turn_seconds=longest_s, task=self._task, **most)

@@ -20,8 +20,8 @@ class WorkCounters:
         excepted), and of batches searched there.
         """
         self.entries = 0
-        """Counts partitions, logs, groups, offsets, settings and other things of which a request may name thousands;
-        each piece of work has its own unit.
+        """Counts partitions, logs, groups, offsets, settings and other items of which a request may name thousands.
+        Each piece of work counts its own kind of item.
         """
         self.records = 0
         """Counts records in batches that are searched on the event loop."""

@@ -42,7 +42,8 @@ class PartitionRequest:
     ) -> None:
         self.key, self.part, self.hosted = key, part, hosted
         self.sent = sent
-        """Holds the partition's entry of `FetchSession.sent` in a follower's session, else None."""
+        """Holds the offsets last sent for the partition in a follower's session (see `FetchSession.sent`), else None.
+        """
 
 
 class SessionError(Exception):

@@ -201,8 +201,8 @@ class OffsetApis:
 
 
 def _search_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
-    """Search until the next batch takes long to read or the turn is over, and return that step. Return None if the
-    search has ended.
+    """Continue a search until its next batch takes long to read, or other tasks must run, and return that step. Return
+    None if the search has ended.
     """
     lookup, part = search.lookup, search.part
     while (step := SearchPause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:

@@ -5,8 +5,8 @@ wait for the transaction's coordinator (`txn_verification`), and later requests 
 Produce that waits for replicas delays only its own response: the next Produce of the connection is appended meanwhile,
 and responses still leave in order.
 
-Appends to many partitions are made in turns, between which other tasks run. Meanwhile no further request is taken from
-the connection, so requests of one connection take effect in their order.
+A request with many partitions is appended in chunks, between which other tasks run. Meanwhile no further request is
+taken from the connection, so requests of one connection take effect in their order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LEADER_HINTS_FROM = 10
 NOTHING_CHECKED: CheckedBatches = {}
 
 Topics = list[tuple[bytes, "list[ProducePart]"]]
-"""Lists the topics of a request, or of one turn of it, with the batches of each topic."""
+"""Lists the topics of a request, or of one chunk of it, with the batches of each topic."""
 Results = list[tuple[bytes, list[ProduceResult]]]
 """Lists the results by topic. The key of a topic is its id or name, as in the request."""
 
@@ -92,7 +92,7 @@ class ProduceApi:
         self.messages_in = self.bytes_in = 0
         """Count the records, and the bytes of their batches, that were appended since the start of the node."""
         self._turn = trio.Lock()
-        """Lets one request at a time append a turn. Between two turns every other task may run."""
+        """Lets one request at a time append a chunk of its batches. Other tasks run between two chunks."""
 
     def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
         """Append every batch of the request, then respond or park. MalformedFrame closes the connection."""
@@ -136,7 +136,7 @@ class ProduceApi:
             self.reply(slot, results)
 
     async def _append_rest(self, slot: PendingResponse, turns: Iterator[bool]) -> None:
-        """Append the turns after the first, even if the connection ends: the whole request was received."""
+        """Append the chunks after the first, even if the connection ends: the whole request was received."""
         try:
             more = True
             while more:
@@ -195,8 +195,8 @@ class ProduceApi:
     def _append_some(
         self, version: int, acks: int, topics: Topics, checked: CheckedBatches, refused: Refused | None
     ) -> tuple[int, Results, list[DelayedProduce]]:
-        """Append the batches of these topics. Return the time in ms of the node's clock, the results, and the appends
-        that must be replicated or flushed before they are acknowledged.
+        """Append the batches of these topics. Return the time of the append in ms of the node's clock, the results, and
+        the appends that must be replicated or flushed before they are acknowledged.
         """
         now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
         by_id = version >= _TOPIC_IDS_FROM

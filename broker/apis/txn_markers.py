@@ -4,7 +4,7 @@ KIP-890).
 A marker is acknowledged once it is committed: the coordinator forgets the transaction after that, and no component
 would write the marker again. A marker that is in the log already, because its response was lost, is not appended again.
 
-A transaction may have thousands of partitions. Their markers are appended in turns, between which other tasks run.
+A transaction may have thousands of partitions. Their markers are appended in chunks, between which other tasks run.
 
 Admins send WriteTxnMarkers, too: `kafka-transactions abort` ends a transaction that its coordinator has forgotten
 (KIP-664). So every listener serves it. Kafka demands the permission ALTER on the cluster; here no request needs a
@@ -82,8 +82,8 @@ class TxnMarkersApi:
     async def _append_rest(
         self, slot: PendingResponse, turns: Iterator[bool], delayed: PiecewiseProduceResponse[MarkerResults]
     ) -> None:
-        """Append the turns after the first, until the request times out or its connection ends. The coordinator then
-        sends the rest again.
+        """Append the chunks after the first, until the request times out or its connection ends. The coordinator then
+        sends the remaining markers again.
         """
         try:
             more = True

@@ -33,7 +33,7 @@ class MetadataRecord(NamedTuple):
     """Holds one record to append to the metadata log."""
 
     record: Any
-    """Is a message of squall.broker.protocol.schema.metadata_records."""
+    """Holds a message of squall.broker.protocol.schema.metadata_records."""
     version: int
     """Gives the version of the record's schema in which the record is written."""
 
@@ -93,6 +93,7 @@ def _unfence_broker(image: ClusterImage, record: records.UnfenceBrokerRecord) ->
 
 def _change_broker(image: ClusterImage, record: records.BrokerRegistrationChangeRecord) -> None:
     broker = _registered(image, record.broker_id, record.broker_epoch)
+    # In the first two fields 1 sets, -1 clears and 0 changes nothing. No log directory at all means no change, too.
     if record.fenced:
         broker = replace(broker, fenced=record.fenced > 0)
     if record.in_controlled_shutdown:
@@ -119,6 +120,7 @@ def _set_broker(image: ClusterImage, broker: Broker) -> None:
 
 def _note_broker(image: ClusterImage, broker_id: int) -> None:
     image.version += 1
+    # The delta keeps the value before the first of its records, so a later change of the same broker adds nothing.
     image.delta.brokers.setdefault(broker_id, image.brokers.get(broker_id))
 
 
@@ -141,6 +143,7 @@ def _remove_topic(image: ClusterImage, record: records.RemoveTopicRecord) -> Non
         delta.configs[TOPIC_RESOURCE, topic.name] = None
     for index in topic.partitions:
         delta.partitions.pop((topic.id, index), None)
+    # Followers of the image have not seen a topic that the same run of records created: the delta forgets it.
     if topic.id in delta.created_topics:
         del delta.created_topics[topic.id]
     else:
@@ -224,6 +227,7 @@ def _config(image: ClusterImage, record: records.ConfigRecord) -> None:
 
 
 def _feature_level(image: ClusterImage, record: records.FeatureLevelRecord) -> None:
+    # Level 0 turns a feature off. A feature that is off has no entry, in Kafka's image as well.
     if record.feature_level == 0:
         image.features.pop(record.name, None)
     else:

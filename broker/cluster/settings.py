@@ -1,7 +1,7 @@
 """Gives the controller the settings in force: the altered settings on top of the node's file.
 
-A topic's setting comes from the first of these that has it, in Kafka's order: the topic, the settings altered for this
-node, those altered for all nodes, the node's file, the default.
+The value of a topic's setting comes from the first place that has it, in Kafka's order: the topic, the settings altered
+for this node, those altered for all nodes, the node's file, the default.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConf
     except ConfigError as error:
         wrong = next((each.setting for each in error.each if each.setting in altered), None)
         if wrong is None:
+            # The error is filed under a setting that was not altered, so it is unknown which altered one to drop.
             return config
         return with_altered(config, {name: value for name, value in altered.items() if name != wrong})
 

@@ -97,7 +97,7 @@ def restored(found: Iterable[Any], offset: int, epoch: int) -> ClusterImage:
             apply(image, record)
     for broker in list(image.brokers.values()):
         image.brokers[broker.id] = replace(broker, registered_at=broker.epoch)
-    image.take_delta()
+    image.take_delta()  # It says that everything is new; the feed wants the difference to its own image instead.
     return image
 
 

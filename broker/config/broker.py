@@ -249,7 +249,7 @@ class BrokerConfig:
     squall_trace_path: str | None = text(None)
     squall_clock_offset_path: str | None = text(None)
     squall_turn_measurement_enable: bool = flag(False)
-    """Traces the longest turn of the event loop: `squall.broker.turn_meter`."""
+    """Traces the longest step of a task on the event loop: `squall.broker.turn_meter`."""
     squall_metrics_port: int = integer(-1, low=-1, high=65_535)
     """Is the port of the OpenMetrics endpoint. -1 means no endpoint; 0 means a free port, which the trace names."""
     squall_metrics_host: str = text("127.0.0.1")
@@ -283,12 +283,13 @@ class BrokerConfig:
     squall_groups_max_bytes: int = long(64 << 20, low=1 << 16)
     """Limits the bytes that members of classic groups have sent to one coordinator and that it still holds."""
     squall_group_confirmed_positions: bool = flag(True)
-    """Makes a coordinator return stable offsets only while its in-sync followers fetch. Kafka returns them at any time.
+    """Makes a coordinator return stable offsets only after its in-sync followers have fetched once more. Kafka returns
+    them at once.
     """
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
-    """Makes a new controller count the session of its predecessor from the predecessor's last answer to the quorum.
-    Kafka begins all sessions anew.
+    """Makes a new controller count the broker session of the controller before it from that controller's last answer to
+    the quorum. Kafka begins all sessions anew when the controller changes.
     """
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
     """Is the first producer epoch of a new transactional id. A run raises it to test the overflow at 32,766."""

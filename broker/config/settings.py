@@ -34,7 +34,7 @@ class ConfigError(ValueError):
 
     @classmethod
     def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
-        """Return one error for all of these, with a line for each."""
+        """Return one error for all errors, with a line for each."""
         together = cls(errors[0].setting, "\n".join(map(str, errors)))
         together.each = tuple(errors)
         return together

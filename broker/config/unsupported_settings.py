@@ -34,7 +34,7 @@ class UnsupportedSettings(NamedTuple):
     refused: bool = False
 
     def has(self, name: str) -> bool:
-        """Return whether a setting is one of these."""
+        """Return whether `name` is one of the settings."""
         return any(name == each or (each[-1] == "*" and name.startswith(each[:-1])) for each in self.names)
 
 

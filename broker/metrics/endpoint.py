@@ -59,7 +59,7 @@ class MetricsEndpoint:
 
     async def _serve(self, link: Transport) -> None:
         try:
-            status, has_body = http.TIMED_OUT, True
+            status, has_body = http.TIMED_OUT, True  # stays if the time-out ends the read
             with self._env.timeout(REQUEST_S):
                 status, has_body = await _read(link)
             with self._env.timeout(RESPONSE_S):

@@ -40,7 +40,7 @@ def status_of(head: bytes) -> tuple[int, bool]:
 
 
 def response(status: int, body: bytes, content_type: str, *, has_body: bool = True) -> bytes:
-    """Return the bytes of a response, after which the connection ends."""
+    """Encode a response, after which the connection ends."""
     head = [
         f"HTTP/1.1 {status} {_REASONS[status]}",
         f"Content-Type: {content_type}",
@@ -52,5 +52,5 @@ def response(status: int, body: bytes, content_type: str, *, has_body: bool = Tr
 
 
 def refusal(status: int, *, has_body: bool = True) -> bytes:
-    """Return the bytes of a response that says, with an error status, why there are no metrics."""
+    """Encode an error response, whose status says why there are no metrics."""
     return response(status, f"{_REASONS[status]}\n".encode(), "text/plain; charset=utf-8", has_body=has_body)

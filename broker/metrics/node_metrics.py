@@ -51,7 +51,7 @@ PER_PARTITION = {
 
 @dataclass(slots=True)
 class NodeMetrics:
-    """Reads the metrics of the parts of a node."""
+    """Collects the metrics of a node from its parts."""
 
     config: BrokerConfig
     image: ClusterImage
@@ -66,7 +66,7 @@ class NodeMetrics:
     fetch: FetchApi
     requests: RequestMetrics
     longest_turn_s: Callable[[], float] | None = None
-    """Returns the longest turn of the event loop since the last report, in seconds of CPU. None: it is not measured."""
+    """Returns the CPU time, in s, of the longest task step since the last report. None: it is not measured."""
     state: int = field(default=STARTING)
 
     async def write(self) -> bytes:
@@ -145,6 +145,7 @@ class NodeMetrics:
             groups["classic"] += len(shard.machine.groups)
             groups["consumer"] += len(shard.machine.ledger.consumers)
         states: Counter[str] = Counter()
+        # The list is a copy: shards are loaded and unloaded while other tasks run at the checkpoint.
         for hosted in list(self.transactions.shards.values()):
             states.update(each.state.name for each in hosted.machine.transactions.values())
             await trio.lowlevel.checkpoint()
@@ -200,6 +201,7 @@ def _add(families: dict[str, MetricFamily], h: HostedPartition) -> None:
         state.last_stable_offset(h.first_unstable_offset()),
         *((len(state.isr), len(state.replicas)) if state.is_leader else ()),
     ]
+    # The last two families have samples of leaders only: a follower does not know the ISR.
     for family, value in zip(families.values(), values, strict=False):
         family.add(value, topic=log.topic, partition=log.partition)
 

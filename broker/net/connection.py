@@ -252,7 +252,7 @@ class Connection:
                 self._blocked = False
                 self.flush()
                 if self._blocked:
-                    return
+                    return  # `flush` has started another task for the rest
         except (LinkClosed, OSError):
             self.close()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TICK_MS = 25
 _NEVER = 1 << 40
 _TICK_MARGIN_S = 1e-6
-"""Adds some seconds to a wait, so that the awaited tick is surely over after it."""
+"""Is added to a wait, in s, so that the awaited tick is surely over afterwards."""
 
 
 class Expirable(Protocol):
@@ -62,7 +62,7 @@ class Timers:
                 item.expire()
 
     async def due(self, env: Env) -> None:
-        """Wait until `expire` may find an item. While no request is parked, this task does not wake."""
+        """Wait until `expire` has an item to expire. While no request is parked, this task does not wake."""
         sooner = self._sooner = self._sooner or env.signal()
         while True:
             first = min(self._buckets, default=None)

@@ -65,7 +65,7 @@ class FairScheduler:
         self._spent_s += seconds
 
     async def queue(self, queuer: Schedulable) -> None:
-        """Wait for the turn of `queuer`, or until it closes. On cancellation it leaves the queue."""
+        """Wait until `queuer` may run, or until it closes. On cancellation it leaves the queue."""
         if queuer.closed:
             return
         if not self._is_calling:
@@ -117,7 +117,7 @@ class ResponseTask:
         self._busy_since: float | None = None
 
     async def begin(self) -> None:
-        """Wait for the task's turn if the budget is spent. The task must call this before any work."""
+        """Wait in the queue if the budget is spent. The task must call this before any work."""
         if self._turns.must_queue(self):
             await self._turns.queue(self)
         _ANSWER.set(self)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 SMALL = 64 << 10
 LARGE = 4 << 20
 PERIOD_S = 0.5
-"""Gives the seconds for which memory may be short before connections with slow frames end."""
+"""Gives the time, in s, for which memory may be short before connections with slow frames are closed."""
 SLOW = 512 << 10
-"""Is the bytes of a frame that must arrive within `PERIOD_S`; a frame with fewer is slow."""
+"""Limits slow frames: a frame is slow if fewer bytes of it than this arrive within `PERIOD_S`."""
 _LENGTH = Struct(">i").unpack_from
 
 
@@ -95,6 +95,7 @@ class ReceiveMemory:
         for holder in [*self._slow(), *self._stuck()]:
             if short <= 0:
                 break
+            # A holder that was waiting itself frees its memory and no longer wants more.
             short -= holder.end() + self.wanting.get(holder, 0)
         self._look(now_s)
 
@@ -104,6 +105,7 @@ class ReceiveMemory:
         """
         gained = {}
         for holder, (bursts, received) in self._seen.items():
+            # If the server still uses the frames of a reader, the server is slow, not the client.
             if holder in self.holders and holder not in self.wanting and not holder.is_lent:
                 now_bursts, now_received = holder.progress
                 if now_bursts == bursts and received and now_received - received < SLOW:
@@ -140,7 +142,9 @@ class FrameReader:
         self._patience_s, self._grows_to = patience_s, grows_to
         self._view = memoryview(bytearray(SMALL))
         self._start = self._end = 0
-        """Are begin and end of the received bytes that form no complete frame yet; both are 0 if there are none."""
+        """Are the first and the end position of the received bytes that form no complete frame yet; both are 0 if there
+        are none.
+        """
         self._bursts = 0
         self.is_lent = False
         """Is True while the caller may use views of the buffer."""
@@ -155,7 +159,7 @@ class FrameReader:
 
     @property
     def enlarged_by(self) -> int:
-        """Returns the bytes of the receive memory that this connection holds."""
+        """Returns how many bytes of the receive memory this connection holds."""
         return len(self._view) - SMALL
 
     async def burst(self) -> list[memoryview]:
@@ -262,7 +266,7 @@ class FrameReader:
         raise LinkClosed("receive memory is exhausted")
 
     def end(self) -> int:
-        """Close the link, because other connections need its memory. Return the bytes of memory that are given back."""
+        """Close the link, because other connections need its memory. Return how many bytes of memory become free."""
         given = self.enlarged_by
         self._ended = True
         self._link.close()

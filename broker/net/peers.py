@@ -126,7 +126,7 @@ class _Channel:
         if correlation_id != waiting.correlation_id:
             raise MalformedFrame(f"answer {correlation_id} where {waiting.correlation_id} was due")
         waiting.answer = waiting.decode(view)
-        self._waiting.popleft()
+        self._waiting.popleft()  # not earlier: if `decode` raises, `close` must fail this request, too
         waiting.done.set()
 
     def abandon(self) -> None:

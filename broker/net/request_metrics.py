@@ -1,6 +1,6 @@
 """Counts the requests of a broker by API, the time until their responses, and the error codes of the responses.
 
-The server measures only if it has a `RequestMetrics`: each request then has a `RequestTiming` in its slot.
+The server measures only if it has a `RequestMetrics`: each `PendingResponse` then has a `RequestTiming`.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
 _MUCH_KEPT = 64 << 10
-"""Is the bytes of unread responses from which on a connection counts for `squall.replies.max.bytes`."""
+"""Is the number of unread response bytes from which on a connection counts for `squall.replies.max.bytes`."""
 _TURN_S = 0.005
-"""Gives the seconds for which a connection's burst is served before other tasks run."""
+"""Limits the time, in s, for which the requests of one connection are served before other tasks run."""
 _QUIET_MS = 10_000
 """Gives the ms of silence after which a connection between brokers may be closed to make room for another."""
 FIRST_PRODUCE = 3
@@ -55,8 +55,8 @@ OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 class Route:
     """Serves one API: its versions, and a handler of one of three types. A hot handler gets raw bytes. A plain handler
-    gets the message, and returns the response, a `DeferredResponse`, or None if it fills the slot itself. A waiting
-    handler runs in a task and takes effect at some time in it, so later requests of the connection wait for its end.
+    gets the message, and returns the response, a `DeferredResponse`, or None if it replies later. A waiting handler
+    runs in a task and takes effect at some time in it, so later requests of the connection wait for its end.
     """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
@@ -154,8 +154,8 @@ class Server:
             self._nursery.start_soon(self._serve, link, name, address)
 
     def _has_room(self, listener: str, address: str) -> bool:
-        """Return whether there is room for one more connection. Brokers have room of their own on a listener of their
-        own, so that clients cannot keep them out (KIP-402). If that is full, a quiet connection there ends.
+        """Return whether one more connection may be opened. A listener for brokers alone has a limit of its own, so
+        that clients cannot keep brokers out (KIP-402). At that limit a quiet connection of a broker is closed.
         """
         if listener not in self._inner:
             config = self.in_force()
@@ -224,7 +224,7 @@ class Server:
 
     async def _give_way(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
         """Pause in the middle of a burst: send the known responses, let other tasks run, and wait while more responses
-        are parked or unsent than the settings allow. Return when the next turn began, in s of the node's clock.
+        are parked or unsent than the settings allow. Return the time of the continuation, in s of the node's clock.
         """
         self.settle()
         if turns is not None:
@@ -236,7 +236,7 @@ class Server:
         return self._is_active(conn)
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Wait until the connection is not held and may go on. Return the time, in s of the node's clock."""
+        """Wait until the connection is no longer held and may be served. Return that time, in s of the node's clock."""
         while conn.held is not None:
             self.settle()
             if turns is not None:
@@ -249,7 +249,7 @@ class Server:
         return busy_since
 
     async def _queue(self, conn: Connection, turns: FairScheduler) -> float:
-        """Wait for the connection's turn among clients. Return when it began, in s of the node's clock."""
+        """Wait until the connection may be served among the clients. Return that time, in s of the node's clock."""
         await turns.queue(conn)
         return self._is_active(conn)
 

@@ -27,7 +27,7 @@ LENGTH_OVERHEAD: Final = 12
 CRC_FROM: Final = 21
 """Is the position of the first byte that the CRC covers."""
 SMALLEST_RECORD: Final = 7
-"""Is the bytes of a record without key, value and headers."""
+"""Is the size, in bytes, of a record without key, value and headers."""
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -72,7 +72,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Returns the bytes of the whole batch."""
+        """Returns the size of the whole batch, in bytes."""
         return self.length + LENGTH_OVERHEAD
 
     @property

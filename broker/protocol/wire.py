@@ -27,7 +27,7 @@ ZERO_UUID: Final = bytes(16)
 """Is the UUID that means none."""
 
 NEW: Any = object()
-"""Is the default of constructor arguments whose value is made anew for each object."""
+"""Is the default of constructor arguments for which each object gets a new value."""
 
 DECODE_ERRORS: Final = (error, IndexError, UnicodeDecodeError)
 """Lists the errors that a decoder raises for a read behind the end, or for text that is no UTF-8."""
@@ -229,21 +229,21 @@ def read_tag(view: memoryview, at: int) -> tuple[int, int, int]:
 
 
 def int8s(view: memoryview, at: int, n: int) -> list[int]:
-    """Return an array's `n` int8."""
+    """Read an array of `n` int8 at position `at`."""
     if n > len(view) - at:
         raise too_many(n)
     return list(view[at : at + n].cast("b"))
 
 
 def int16s(view: memoryview, at: int, n: int) -> list[int]:
-    """Return an array's `n` int16."""
+    """Read an array of `n` int16 at position `at`."""
     if n > (len(view) - at) // 2:
         raise too_many(n)
     return list(unpack_from(f">{n}h", view, at))
 
 
 def int32s(view: memoryview, at: int, n: int) -> list[int]:
-    """Return an array's `n` int32."""
+    """Read an array of `n` int32 at position `at`."""
     if n < 9:
         return list(_INT32S[n](view, at))
     if n > (len(view) - at) // 4:
@@ -252,14 +252,14 @@ def int32s(view: memoryview, at: int, n: int) -> list[int]:
 
 
 def int64s(view: memoryview, at: int, n: int) -> list[int]:
-    """Return an array's `n` int64."""
+    """Read an array of `n` int64 at position `at`."""
     if n > (len(view) - at) // 8:
         raise too_many(n)
     return list(unpack_from(f">{n}q", view, at))
 
 
 def uuids(view: memoryview, at: int, n: int) -> list[bytes]:
-    """Return an array's `n` UUIDs."""
+    """Read an array of `n` UUIDs at position `at`."""
     if n > (len(view) - at) // 16:
         raise too_many(n)
     return [view[i : i + 16].tobytes() for i in range(at, at + 16 * n, 16)]

@@ -202,12 +202,12 @@ class MessageEmitter:
         out.depth -= 1
 
     def literal(self, field: FieldModel) -> str:
-        """Return the source of a default that objects share, and import its name."""
+        """Return the source code of a default value that objects can share. If it is a name, import the name."""
         text = literal(field.default)
         return self.use(text) if text == "ZERO_UUID" else text
 
     def fresh(self, field: FieldModel) -> str:
-        """Return the source of a default, which makes a new object if objects cannot share it, and import its name."""
+        """Return the source code of a default value. For arrays and structures the code makes a new object."""
         text = fresh(field)
         return self.use(text) if text == "ZERO_UUID" else text
 

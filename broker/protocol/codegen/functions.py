@@ -32,10 +32,10 @@ class EmittedMessage(Protocol):
         """Return the least number of bytes that an element of the array takes (or the field, if it is no array)."""
 
     def literal(self, field: FieldModel) -> str:
-        """Return the source of a default that objects share, and import its name."""
+        """Return the source code of a default value that objects can share. If it is a name, import the name."""
 
     def fresh(self, field: FieldModel) -> str:
-        """Return the source of a default, which makes a new object if objects cannot share it, and import its name."""
+        """Return the source code of a default value. For arrays and structures the code makes a new object."""
 
 
 class FunctionEmitter:
@@ -150,7 +150,7 @@ class ReaderEmitter(FunctionEmitter):
         self.out(f"    {name}, at = {self.use('more_of_string' if text else 'more')}(view, at, {name})")
 
     def guarded(self, wire: FieldEncoding, target: str, body: Callable[[], None]) -> None:
-        """Emit the reading of the content behind a test for null."""
+        """Emit the code of `body`, which reads the content, behind a test for null."""
         out = self.out
         if wire.nullable:
             out("if n >= 0:")

@@ -40,7 +40,7 @@ def hint(field: FieldModel) -> str:
 
 
 def literal(value: object) -> str:
-    """Return the source of a default that is shared by all objects."""
+    """Return the source code of a default value that all objects can share."""
     if value == ZERO_UUID:
         return "ZERO_UUID"
     return '""' if value == "" else 'b""' if value == b"" else repr(value)
@@ -52,7 +52,7 @@ def needs_fresh_default(field: FieldModel) -> bool:
 
 
 def fresh(field: FieldModel) -> str:
-    """Return the source of the default of a field: for arrays and structures a new object."""
+    """Return the source code of a field's default value. For arrays and structures the code makes a new object."""
     if field.default == ():
         return "[]"
     return f"{field.struct}()" if field.default is ... else literal(field.default)

@@ -80,9 +80,9 @@ def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def bounded_count(view: memoryview, at: int, n: int, smallest: int) -> tuple[int, int]:
-    """Return the number of elements of a compact array that is not null, and the position after the number. `n` is the
+    """Return the number of elements of a compact array that is not null, and the position after that number. `n` is the
     first byte of the number, which is before `at`; `smallest` is the least size of an element. Raises MalformedFrame if
-    the frame has no room for so many.
+    the frame is too short for that number of elements.
     """
     if n > 127:
         n, at = more(view, at, n)

@@ -152,7 +152,7 @@ def _fetched_classic(
 
 
 def chunks_length(chunks: Sequence[Any]) -> int:
-    """Return the bytes of all chunks of a response together."""
+    """Return the total size of all chunks of a response, in bytes."""
     return sum(len(chunk) if isinstance(chunk, _IN_MEMORY) else chunk.length for chunk in chunks)
 
 
