@@ -1,1 +1,1 @@
-"""The controller: commands to metadata records (decide), records to the cluster image (replay). Pure."""
+"""Implements the active controller's decisions as pure functions from commands to metadata records."""

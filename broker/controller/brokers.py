@@ -1,8 +1,8 @@
-"""Brokers come, stay, go and vanish: registration, heartbeats, controlled shutdown, fencing (R13, KIP-500, KIP-631).
+"""Decides on brokers: registration, heartbeats, controlled shutdown, fencing (R13, KIP-500, KIP-631).
 
-A broker registers an incarnation and starts fenced. It is unfenced when it has replayed its own registration. It is
-fenced when its session runs out, when it asks for it, or when it stops. Each of these moves leaderships and ISRs in the
-same unit of records that changes the broker, so that no image shows a fenced broker in an ISR with other members.
+A broker registers an incarnation and starts fenced. It is unfenced once it has replayed its own registration. It is
+fenced when its session expires, when it asks for it, or when it stops. Each of these changes moves leaderships and ISRs
+in the same unit of records that changes the broker, so no image has a fenced broker in an ISR with other members.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 REGISTRATION_CHANGE_VERSION = 1
 FENCE, UNFENCE = 1, -1
-"""`BrokerRegistrationChangeRecord.fenced`."""
+"""Are the values of `BrokerRegistrationChangeRecord.fenced`."""
 IN_CONTROLLED_SHUTDOWN = 1
 
 Registration = Decision[BrokerRegistrationResponse]
@@ -40,10 +40,10 @@ Heartbeat = Decision[BrokerHeartbeatResponse]
 
 
 def register(command: Command, request: BrokerRegistrationRequest) -> Registration:
-    """Register an incarnation of a broker, or amend its registration. The reply carries the broker epoch.
+    """Register an incarnation of a broker, or update its registration. The reply has the broker epoch.
 
-    Errors: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another incarnation's session lasts (it is
-    worth trying again); UNSUPPORTED_VERSION where the broker lacks a finalized feature level.
+    Errors: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another incarnation's session lasts (the broker
+    retries); UNSUPPORTED_VERSION if the broker lacks a finalized feature level.
     """
     try:
         existing = _check_registration(command, request)
@@ -117,19 +117,21 @@ def _registration_record(command: Command, request: BrokerRegistrationRequest) -
 
 
 def _replace_incarnation(command: Command, existing: Broker, previous_broker_epoch: int) -> list[MetadataRecord]:
-    """The old incarnation is gone: it leaves its ISRs and leaderships. If it lost data, it is no longer eligible."""
+    """Remove the old incarnation from its ISRs and leaderships; if it lost data, the broker is no longer eligible
+    either.
+    """
     if elr_enabled(command.image) and not stopped_cleanly(existing, previous_broker_epoch):
         return leadership_changes(command, unclean=existing.id)
     return leadership_changes(command, remove=existing.id)
 
 
 def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
-    """True when the clean-shutdown marker was written by the very incarnation that is registered (KIP-966)."""
+    """Return whether the registered incarnation itself wrote the broker's clean-shutdown file (KIP-966)."""
     return previous_broker_epoch == existing.epoch
 
 
 def heartbeat(command: Command, request: BrokerHeartbeatRequest) -> Heartbeat:
-    """Keep a broker's session, and change its state as it asks and as it may. Error: STALE_BROKER_EPOCH."""
+    """Keep a broker's session, and change its state as it asks if that is allowed. Error: STALE_BROKER_EPOCH."""
     image = command.image
     try:
         check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -172,7 +174,9 @@ def _heartbeat_of_fenced(
 def _heartbeat_of_stopping(
     command: Command, broker: Broker, reply: BrokerHeartbeatResponse, contact: SessionChange
 ) -> Heartbeat:
-    """Leaderships first; then, once every active broker has read of the change, the broker may stop (KIP-841)."""
+    """Move the leaderships of a stopping broker away; once every active broker has replayed that, let it stop
+    (KIP-841).
+    """
     assert not broker.fenced
     image = command.image
     if any(partition.leader == broker.id for _, _, partition in image.partitions()):
@@ -187,9 +191,9 @@ def _heartbeat_of_stopping(
 
 
 def expire(command: Command) -> Decision[Broker | None]:
-    """Fence the broker that has been silent longest beyond its session time-out. The reply is that broker.
+    """Fence the broker that has been silent longest beyond its session time-out. The reply is that broker, or None.
 
-    One at a time: where the leaderships of the next one go depends on what fencing this one did.
+    Only one broker is fenced at a time, because where the next one's leaderships go depends on this change.
     """
     broker_id = command.sessions.expired(command.image, command.now_ms)
     if broker_id is None:
@@ -199,14 +203,14 @@ def expire(command: Command) -> Decision[Broker | None]:
 
 
 def fence(command: Command, broker: Broker) -> list[MetadataRecord]:
-    """Records that take a broker out of its ISRs and leaderships, and fence it."""
+    """Return the records that remove a broker from its ISRs and leaderships, and fence it."""
     assert not broker.fenced
     # Last: no image may show a fenced broker in an ISR that has other members.
     return [*leadership_changes(command, remove=broker.id), _change(broker, fenced=FENCE)]
 
 
 def unfence(command: Command, broker: Broker) -> list[MetadataRecord]:
-    """Records that let a broker serve again, and lead what has no leader and needs it."""
+    """Return the records that unfence a broker, and make it the leader of leaderless partitions that it may lead."""
     assert broker.fenced
     assert not broker.in_controlled_shutdown
     return [_change(broker, fenced=UNFENCE), *leadership_changes(command, add=broker.id)]
@@ -225,9 +229,9 @@ def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0)
 def leadership_changes(
     command: Command, *, remove: int = NO_NODE, add: int = NO_NODE, unclean: int = NO_NODE
 ) -> list[MetadataRecord]:
-    """Records for every partition that changes when brokers do.
+    """Return the records for all partitions that change with a broker.
 
-    `remove` leaves the ISRs and may not lead; `add` may lead although the image still shows it fenced; `unclean` lost
+    `remove` leaves the ISRs and may not lead; `add` may lead although the image still has it fenced; `unclean` lost
     records: it leaves ISR and ELR and may not lead.
     """
     assert (remove, add, unclean).count(NO_NODE) == 2

@@ -1,6 +1,7 @@
-"""Settings altered at run time: IncrementalAlterConfigs (KIP-339) and the older AlterConfigs, for topics and brokers.
+"""Alters settings at run time: IncrementalAlterConfigs (KIP-339) and AlterConfigs, for topics, brokers, groups and
+client metrics.
 
-Each resource is decided for itself, all of its changes or none. What is valid is squall.broker.config's business.
+Each resource is decided for itself, with all of its changes or none. squall.broker.config validates the values.
 """
 
 from __future__ import annotations
@@ -47,25 +48,29 @@ if TYPE_CHECKING:
     from squall.broker.controller.decision import Command
 
 LONG_VALUE: Final = 64
-"""Characters from which on a setting's value takes longer to read than all else about it."""
+"""Counts the characters above which parsing a setting's value takes longer than all other work on it."""
 MOST_CHARACTERS: Final = 500_000
-"""Of long values in a request, with those that its resources have already: reading so many takes up to 0.2 s."""
+"""Limits the characters of long values in a request and in its resources' present settings: parsing them takes up to
+0.2 s.
+"""
 
 MOST_RECORDS: Final = 10_000
-"""Of one request, as with Kafka: a controller decides on it in one piece. Resources without changes count as well."""
+"""Limits the changes in one request, as Kafka does: the controller decides a request in one piece. A resource without
+changes counts as one.
+"""
 MOST_IN_NAMES: Final = 8 << 20
-"""Characters of the names of resources in the records of one request, each of which has one: no batch of Kafka's
-controllers is larger. 65 MB of names of 32 KB were a batch of 330 MB, which no other controller could fetch.
+"""Limits the characters of resource names in one request's records, each of which contains one, to the largest batch of
+Kafka's controllers. 65 MB of names of 32 KB would make a batch of 330 MB, which no other controller could fetch.
 """
 
 Change = tuple[str, int, str | None]
-"""(name of the setting, ConfigOp, value)."""
+"""Holds name of the setting, ConfigOp, and value."""
 
 
 def incremental_alter_configs(
     command: Command, request: wire.IncrementalAlterConfigsRequest
 ) -> Decision[wire.IncrementalAlterConfigsResponse]:
-    """Change some settings of some resources; the others keep theirs."""
+    """Change the given settings of each resource; its other settings stay."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
     too_much = _too_much(command.image, request)
     writes: list[MetadataRecord] = []
@@ -92,7 +97,7 @@ def incremental_alter_configs(
 def alter_configs(
     command: Command, request: legacy_wire.AlterConfigsRequest
 ) -> Decision[legacy_wire.AlterConfigsResponse]:
-    """Replace all settings of some resources: what is not named goes back to its default."""
+    """Replace all settings of each resource: settings that the request does not name return to their defaults."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
     too_much = _too_much(command.image, request)
     writes: list[MetadataRecord] = []
@@ -119,8 +124,8 @@ def alter_configs(
 def _too_much(
     image: ClusterImage, request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest
 ) -> Refusal | None:
-    """The answer to a request that is too large to be decided at once. One about a single resource never has too many
-    characters: its values have an end.
+    """Return the refusal of a request that is too large to be decided at once, or None. A request for a single resource
+    never has too many characters, because the length of its values is limited.
     """
     changes = sum(max(len(resource.configs), 1) for resource in request.resources)
     if changes > MOST_RECORDS or _names_are_long(image, request):
@@ -134,8 +139,8 @@ def _too_much(
 def _names_are_long(
     image: ClusterImage, request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest
 ) -> bool:
-    """Return whether the names of a request's resources are too long in total, in the records of all settings that it
-    may alter.
+    """Return whether the names of a request's resources are too long in total, counted once per setting that may
+    change.
     """
     size = 0
     for resource in request.resources:
@@ -145,12 +150,12 @@ def _names_are_long(
 
 
 def long_characters(values: Iterable[str | None]) -> int:
-    """The characters of those values that take long to read."""
+    """Return the total length of the values that take long to parse."""
     return sum(len(value) for value in values if value is not None and len(value) > LONG_VALUE)
 
 
 def too_many_characters() -> Refusal:
-    """Return the answer to a request with too many characters."""
+    """Return the refusal of a request whose values have too many characters."""
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
         f"The settings of one request's resources may have at most {MOST_CHARACTERS:,} characters: send several.",
@@ -274,7 +279,7 @@ def _records(
 
 
 def _check_lengths(values: Iterable[str | None]) -> None:
-    """No node could read a record with a longer value, and it would be in all of their logs. A list grows by APPEND."""
+    """Refuse values that are too long to be read from a record, which APPEND to a list can produce."""
     for value in values:
         if value is not None and len(value.encode()) > LONGEST_STRING:
             message = "The configuration value cannot be added because it exceeds the maximum value size of"
@@ -282,7 +287,7 @@ def _check_lengths(values: Iterable[str | None]) -> None:
 
 
 def _check_min_isr(resource: tuple[int, str], after: Mapping[str, str]) -> None:
-    """With eligible leader replicas all nodes must know the same min ISR: the topic's or the cluster's (KIP-966)."""
+    """Refuse changes of min.insync.replicas that would let nodes differ on the min ISR with ELR enabled (KIP-966)."""
     if resource == CLUSTER_DEFAULT:
         if MIN_INSYNC_REPLICAS not in after:
             message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."

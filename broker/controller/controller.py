@@ -1,7 +1,7 @@
-"""The active controller of one term: which command is decided where, what the clock demands, and how decisions apply.
+"""Runs the active controller of one term: dispatches commands, decides what is due with time, and applies decisions.
 
-Pure: it appends nothing and sends nothing. Whoever runs it appends a decision's records to the metadata log, applies
-the decision here at the offset where they landed, and answers once they are committed.
+The code is pure: it appends and sends nothing. Its caller appends a decision's records to the metadata log, applies the
+decision here at the offset of its records, and answers once they are committed.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ COMMANDS: dict[int, tuple[str, str]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: ("producer_ids", "allocate_producer_ids"),
     ApiKey.UPDATE_FEATURES: ("features", "update_features"),
 }
-"""Every request that the active controller decides: module of this room, and the function in it.
+"""Maps each API that the active controller decides to a module of this package and a function in it.
 
-By name, so that a node that is not the controller does not load what only the controller needs.
+They are given by name, so that a node that is not the controller does not load code that only a controller needs.
 """
 
 TICKS_PER_SESSION = 10
 UNCLEAN_CHECK_MS = 1000
-"""How often leaderless partitions are looked at again: their topics' settings may have changed."""
+"""Gives the interval at which leaderless partitions are checked again: their topics' settings may have changed."""
 
 HEARTBEATS_OF_GRACE = 2
-"""So many heartbeats' time has the controller before this one to say that its broker lives."""
+"""Counts the heartbeat intervals that the previous controller has to prove that its broker is alive."""
 
 
 _module = cache(import_module)
 
 
 def command_for(api_key: int) -> Callable[[Command, Any], Decision[Any]]:
-    """The function that decides a request. KeyError for an API that is not the controller's."""
+    """Return the function that decides a request. Raises KeyError for an API that the controller does not decide."""
     module, name = COMMANDS[api_key]
     found: Callable[[Command, Any], Decision[Any]] = getattr(_module(f"squall.broker.controller.{module}"), name)
     return found
 
 
 class Controller:
-    """Runs one term of an active controller. `image` becomes its own: it replays into it what is not committed yet."""
+    """Runs one term of an active controller. It owns `image` and replays uncommitted records into it."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Controller:
         now_ms: int,
         predecessor: tuple[int, int] | None = None,
     ) -> None:
-        """`next_offset`: where the next record goes, behind what the quorum itself has written to the log.
-        `predecessor`: who led the quorum before, and when it last answered, if this node knows.
+        """Begin a term. `next_offset`: the offset of the next record, after those that the quorum itself has written.
+        `predecessor`: the previous leader of the quorum and when it last answered, if known.
         """
         assert image.offset < next_offset
         self.image = image
@@ -90,11 +90,11 @@ class Controller:
         self._balanced_ms = now_ms
 
     def command(self, now_ms: int) -> Command:
-        """Return what a decision made now may look at."""
+        """Return the input of a decision that is made now."""
         return Command(self.image, self.sessions, self.settings, now_ms, self.next_offset, self._rng)
 
     def decide(self, api_key: int, request: Any, now_ms: int) -> Decision[Any]:
-        """The outcome of one request. KeyError for an API that is not the controller's."""
+        """Decide one request. Raises KeyError for an API that the controller does not decide."""
         before = self.image.offset
         assert before < self.next_offset, f"record {before} is in the image, and the next one is {self.next_offset}"
         decision = command_for(api_key)(self.command(now_ms), request)
@@ -102,14 +102,14 @@ class Controller:
         return decision
 
     def bootstrap(self, now_ms: int, formatted: Sequence[Any] = ()) -> Decision[None]:
-        """Return the first records of a fresh cluster; `formatted`: see `features.bootstrap`."""
+        """Return the first records of a new cluster; `formatted`: see `features.bootstrap`."""
         return features.bootstrap(self.command(now_ms), formatted)
 
     def tick(self, now_ms: int) -> Decision[Any]:
-        """Decide what time alone demands, one thing at a call: call again until there are no records.
+        """Decide one thing that is due with time. The caller repeats the call until there are no records.
 
-        Call it at `next_tick_ms`. A gap of more than half a session's time means that this process was stopped: it
-        could hear from no broker, so the gap counts against none.
+        The caller calls it at `next_tick_ms`. A gap of more than half a session time-out means that this process was
+        stopped and could receive no heartbeat, so the gap is not counted as a broker's silence.
         """
         assert now_ms >= self._ticked_ms
         before = self.image.offset
@@ -129,7 +129,7 @@ class Controller:
         return decision
 
     def next_tick_ms(self, now_ms: int) -> int:
-        """Return when to call `tick` next: as soon as a session may be over, and ten times in each session's time."""
+        """Return when to call `tick` next: when the next session may expire, and ten times in each session time-out."""
         regular_ms = now_ms + max(1, self.sessions.timeout_ms // TICKS_PER_SESSION)
         end_ms = self.sessions.next_end_ms(self.image)
         next_ms = regular_ms if end_ms is None else min(regular_ms, max(end_ms, now_ms + 1))
@@ -142,7 +142,7 @@ class Controller:
         return config.auto_leader_rebalance_enable and now_ms - self._balanced_ms >= interval_ms
 
     def apply(self, decision: Decision[Any], epoch: int, now_ms: int) -> None:
-        """Make a decision part of the image: its records were appended at `next_offset`, by the leader of `epoch`."""
+        """Apply a decision to the image. The leader of `epoch` has appended its records at `next_offset`."""
         assert epoch >= self.image.epoch, f"decided in epoch {epoch}, after epoch {self.image.epoch}"
         for write in decision.records:
             replay(self.image, write.record, self.next_offset, epoch)

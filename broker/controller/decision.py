@@ -1,4 +1,4 @@
-"""Holds what the controller answers and writes: commands become a `Decision`, and only replay changes the image."""
+"""Defines the controller's commands and decisions: a command becomes a `Decision`; only replay changes the image."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """A command's outcome. Nothing has happened until the records are appended and replayed.
+    """Holds the outcome of a command. It has no effect until its records are appended and replayed.
 
-    The records are one unit: all or none of them reach the log. The reply may leave once they, and all that was
-    written before them, are committed: it may rest on what the working image holds of earlier commands.
+    The records are one unit: all or none of them reach the log. The reply may be sent once these and all earlier
+    records are committed, because it may depend on the effects of earlier commands on the working image.
     """
 
     reply: R
     records: tuple[MetadataRecord, ...] = ()
     session: SessionChange | None = None
-    """What the command says about a broker's session; it holds even if the records never commit."""
+    """Holds the command's effect on a broker's session, which takes place even if the records are never committed."""
 
 
 class Refusal(Exception):
-    """A command, or a part of it, that is answered with an error code."""
+    """Is raised to answer a command, or a part of it, with an error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         assert code != ErrorCode.NONE, "a refusal with this code would be taken for a success"
@@ -46,21 +46,21 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """All that a decision may look at. Nothing here is changed by deciding, but for the state of `rng`."""
+    """Holds all input of a decision. Deciding changes only the state of `rng`."""
 
     image: ClusterImage
-    """With every record of this controller replayed, committed or not."""
+    """Holds the image with all records of this controller replayed, committed or not."""
     sessions: BrokerSessions
     settings: ControllerSettings
     now_ms: int
     next_offset: int
-    """Offset that the first record of this decision will have."""
+    """Gives the offset that the first record of the decision will have."""
     rng: random.Random
-    """For topic ids and for where placements begin."""
+    """Draws topic ids and the first broker of placements."""
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-    """Refuse a broker that is not registered, or speaks for an incarnation that has been replaced (KIP-903)."""
+    """Refuse a request of a broker that is not registered, or of an incarnation that has been replaced (KIP-903)."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -70,7 +70,7 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -
 
 
 def duplicates(names: list[R]) -> Mapping[R, None]:
-    """The values that occur more than once, in order."""
+    """Return the values that occur more than once, in order."""
     seen: dict[R, int] = {}
     for name in names:
         seen[name] = seen.get(name, 0) + 1

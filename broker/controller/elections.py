@@ -1,10 +1,10 @@
-"""Decides how one partition changes: its leader, its ISR, its epochs (R1, R10, R11, E1).
+"""Plans how one partition changes: its leader, its ISR, its epochs (R1, R10, R11, E1).
 
-`PartitionChange` collects what is wanted and plans the record. The rules, in the order in which they are tried: a valid
-leader stays; the first acceptable replica of the ISR in replica order leads; if the ISR is empty, the first acceptable
-eligible leader replica (KIP-966), then the last known leader; if the topic allows unclean elections, the first
-acceptable replica leads, alone in the ISR and RECOVERING; otherwise the partition has no leader. Without eligible
-leader replicas the last member of an ISR is never removed: it alone is known to hold every committed record.
+`PartitionChange` collects the wanted changes and plans the record. It elects by these rules, in order: a valid leader
+stays; else the first acceptable replica of the ISR in replica order; if the ISR is empty, the first acceptable eligible
+leader replica (KIP-966), then the last known leader; if the topic allows unclean elections, the first acceptable
+replica, alone in the ISR and RECOVERING; else no leader. Without eligible leader replicas the last member of an ISR is
+never removed, because it alone is known to hold every committed record.
 """
 
 # Eligible leader replicas are on in new clusters, as in Kafka since 4.1. Even so a power loss of the last in-sync
@@ -32,27 +32,27 @@ PARTITION_CHANGE_VERSION = 2
 
 
 class Election(Enum):
-    """Names which replicas may be elected."""
+    """Names the kinds of leader elections, which differ in the replicas that may be elected."""
 
     PREFERRED = "preferred"
-    """Like ONLINE, but the preferred leader takes over from a valid one."""
+    """Works like ONLINE, but the preferred leader replaces a valid other leader."""
     ONLINE = "online"
-    """ISR members (and eligible leader replicas) only: nothing committed is lost."""
+    """Elects only ISR members (and eligible leader replicas), so no committed record is lost."""
     UNCLEAN = "unclean"
-    """Any live replica rather than none: may lose committed records."""
+    """Elects any live replica if there is no other, which may lose committed records."""
 
 
 @dataclass(slots=True)
 class PartitionChange:
-    """A change to plan. What is left None stays as `before` has it."""
+    """Holds the wanted change of a partition. A field that is None keeps its value in `before`."""
 
     topic_id: bytes
     index: int
     before: PartitionImage
     acceptable: Callable[[int], bool]
-    """Whether a broker may lead: alive, and not about to leave."""
+    """Returns whether a broker may lead: it is alive and not about to stop."""
     min_isr: int
-    """min.insync.replicas of the topic, at most the replication factor."""
+    """Gives the topic's min.insync.replicas, at most the replication factor."""
     election: Election = Election.ONLINE
     elr_enabled: bool = False
     isr: tuple[int, ...] | None = None
@@ -61,10 +61,10 @@ class PartitionChange:
     removing: tuple[int, ...] | None = None
     leader_recovery_state: int | None = None
     unclean_shutdown: tuple[int, ...] = ()
-    """Replicas that lost what they had not synced: no longer eligible."""
+    """Lists replicas that lost unsynced records, and so are no longer eligible."""
 
     def plan(self) -> PartitionChangeRecord | None:
-        """The record that makes the change, None where nothing changes."""
+        """Return the record that makes the change, or None if nothing changes."""
         before, target = self.before, _PlannedPartition(self)
         target.complete_reassignment()
         target.keep_eligible(self)
@@ -91,7 +91,7 @@ class PartitionChange:
         return None if record == PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index) else record
 
     def _elect(self, target: _PlannedPartition) -> tuple[int, bool]:
-        """(leader, whether the election is unclean)."""
+        """Return the leader, and whether its election is unclean."""
         valid = [replica for replica in target.replicas if self._valid(replica, target)]
         preferred = target.replicas[0]
         if self.election is Election.PREFERRED and preferred in valid:
@@ -110,7 +110,7 @@ class PartitionChange:
         return NO_NODE, False
 
     def _valid(self, replica: int, target: _PlannedPartition) -> bool:
-        """Holds every committed record, and is alive."""
+        """Return whether a replica holds every committed record and is alive."""
         complete = replica in (target.isr or target.elr)
         return complete and self.acceptable(replica)
 
@@ -149,7 +149,7 @@ class PartitionChange:
 
 
 class _PlannedPartition:
-    """The partition as it shall be, while it is planned."""
+    """Holds the new state of the partition while it is planned."""
 
     __slots__ = ("adding", "elr", "isr", "removing", "replicas")
 
@@ -162,7 +162,7 @@ class _PlannedPartition:
         self.elr: tuple[int, ...] = ()
 
     def complete_reassignment(self) -> None:
-        """Finish a reassignment once every added replica is in the ISR and somebody stays in it (KIP-455)."""
+        """Finish a reassignment once every added and at least one remaining replica is in the ISR (KIP-455)."""
         if not self.adding and not self.removing:
             return
         isr = tuple(replica for replica in self.isr if replica not in self.removing)
@@ -171,7 +171,7 @@ class _PlannedPartition:
             self.isr, self.replicas, self.adding, self.removing = isr, replicas, (), ()
 
     def keep_eligible(self, change: PartitionChange) -> None:
-        """Members that leave the ISR while it is below its minimum stay eligible: nothing is committed without them."""
+        """Keep members eligible that leave the ISR while it is below its minimum: nothing is committed without them."""
         if not change.elr_enabled or len(self.isr) >= change.min_isr:
             return
         before = change.before
@@ -185,13 +185,13 @@ class _PlannedPartition:
 
 
 def election_for(command: Command, topic: str) -> Election:
-    """ONLINE, or UNCLEAN where the topic, or the brokers by default, allow it."""
+    """Return UNCLEAN if the topic, or the brokers by default, allow unclean elections, else ONLINE."""
     unclean = command.settings.unclean_leader_election_enabled(command.image, topic)
     return Election.UNCLEAN if unclean else Election.ONLINE
 
 
 def partition_change(command: Command, topic_id: bytes, index: int, before: PartitionImage) -> PartitionChange:
-    """A change of one partition with its topic's rules; the caller then sets what it wants."""
+    """Return a change of one partition with its topic's rules. The caller then sets the wanted fields."""
     image = command.image
     topic = image.topics_by_id[topic_id].name
     return PartitionChange(
@@ -206,5 +206,5 @@ def partition_change(command: Command, topic_id: bytes, index: int, before: Part
 
 
 def elr_enabled(image: ClusterImage) -> bool:
-    """Return whether eligible leader replicas are finalized on."""
+    """Return whether the feature of eligible leader replicas is finalized on."""
     return image.features.get(ELR_FEATURE, 0) >= 1

@@ -1,4 +1,4 @@
-"""Features and their levels: what every node supports, what a fresh cluster begins with, and UpdateFeatures.
+"""Defines the supported features and their levels, the levels of a new cluster, and UpdateFeatures.
 
 (KIP-584, KIP-778; eligible leader replicas: KIP-966.)
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Feature(NamedTuple):
-    """A feature: the lowest and highest level that this version supports, and the one a fresh cluster begins with."""
+    """Describes a feature by its lowest and highest supported level, and the level of a new cluster."""
 
     name: str
     low: int
@@ -41,24 +41,24 @@ FEATURES = (
     Feature("share.version", 0, 1, 0),
     Feature("streams.version", 0, 1, 0),
 )
-"""Supported features, in the order in which they are listed. 30 is Kafka's 4.3-IV0, 7 its 3.3-IV3. Level 2 of
-transaction.version bumps a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
-Level 1 of group.version turns consumer groups on (KIP-848).
+"""Lists the supported features in order. Level 30 of metadata.version is Kafka's 4.3-IV0, 7 its 3.3-IV3. Level 2 of
+transaction.version raises a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
+Level 1 of group.version enables consumer groups (KIP-848).
 
-The last two are kept where Kafka has set them: they permit kinds of groups that are not served here, whose requests
-ApiVersions does not list and whose records are passed over.
+The last two keep the levels that Kafka has set: they enable kinds of groups that this broker does not serve.
+ApiVersions does not list their requests, and their records are skipped.
 """
 KAFKA_RELEASES = {28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0", 31: "4.4-IV0"}
-"""Kafka's names of the newest levels of metadata.version."""
+"""Maps the newest levels of metadata.version to Kafka's names."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EVERY_TOPIC = ""
-"""In `ClearElrRecord.topic_name`: of all topics."""
+"""Stands for all topics in `ClearElrRecord.topic_name`."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""`FeatureUpdateKey.upgrade_type`."""
+"""Are the values of `FeatureUpdateKey.upgrade_type`."""
 
 
 def check_supported(features: Mapping[str, int], where: str) -> None:
-    """Raise UnsupportedFeature, one sentence, for the first finalized feature that this version does not support."""
+    """Raise UnsupportedFeature for the first finalized feature level that this version does not support."""
     for name, level in features.items():
         own = next((feature for feature in FEATURES if feature.name == name), None)
         release = KAFKA_RELEASES.get(level) if name == METADATA_VERSION else None
@@ -70,14 +70,14 @@ def check_supported(features: Mapping[str, int], where: str) -> None:
 
 
 def supported() -> str:
-    """The features of this version with their levels, for messages."""
+    """Return the supported features with their levels as text, for messages."""
     return ", ".join(f"{feature.name} {feature.low} to {feature.high}" for feature in FEATURES)
 
 
 def bootstrap(command: Command, formatted: Sequence[Any] = ()) -> Decision[None]:
-    """Return the first records of a fresh cluster; none if they have been written.
+    """Return the first records of a new cluster; none if they have been written.
 
-    `formatted`: the records that Kafka's own tool left for it, which then decide alone.
+    `formatted`: the records that Kafka's own tool left for the cluster. If they set levels, no defaults are added.
     """
     if METADATA_VERSION in command.image.features:
         return Decision(None)
@@ -93,15 +93,15 @@ def bootstrap(command: Command, formatted: Sequence[Any] = ()) -> Decision[None]
 
 
 def levels_in(records: Sequence[Any]) -> dict[str, int]:
-    """The levels that these metadata records set."""
+    """Return the feature levels that these metadata records set."""
     return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
 
 
 def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> Decision[wire.UpdateFeaturesResponse]:
-    """Finalize features at other levels: all of them or, with an error on top, none.
+    """Finalize features at other levels: all of them or, with a top-level error, none.
 
-    Errors: INVALID_REQUEST for a feature named twice; INVALID_UPDATE_VERSION for one that is unknown, a level that
-    this node or a registered broker does not support, a lower level without the word that it is meant.
+    Errors: INVALID_REQUEST for a feature named twice; INVALID_UPDATE_VERSION for an unknown feature, a level that this
+    node or a registered broker does not support, or a lower level without an explicit downgrade.
     """
     from squall.broker.protocol.schema import update_features as wire  # nearly never asked for
 
@@ -158,7 +158,7 @@ def _refuse(name: str, level: int, why: str) -> Refusal:
 
 
 def _level_records(command: Command, name: str, level: int) -> list[MetadataRecord]:
-    """The record of the level, and what has to be said with it."""
+    """Return the record that sets the level, and the records that must come with it."""
     assert level >= 0
     writes = [MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
     if name == ELR_FEATURE:

@@ -1,7 +1,7 @@
-"""AlterPartition: a leader asks for a new ISR (C1, KIP-497, KIP-841, KIP-903).
+"""Decides AlterPartition, by which a leader proposes a new ISR (C1, KIP-497, KIP-841, KIP-903).
 
 The order of the checks is part of the contract. A leader that is ahead of this controller must look for a newer one. A
-leader that is behind must wait for metadata. Only for a leader that is neither, the ISR itself is checked.
+leader that is behind must wait for metadata. Only for other leaders, the ISR itself is checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Asked = wire.AlterPartitionRequestPartitionData
 
 ANY_BROKER_EPOCH = -1
-"""In place of a member's broker epoch: do not compare it."""
+"""Stands for a member's broker epoch that must not be compared."""
 
 
 def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> Decision[wire.AlterPartitionResponse]:
@@ -45,7 +45,7 @@ def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> D
 
 
 class _AlterPartitionHandler:
-    """Decides one request, partition by partition: what it has changed so far counts for the partitions behind."""
+    """Decides one request partition by partition. Earlier changes of the request are visible to later ones."""
 
     def __init__(self, command: Command, broker_id: int) -> None:
         self.command, self.broker_id = command, broker_id
@@ -100,7 +100,7 @@ class _AlterPartitionHandler:
 
 
 def check_epochs(partition: PartitionImage, broker_id: int, asked: Asked) -> None:
-    """Refuse a sender that does not know the partition as it is now: ahead, behind, or not its leader."""
+    """Refuse a sender whose view of the partition is ahead or behind, or that is not its leader."""
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
         # It has seen a later controller than this one.
         raise Refusal(ErrorCode.NOT_CONTROLLER)
@@ -112,7 +112,7 @@ def check_epochs(partition: PartitionImage, broker_id: int, asked: Asked) -> Non
 
 
 def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> None:
-    """Compare and swap: a change made from an older state of the partition must not win (KIP-497)."""
+    """Refuse a change that was made from an older state of the partition (compare and swap, KIP-497)."""
     if partition_epoch < partition.partition_epoch:
         raise Refusal(ErrorCode.INVALID_UPDATE_VERSION)
 
@@ -131,7 +131,9 @@ def check_isr(partition: PartitionImage, asked: Asked) -> None:
 
 
 def ineligible(image: ClusterImage, members: Sequence[wire.BrokerState]) -> list[int]:
-    """Members that may not enter an ISR: unknown, fenced, stopping (KIP-841), or of another incarnation (KIP-903)."""
+    """Return members that may not enter an ISR: unknown, fenced, stopping (KIP-841), or of another incarnation
+    (KIP-903).
+    """
     return [
         member.broker_id
         for member in members
@@ -140,12 +142,14 @@ def ineligible(image: ClusterImage, members: Sequence[wire.BrokerState]) -> list
 
 
 def is_available(image: ClusterImage, broker_id: int) -> bool:
-    """Registered, not fenced, not shutting down: it will not leave the moment it is admitted."""
+    """Return whether a broker is registered, unfenced and not shutting down, so that it can stay in the ISR."""
     return image.is_active(broker_id)
 
 
 def is_same_incarnation(image: ClusterImage, member: wire.BrokerState) -> bool:
-    """The incarnation whose fetches the leader saw is the one that is registered: it has not restarted with less."""
+    """Return whether the incarnation whose fetches the leader saw is the registered one, so it has lost no records
+    since.
+    """
     if member.broker_epoch == ANY_BROKER_EPOCH:
         return True
     broker = image.brokers.get(member.broker_id)

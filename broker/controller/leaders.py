@@ -1,4 +1,4 @@
-"""Elections on request and by the clock: ElectLeaders, preferred leaders, unclean elections (C1, R11)."""
+"""Elects leaders on request and with time: ElectLeaders, preferred leaders, unclean elections (C1, R11)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from squall.broker.protocol.schema import elect_leaders as wire
 
 ELECTION_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
-"""`ElectLeadersRequest.election_type`."""
+"""Maps the values of `ElectLeadersRequest.election_type`."""
 
 
 def elect_leaders(command: Command, request: wire.ElectLeadersRequest) -> Decision[wire.ElectLeadersResponse]:
-    """Elect leaders of the named partitions, or, with none named, of all that need it. Each is decided for itself."""
+    """Elect leaders of the named partitions or, if none are named, of all that need an election. Each is decided for
+    itself.
+    """
     from squall.broker.protocol.schema import elect_leaders as wire  # the clock's elections do without
 
     election = ELECTION_TYPES.get(request.election_type)
@@ -82,7 +84,9 @@ def _election(
 
 
 def elect_unclean(command: Command) -> Decision[None]:
-    """Lead what has no leader and may be led by any live replica: the setting may have been altered meanwhile."""
+    """Elect leaders of leaderless partitions that allow unclean elections, since the setting may have been altered
+    meanwhile.
+    """
     writes = []
     for topic, index, partition in command.image.partitions():
         if partition.leader == NO_NODE and election_for(command, topic.name) is Election.UNCLEAN:
@@ -92,7 +96,7 @@ def elect_unclean(command: Command) -> Decision[None]:
 
 
 def balance(command: Command) -> Decision[None]:
-    """Give preferred leaders their partitions back where they can take them, so that leaders stay spread evenly."""
+    """Elect the preferred leaders that are in the ISR and do not lead, so that leaders stay evenly spread."""
     writes = []
     for topic, index, partition in command.image.partitions():
         if partition.leader != partition.preferred_leader and partition.preferred_leader in partition.isr:

@@ -1,8 +1,8 @@
-"""Places the replicas of new partitions: leaders and followers spread evenly, racks apart, live brokers first (C1).
+"""Places the replicas of new partitions: leaders and followers spread evenly, across racks, live brokers first (C1).
 
-Brokers stand in a ring that takes one of each rack in turn. Partition p is led by the p-th unfenced broker from a
-random start; its followers come from further on in the ring, by a distance that grows with every turn of the leaders,
-so that the partitions of one leader do not all have the same followers.
+The brokers form a ring that takes one of each rack in turn. Partition p is led by the p-th unfenced broker from a
+random start. Its followers come from further on in the ring, at a distance that grows with every round of leaders, so
+that the partitions of one leader have different followers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def place(command: Command, count: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """Replicas for `count` new partitions, leader first. Raises Refused (INVALID_REPLICATION_FACTOR).
+    """Return the replicas of `count` new partitions, leader first. Raises Refusal (INVALID_REPLICATION_FACTOR).
 
-    A broker in controlled shutdown, or with nothing but cordoned log directories, is not used; a fenced one only where
-    the unfenced are too few, and never to lead.
+    Brokers in controlled shutdown, or with all log directories cordoned, are not used. Fenced brokers are used only if
+    there are too few others, and never as leaders.
     """
     assert count > 0
     assert replication_factor > 0
@@ -63,7 +63,7 @@ def _replicas(live: list[Broker], spare: list[Broker], nth: int, shift: int, wan
 
 
 def ring(brokers: list[Broker]) -> list[Broker]:
-    """The brokers in order of their ids, one of each rack in turn."""
+    """Return the brokers in order of their ids, one of each rack in turn."""
     racks: dict[str, list[Broker]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.id):
         racks.setdefault(broker.rack or "", []).append(broker)
@@ -80,7 +80,7 @@ def _impossible(replication_factor: int, why: str) -> Refusal:
 
 
 def check_manual(image: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
-    """Refuse an assignment made by hand that is empty, repeats a broker, names an unknown one, or differs in length."""
+    """Refuse a manual assignment that is empty, repeats a broker, names an unknown one, or differs in length."""
     if not replicas:
         raise _refuse_manual("includes an empty replica list.")
     previous = None
@@ -102,5 +102,5 @@ def _refuse_manual(what: str) -> Refusal:
 
 
 def live_replicas(image: ClusterImage, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """The replicas that may be in a new partition's ISR, in order."""
+    """Return the replicas that may be in a new partition's ISR, in order."""
     return tuple(replica for replica in replicas if image.is_active(replica))

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of producer ids that no other broker will hand out (P2, KIP-730)."""
+"""Decides AllocateProducerIds: each broker gets blocks of producer ids that no other broker gets (P2, KIP-730)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ BLOCK_SIZE = 1000
 def allocate_producer_ids(
     command: Command, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
-    """The next block of ids for one broker. A block whose reply is lost stays unused. Error: STALE_BROKER_EPOCH."""
+    """Allocate the next block of ids to one broker. A block whose reply is lost stays unused. Error:
+    STALE_BROKER_EPOCH.
+    """
     try:
         check_broker_epoch(command.image, request.broker_id, request.broker_epoch)
     except Refusal as refused:

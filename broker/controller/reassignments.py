@@ -1,7 +1,7 @@
-"""Partitions move to other brokers: AlterPartitionReassignments and ListPartitionReassignments (C1, KIP-455, KIP-860).
+"""Decides AlterPartitionReassignments and ListPartitionReassignments (C1, KIP-455, KIP-860).
 
-A reassignment first adds the new replicas to the old ones. Once all of them are in the ISR, the change that brought the
-last one in also drops the old ones (`PartitionChange`), with a new leader epoch that fences them.
+A reassignment first adds the new replicas to the old ones. Once all of them are in the ISR, the change that adds the
+last one to it also removes the old replicas (`PartitionChange`), with a new leader epoch that fences them.
 """
 
 from __future__ import annotations
@@ -108,19 +108,19 @@ def _written(record: object | None) -> list[MetadataRecord]:
 
 
 def is_reassigning(partition: PartitionImage) -> bool:
-    """Replicas are on their way in or out."""
+    """Return whether replicas are being added or removed."""
     return bool(partition.adding or partition.removing)
 
 
 def original_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas without those on their way in."""
+    """Return the replicas without those that are being added."""
     return tuple(replica for replica in partition.replicas if replica not in partition.adding)
 
 
 def list_reassignments(
     command: Command, request: list_wire.ListPartitionReassignmentsRequest
 ) -> Decision[list_wire.ListPartitionReassignmentsResponse]:
-    """List the reassignments in progress: those of the named partitions, or all if none are named."""
+    """List the reassignments in progress of the named partitions, or of all if none are named."""
     topics: dict[str, list_wire.OngoingTopicReassignment] = {}
     for name, index, partition in _asked(command.image, request):
         if is_reassigning(partition):

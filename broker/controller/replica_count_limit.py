@@ -1,4 +1,4 @@
-"""Limits how many replicas each broker may host: every one of them costs open files, memory and time at each start."""
+"""Limits how many replicas each broker may host, because each costs open files, memory and time at each start."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class ReplicaCountLimit:
-    """The replicas of each broker, with those that a request has got so far. Kafka has no such limit: its brokers end
-    when they cannot open another file.
+    """Counts the replicas of each broker, with those that a request has added so far. Kafka has no such limit: its
+    brokers end when they cannot open another file.
     """
 
     def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
@@ -24,7 +24,9 @@ class ReplicaCountLimit:
         self._hosted = Counter(broker for _, _, partition in image.partitions() for broker in partition.replicas)
 
     def take(self, placements: Iterable[Sequence[int]]) -> None:
-        """Further replicas, by the brokers that are to have them. Refused (POLICY_VIOLATION) if one gets too many."""
+        """Count further replicas, given by the broker ids of each partition. Raises Refusal (POLICY_VIOLATION) above
+        the limit.
+        """
         more = Counter(broker for replicas in placements for broker in replicas)
         for broker, count in sorted(more.items()):
             there = self._hosted[broker]

@@ -1,9 +1,8 @@
-"""Keeps the sessions of brokers, as the active controller sees them: when each last made contact and how far it has
-read.
+"""Keeps the brokers' sessions on the active controller: when each last made contact and how far it has replayed.
 
-This is soft state, known to the active controller alone and never written down: a new controller begins by giving every
-broker a fresh session (R13), but for its predecessor, which it has heard as a voter. What follows from it, fencing and
-unfencing, is decided elsewhere and goes through the log.
+The sessions are soft state, known to the active controller only and never written. A new controller gives every broker
+a fresh session (R13), except its predecessor, of whose last answer it knows as a voter. Fencing and unfencing are
+decided elsewhere and go through the log.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """Holds what one command of a broker changes in its session."""
+    """Holds the effect of one command of a broker on its session."""
 
     broker_id: int
     metadata_offset: int
-    """Offset up to which the broker has replayed the metadata log, -1 when unknown."""
+    """Gives the offset up to which the broker has replayed the metadata log; -1 if unknown."""
     begins_shutdown: bool = False
-    """The records of this decision move its leaderships away."""
+    """Is True if the records of this decision move the broker's leaderships away."""
 
 
 @dataclass(slots=True)
@@ -33,11 +32,13 @@ class BrokerSession:
     contact_ms: int
     metadata_offset: int = -1
     shutdown_offset: int | None = None
-    """End of the records that moved its leaderships away: it may stop once every active broker has read them."""
+    """Gives the end of the records that moved the broker's leaderships away: it may stop once all active brokers
+    replayed them.
+    """
 
 
 class BrokerSessions:
-    """The sessions of one controller's term. Times are monotonic milliseconds of the controller's clock."""
+    """Holds the broker sessions of one controller's term. Times are monotonic ms of the controller's clock."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
@@ -45,7 +46,7 @@ class BrokerSessions:
 
     @classmethod
     def fresh(cls, timeout_ms: int, image: ClusterImage, now_ms: int) -> BrokerSessions:
-        """Sessions that all begin now: silence during the change of controllers is nobody's fault."""
+        """Return sessions that begin now, so that silence during the change of controllers is not counted."""
         sessions = cls(timeout_ms)
         for broker in image.brokers.values():
             shutdown_offset = image.offset if broker.in_controlled_shutdown else None
@@ -53,7 +54,7 @@ class BrokerSessions:
         return sessions
 
     def apply(self, change: SessionChange, now_ms: int, offset: int) -> None:
-        """Note contact at `now_ms`; `offset` is that of the last record appended so far."""
+        """Note a broker's contact at `now_ms`. `offset`: the offset of the last record appended so far."""
         session = self.sessions.setdefault(change.broker_id, BrokerSession(now_ms))
         assert session.contact_ms <= now_ms, f"contact at {now_ms} after one at {session.contact_ms}"
         session.contact_ms = now_ms
@@ -63,8 +64,8 @@ class BrokerSessions:
             session.shutdown_offset = offset
 
     def inherit(self, broker_id: int, heard_ms: int, now_ms: int, grace_ms: int) -> None:
-        """This broker led the quorum before, and last answered it at `heard_ms`: its session goes on from there, and
-        lasts at least `grace_ms` from now, so that a predecessor that lives has time to say so.
+        """Continue the session of the broker that led the quorum before, from its last answer at `heard_ms`, but for at
+        least `grace_ms` from now, so that a living predecessor has time for a heartbeat.
         """
         assert heard_ms <= now_ms, f"heard at {heard_ms}, and it is {now_ms}"
         session = self.sessions.get(broker_id)
@@ -74,13 +75,13 @@ class BrokerSessions:
             assert session.contact_ms <= now_ms
 
     def forgive(self, pause_ms: int, now_ms: int) -> None:
-        """Count `pause_ms` against nobody: the controller itself was not running and could hear no heartbeat."""
+        """Prolong all sessions by `pause_ms`, in which the controller did not run and could receive no heartbeat."""
         assert pause_ms >= 0
         for session in self.sessions.values():
             session.contact_ms = min(session.contact_ms + pause_ms, now_ms)
 
     def is_valid(self, image: ClusterImage, broker_id: int, now_ms: int) -> bool:
-        """True while an unfenced broker's session lasts. A fenced broker has none to defend."""
+        """Return whether a broker is unfenced and its session has not expired."""
         broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return False
@@ -88,7 +89,7 @@ class BrokerSessions:
         return session is not None and now_ms - session.contact_ms <= self.timeout_ms
 
     def expired(self, image: ClusterImage, now_ms: int) -> int | None:
-        """The unfenced broker that has been silent longest, beyond its time-out; None where there is none."""
+        """Return the unfenced broker that has been silent longest beyond its time-out, or None."""
         silent = [
             (self.sessions[broker.id].contact_ms if broker.id in self.sessions else -1, broker.id)
             for broker in image.brokers.values()
@@ -97,12 +98,12 @@ class BrokerSessions:
         return min(silent)[1] if silent else None
 
     def next_end_ms(self, image: ClusterImage) -> int | None:
-        """The first millisecond at which a session that lasts now would be over; None where none lasts."""
+        """Return the first ms at which a session of an unfenced broker is over; None if there is none."""
         lasting = (self.sessions[broker.id] for broker in image.brokers.values() if not broker.fenced)
         return min((session.contact_ms + self.timeout_ms + 1 for session in lasting), default=None)
 
     def may_stop(self, image: ClusterImage, broker_id: int) -> bool:
-        """True once every active broker has replayed the records that moved this one's leaderships away."""
+        """Return whether every active broker has replayed the records that moved this broker's leaderships away."""
         session = self.sessions.get(broker_id)
         if session is None or session.shutdown_offset is None:
             return True

@@ -1,4 +1,4 @@
-"""Topics come, grow and go: CreateTopics, CreatePartitions, DeleteTopics (C1)."""
+"""Decides CreateTopics, CreatePartitions and DeleteTopics (C1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 USE_DEFAULT = -1
-"""In place of a number of partitions or a replication factor."""
+"""Asks for the default, as a number of partitions or a replication factor."""
 
 
 # ---------------------------------------------------------------------------------------------------- CreateTopics
@@ -45,7 +45,7 @@ USE_DEFAULT = -1
 def create_topics(
     command: Command, request: create_wire.CreateTopicsRequest
 ) -> Decision[create_wire.CreateTopicsResponse]:
-    """Decide each topic for itself; with `validate_only` nothing is written. Never raises."""
+    """Decide each topic for itself; with `validate_only` no record is written. Never raises."""
     twice = duplicates([topic.name for topic in request.topics])
     default = command.settings.config.num_partitions
     too_many = sum(_partitions_asked(topic, default) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
@@ -80,7 +80,7 @@ def _partitions_asked(topic: create_wire.CreatableTopic, default: int) -> int:
 
 
 class _TopicCreationState:
-    """Holds what the topics of one request share: it is worked out once, because there may be thousands of them."""
+    """Holds what the topics of one request share. It is computed once, because there may be thousands of topics."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -88,12 +88,12 @@ class _TopicCreationState:
         self.names = ExistingTopicNames(command.image)
         self._layers = layers_of(command.image, command.settings.config)
         self._checked: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-        self._without: list[create_wire.CreatableTopicConfigs] | None = None
-        """All settings of a topic that has none of its own: made when first needed."""
+        self._default_configs: list[create_wire.CreatableTopicConfigs] | None = None
+        """Lists all settings of a topic without overrides; computed when first needed."""
         self._entries_left = command.settings.config.squall_request_max_elements
 
     def overrides(self, topic: create_wire.CreatableTopic) -> dict[str, str]:
-        """The settings that a topic is to have of its own. Raises Refused (INVALID_CONFIG)."""
+        """Return the settings that a topic overrides. Raises Refusal (INVALID_CONFIG)."""
         nulls = [config.name for config in topic.configs if config.value is None]
         if nulls:
             raise Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -107,13 +107,13 @@ class _TopicCreationState:
                 raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from None
         return self._checked[key]
 
-    def tell(self, result: create_wire.CreatableTopicResult, overrides: dict[str, str]) -> None:
-        """Put a new topic's settings into its result. One answer tells `squall.request.max.elements` of them. The
-        topics that are left are made, and have an error in place of their settings.
+    def add_configs(self, result: create_wire.CreatableTopicResult, overrides: dict[str, str]) -> None:
+        """Add a new topic's settings to its result. One response has at most `squall.request.max.elements` of them;
+        further topics are created with an error in place of their settings.
         """
-        if self._without is None:
+        if self._default_configs is None:
             config = self._command.settings.in_force(self._command.image)
-            self._without = [
+            self._default_configs = [
                 create_wire.CreatableTopicConfigs(
                     name=entry.name,
                     value=entry.value,
@@ -122,13 +122,13 @@ class _TopicCreationState:
                 )
                 for entry in describe_topic(config, {})
             ]
-        self._entries_left -= len(self._without)
+        self._entries_left -= len(self._default_configs)
         if self._entries_left < 0:
             result.configs, result.topic_config_error_code = None, int(ErrorCode.INVALID_REQUEST)
         elif not overrides:
-            result.configs = self._without
+            result.configs = self._default_configs
         else:
-            result.configs = [_overridden(entry, overrides) for entry in self._without]
+            result.configs = [_overridden(entry, overrides) for entry in self._default_configs]
 
 
 def _overridden(
@@ -167,22 +167,22 @@ def _create_topic(
         num_partitions=len(placements),
         replication_factor=len(placements[0]),
     )
-    shared.tell(result, overrides)
+    shared.add_configs(result, overrides)
     return result, writes
 
 
 class ExistingTopicNames:
-    """The names of the topics that there are. Two that differ in dots and underscores only would share the names of
-    metrics.
+    """Checks names of new topics against existing ones. Two names that differ only in dots and underscores would share
+    the names of metrics.
     """
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._unified: dict[str, str] | None = None
-        """Names with underscores for dots, to the names: made when first needed."""
+        """Maps the names with underscores for dots to the names; computed when first needed."""
 
     def check(self, name: str) -> None:
-        """Raises Refused for a name that is not allowed, taken, or as good as taken ("a.b" where there is "a_b")."""
+        """Raise Refusal for a name that is invalid, exists, or collides with an existing one ("a.b" with "a_b")."""
         fault = name_fault(name)
         if fault is not None:
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
@@ -268,7 +268,7 @@ def _partition_records(
 
 
 def new_topic_id(command: Command) -> bytes:
-    """A random (version 4) UUID that is neither reserved nor in use."""
+    """Return a random (version 4) UUID that is neither reserved nor in use."""
     while True:
         raw = bytearray(command.rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -284,7 +284,7 @@ def new_topic_id(command: Command) -> bytes:
 def create_partitions(
     command: Command, request: partitions_wire.CreatePartitionsRequest
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
-    """Add partitions to topics, each decided for itself. If they are too many together, no topic gets any."""
+    """Add partitions to topics, each decided for itself. If they are too many in total, no topic gets any."""
     twice = duplicates([topic.name for topic in request.topics])
     added = sum(_partitions_added(command.image, topic) for topic in request.topics)
     limit = ReplicaCountLimit(command.image, command.settings.config)
@@ -361,9 +361,9 @@ def _added_placements(
 def delete_topics(
     command: Command, request: delete_wire.DeleteTopicsRequest
 ) -> Decision[delete_wire.DeleteTopicsResponse]:
-    """Remove topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself.
+    """Delete topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself.
 
-    As with Kafka, a topic that is named twice is refused in one row, and also if once by name and once by id (KIP-516).
+    As with Kafka, a topic that is named twice is refused in one row, also if once by name and once by id (KIP-516).
     """
     asked = Counter[tuple[str | None, bytes]]((name, ZERO_UUID) for name in request.topic_names)
     asked.update((topic.name, topic.topic_id) for topic in request.topics)

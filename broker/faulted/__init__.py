@@ -1,6 +1,6 @@
-"""Fakes the layer below the seam where a broker's disk and power are to fail: real files, and what is not durable of
-them.
+"""Implements a broker's `Env` with disk faults, power losses and crash points: real files, with a journal of changes
+that are not durable yet.
 
-`python -m squall.broker --config FILE --faults FOLDER` starts a broker on it; without the option nothing of it is
-imported.
+`python -m squall.broker --config FILE --faults FOLDER` starts a broker with it. Without the option, none of this
+package is imported.
 """

@@ -1,4 +1,4 @@
-"""`squall.broker.real_env.RealEnv` with a disk that can be hurt and links that a crash may strike at."""
+"""Implements `squall.broker.real_env.RealEnv` with disk faults, and with crash points before network sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Gate = Callable[[str, str], None]
 
 
 class FaultedTransport(RealTransport):
-    """A link that asks before each send whether the process ends here."""
+    """Is a connection that lets a crash point end the process before each send."""
 
     __slots__ = ("_gate",)
 
@@ -35,7 +35,7 @@ class FaultedTransport(RealTransport):
 
 
 class FaultedListener(Listener):
-    """Accepts connections whose sends a crash may strike at."""
+    """Accepts connections whose sends may hit a crash point."""
 
     def __init__(self, inner: Listener, gate: Gate) -> None:
         self._inner, self._gate = inner, gate
@@ -56,9 +56,10 @@ def _with_gate(link: object, gate: Gate) -> FaultedTransport:
 
 
 class FaultedEnv(RealEnv):
-    """`folder`: see `FaultedFs`; made where it is missing. `roots`: the log directories.
+    """Is the environment of a broker with fault injection. `folder` (see `FaultedFs`) is created if it is missing;
+    `roots` are the log directories.
 
-    FaultCommandsError for a control file that cannot be followed, OSError for a folder that cannot be used.
+    Raises FaultCommandsError for an invalid control file, OSError for an unusable folder.
     """
 
     def __init__(

@@ -1,14 +1,14 @@
-"""Reads what the harness wants of a broker's disk: the control file, `control` in the faults folder.
+"""Parses the harness's commands for a broker's disk faults: the control file, `control` in the faults folder.
 
-JSON, replaced by renaming: {"serial": 7, "limit_bytes": 268435456, "faults": [...], "crash": null}. The broker looks at
-it every 10 ms and writes the serial of what it has taken over into its tally. Each fault has a number of its own, from
-1, never used again on this node:
+It is JSON, replaced by renaming: {"serial": 7, "limit_bytes": 268435456, "faults": [...], "crash": null}. The broker
+checks it every 10 ms and writes the serial of the last file it applied into its tally. Each fault has a number of its
+own, from 1, never used again on this node:
 
     {"number": 1, "kind": "fail", "errno": "EIO", "op": "write", "nth": 3, "path_glob": "*"}
     {"number": 2, "kind": "slow", "op": "fsync", "delay_ms": 100}
     {"number": 3, "kind": "quota", "free_bytes": 100000}
 
-crash: {"number": 4, "op": "fsync", "nth": 2}: end by SIGKILL just before the second fsync from now on.
+crash: {"number": 4, "op": "fsync", "nth": 2} ends the process by SIGKILL just before the second fsync from now on.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 LIMIT_BYTES = 256 << 20
-"""What may be pending on one node. Beyond it the files that have waited longest count as written back."""
+"""Limits the unsynced bytes of one node. Beyond it, the files that have waited longest count as written back."""
 
 Op = Literal["write", "fsync", "send"]
 
 
 class FaultCommandsError(ValueError):
-    """A control file that cannot be followed."""
+    """Is raised for an invalid control file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultCommand:
-    """Describes one fault; the fields that its kind has no use for keep their defaults."""
+    """Describes one disk fault. Fields that its kind does not use keep their defaults."""
 
     number: int
     kind: Literal["fail", "slow", "quota"]
@@ -44,7 +44,7 @@ class FaultCommand:
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Describes where the process ends."""
+    """Describes the disk or network call before which the process ends."""
 
     number: int
     op: Op
@@ -53,7 +53,7 @@ class CrashPoint:
 
 @dataclass(frozen=True, slots=True)
 class FaultCommandSet:
-    """All of them."""
+    """Holds all faults and the crash point of one control file."""
 
     serial: int = 0
     limit_bytes: int = LIMIT_BYTES
@@ -62,7 +62,7 @@ class FaultCommandSet:
 
 
 def parse_commands(text: str) -> FaultCommandSet:
-    """The orders in a control file. FaultCommandsError names what is wrong."""
+    """Parse a control file. Raises FaultCommandsError, which says what is wrong."""
     try:
         data: Mapping[str, Any] = json.loads(text)
         crash = data.get("crash")

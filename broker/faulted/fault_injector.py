@@ -1,4 +1,4 @@
-"""Injects the faults of a broker's disk: calls that fail or take long, no space, and the point of a crash."""
+"""Injects a broker's disk faults: failing and slow calls, no space left, and crash points."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from squall.broker.faulted.tally import FaultTally, TallyHeader
 
 LOOK_INTERVAL_S = 0.01
 TRUNCATION = -1
-"""As `growth`: no write, but a truncation, which needs no space."""
+"""Is passed as `growth` for a truncation, which needs no space."""
 
 
 def failure(code: int, path: str) -> OSError:
-    """The error as the operating system words it."""
+    """Return the operating system's error for `code`."""
     return OSError(code, os.strerror(code), path)
 
 
 class FaultInjector:
-    """The faults that the control file asks for, their counters, and the crash point.
+    """Applies the faults and the crash point of the control file, and counts them.
 
-    Called from the event loop and from the threads of `Env.cpu`: `lock` is held where something is counted.
+    It is called from the event loop and from the threads of `Env.cpu`, so `lock` is held while something is counted.
     """
 
     def __init__(self, folder: str, incarnation: int, used: Callable[[], int]) -> None:
@@ -42,7 +42,7 @@ class FaultInjector:
         self.look()
 
     def watch(self) -> None:
-        """Look at the control file from now on, in a thread that ends with the process."""
+        """Watch the control file from now on, in a thread that ends with the process."""
         threading.Thread(target=self._watch, name="faults", daemon=True).start()
 
     def _watch(self) -> None:
@@ -55,7 +55,7 @@ class FaultInjector:
                 return
 
     def look(self) -> None:
-        """Take over a control file that is new. FaultCommandsError for one that cannot be followed."""
+        """Apply the control file if it is new. Raises FaultCommandsError if it is invalid."""
         path = f"{self._folder}/control"
         try:
             stat = os.stat(path)
@@ -91,14 +91,14 @@ class FaultInjector:
             return False
 
     def count_written_back(self, size: int) -> None:
-        """So many pending bytes count as written back."""
+        """Count `size` unsynced bytes that are treated as written back."""
         head = self._tally.head
         self._tally.note(replace(head, through_bytes=head.through_bytes + size))
 
     # ---------------------------------------------------------------------------------------------------- the calls
 
     def gate(self, op: str, what: str) -> None:
-        """Before an effect, which is counted: the process ends here where this is the one that it was to crash at."""
+        """Count an fsync, write or send that is about to happen, and end the process if it is the crash point."""
         with self.lock:
             self._tally.call(op)
             crash = self.commands.crash
@@ -114,7 +114,7 @@ class FaultInjector:
             time.sleep(60)  # the signal ends all threads, but not before this one is told
 
     def delayed(self, op: str) -> None:
-        """Take as much longer as the faults say: whoever calls waits, as for a slow device."""
+        """Sleep as long as the faults that slow this call say. The calling thread waits, as for a slow device."""
         delay_s = 0.0
         with self.lock:
             for fault in self.commands.faults:
@@ -125,14 +125,14 @@ class FaultInjector:
             time.sleep(delay_s)
 
     def syncing(self, path: str) -> None:
-        """An fsync begins. OSError where it is to fail. Every fault that matches counts it."""
+        """Raise OSError if an fsync that is about to begin must fail. Every matching fault counts the call."""
         with self.lock:
             codes = [self._strike(fault, "fsync", path) for fault in self.commands.faults]
         if code := next(filter(None, codes), 0):
             raise failure(code, path)
 
     def writing(self, path: str, growth: int) -> None:
-        """A write begins that makes its file `growth` bytes longer, or TRUNCATION. OSError where it is to fail."""
+        """Raise OSError if a write that makes its file `growth` bytes longer, or a truncation, must fail."""
         code = 0
         with self.lock:
             for fault in self.commands.faults:
@@ -148,7 +148,7 @@ class FaultInjector:
             raise failure(code, path)
 
     def _strike(self, fault: FaultCommand, op: str, path: str) -> int:
-        """The errno where the fault fails this call, else 0. Counts the call."""
+        """Count a call that a fault matches. Returns the errno if the fault makes the call fail, else 0."""
         if fault.kind != "fail" or fault.op != op or not fnmatchcase(path, fault.path_glob):
             return 0
         count = self._tally.count(fault.number)

@@ -1,7 +1,8 @@
-"""Files and names below a broker's log directories, each change noted first: `squall.broker.real_files`, with faults.
+"""Implements the files and names below a broker's log directories with faults, and journals each change before it
+happens.
 
-What processes see is what is in the real files: reads and sendfile are those of the real ones. Paths outside of the
-log directories are none of our business.
+Processes see the content of the real files: reads and sendfile are those of `squall.broker.real_files`. Paths outside
+of the log directories are passed through.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from squall.broker.real_files import RealFile, RealFs
 
 
 class Inode:
-    """One file, whatever its names: its journal, kept while it is open or has something pending."""
+    """Holds the journal of one file, whatever the file's names are, while the file is open or has unsynced changes."""
 
     __slots__ = ("gone", "handles", "journal", "number")
 
@@ -28,11 +29,11 @@ class Inode:
         self.number, self.journal = number, journal
         self.handles = 0
         self.gone = False
-        """Durably removed: what is still written to it is nobody's loss."""
+        """Is True if the file was removed durably, so that a power loss cannot lose later writes to it."""
 
 
 class FaultedFile(RealFile):
-    """A file whose writes are noted before they are done."""
+    """Is a file whose writes are journaled before they happen."""
 
     __slots__ = ("_fs", "_inode", "_path")
 
@@ -65,7 +66,7 @@ class FaultedFile(RealFile):
 
     @override
     def fsync(self) -> None:
-        """Make data durable. An fsync that fails gives up for good what it should have made durable, as Linux does."""
+        """Fsync the file. If that fails, the unsynced data never becomes durable, as on Linux."""
         injector, inode = self._fs.injector, self._inode
         injector.gate("fsync", self._path)
         injector.delayed("fsync")
@@ -91,7 +92,9 @@ class FaultedFile(RealFile):
 
 
 class FaultedFs(RealFs):
-    """`folder` holds the journals and what removals keep; `roots`, the log directories, are on its file system."""
+    """Implements the file system with faults. `folder` holds the journals and removed files; `roots`, the log
+    directories, must be on the same file system.
+    """
 
     def __init__(self, folder: str, roots: Sequence[str], incarnation: int) -> None:
         self._folder = os.path.abspath(folder)
@@ -103,21 +106,21 @@ class FaultedFs(RealFs):
         self._inodes: dict[int, Inode] = {}
         self._pending_bytes = 0
         self._waiting: dict[int, int] = {}
-        """Inodes with pending bytes, and how many, those first that have waited longest."""
+        """Maps inodes to their unsynced bytes, the longest waiting first."""
         self._names: dict[int, DirectoryJournal] = {}
         self.injector = FaultInjector(self._folder, incarnation, lambda: self._used)
 
     # -------------------------------------------------------------------------------------------------------- bytes
 
     def before_write(self, path: str, growth: int) -> None:
-        """Whatever is to happen before a write: a crash, a delay, an error."""
+        """Apply crash point, delay and error before a write."""
         self.injector.gate("write", path)
         if self.injector.commands.faults:
             self.injector.delayed("write")
             self.injector.writing(path, growth)
 
     def note_write(self, inode: Inode, offset: int, length: int, size: int, replaced: Buffer = b"") -> None:
-        """Into the inode's journal; the lock is held."""
+        """Journal a write. The caller holds the lock."""
         if inode.gone:
             return
         inode.journal.wrote(offset, length, size, replaced)
@@ -128,7 +131,7 @@ class FaultedFs(RealFs):
             self._write_back(next(iter(self._waiting)))
 
     def note_cut(self, inode: Inode, fd: int, size: int) -> None:
-        """Note a truncation in the inode's journal; the lock is held."""
+        """Journal a truncation. The caller holds the lock."""
         before = os.fstat(fd).st_size
         if inode.gone or before == size and inode.journal.is_clean:
             return
@@ -136,7 +139,7 @@ class FaultedFs(RealFs):
         self._used += size - before
 
     def synced(self, inode: Inode, mark: int) -> None:
-        """An fsync that began at the mark has succeeded; the lock is held."""
+        """Note that an fsync that began at `mark` has succeeded. The caller holds the lock."""
         inode.journal.synced(mark)
         self._no_longer_waits(inode.number)
         if left := inode.journal.pending_bytes if not inode.journal.is_clean else 0:
@@ -145,13 +148,13 @@ class FaultedFs(RealFs):
         self._close_unused(inode)
 
     def closed(self, inode: Inode) -> None:
-        """A handle was closed."""
+        """Note that a file handle was closed."""
         with self.injector.lock:
             inode.handles -= 1
             self._close_unused(inode)
 
     def _close_unused(self, inode: Inode) -> None:
-        """Keep no descriptor for what nobody has open. What is pending stays in the journal's file."""
+        """Close the journal of a file that is no longer open. Unsynced changes stay in the journal's file."""
         if inode.handles == 0 and self._inodes.get(inode.number) is inode:
             inode.journal.close()
             del self._inodes[inode.number]
@@ -162,7 +165,7 @@ class FaultedFs(RealFs):
         self._pending_bytes -= self._waiting.pop(number, 0)
 
     def _write_back(self, number: int) -> None:
-        """Too much is pending: this file's bytes count as written back, as a kernel does when memory is short."""
+        """Treat a file's unsynced bytes as written back, as a kernel does when memory is short."""
         self.injector.count_written_back(self._waiting.get(number, 0))
         self._no_longer_waits(number)
         inode = self._inodes.get(number)
@@ -185,7 +188,7 @@ class FaultedFs(RealFs):
         return found
 
     def _forget(self, number: int) -> None:
-        """There is no such file any more, or another has its number."""
+        """Drop the journal of an inode whose file was removed or whose number has another file now."""
         inode = self._inodes.pop(number, None)
         if inode is not None:
             inode.gone = True
@@ -198,11 +201,11 @@ class FaultedFs(RealFs):
         return any(path == root or path.startswith(root + "/") for root in self._roots)
 
     def _in_ours(self, path: str) -> bool:
-        """The name's directory is one of ours: a log directory's own name is not."""
+        """Return whether the path's directory is a log directory or below one."""
         return any(path.startswith(root + "/") for root in self._roots)
 
     def _reported_path(self, path: str) -> str:
-        """As faults and evidence name it: from the log directory's own name on."""
+        """Return the path as faults and evidence name it: from the log directory's own name on."""
         root = next(root for root in self._roots if path == root or path.startswith(root + "/"))
         return os.path.relpath(path, os.path.dirname(root))
 
@@ -252,8 +255,8 @@ class FaultedFs(RealFs):
 
     @override
     def rename(self, old: str, new: str) -> None:
-        """Rename durably if it is from one directory to another: brokers do not do that. Otherwise the name is not
-        durable before `fsync_dir`.
+        """Rename a file; the new name is durable after `fsync_dir`. A renaming to another directory, which brokers do
+        not use, counts as durable at once.
         """
         old, new = os.path.abspath(old), os.path.abspath(new)
         directory, name = os.path.split(old)
@@ -293,7 +296,7 @@ class FaultedFs(RealFs):
 
     @override
     def remove_dir(self, path: str) -> None:
-        """Remove each name below the directory by itself, the innermost first."""
+        """Remove the directory and all names below it one by one, the innermost first."""
         path = os.path.abspath(path)
         if not self._in_ours(path):
             super().remove_dir(path)
@@ -311,8 +314,8 @@ class FaultedFs(RealFs):
 
     @override
     def fsync_dir(self, path: str) -> None:
-        """Make the directory's names durable. After a call that failed, a later one makes all names durable: kinder
-        than for bytes.
+        """Make the directory's names durable. A call after a failed one makes all names durable, unlike
+        `FaultedFile.fsync`.
         """
         path = os.path.abspath(path)
         if not self._is_ours(path):
@@ -330,7 +333,7 @@ class FaultedFs(RealFs):
                     self._purge(f"{self._folder}/kept/{change.kept}")
 
     def _purge(self, kept: str) -> None:
-        """Durably removed."""
+        """Delete a kept file or directory whose removal is durable."""
         for path in (kept, *_below(kept)):
             try:
                 stat = os.lstat(path)

@@ -1,11 +1,11 @@
-"""Notes what of one file is not durable yet, so that it can be taken back when the power is lost.
+"""Journals the changes of one file that are not durable yet, so that a power loss can undo them.
 
-The files themselves are always what processes see, as a page cache is. A file's journal holds each write and truncation
-since the last fsync as what it replaced, noted before it is done: an append costs 29 bytes. It survives the process as
-the page cache does, so that SIGKILL loses nothing, at whatever moment and from a stopped process too; only a power loss
-(`squall.broker.faulted.losses`) undoes it.
+The file itself always has the content that processes see, like a page cache. For each write and truncation since the
+last fsync the journal has the bytes that it replaced, written before the change: an append costs 29 bytes. Like the
+page cache the journal survives the process, so SIGKILL loses nothing, at any moment and for a stopped process too; only
+a power loss (`squall.broker.faulted.losses`) undoes the changes.
 
-A file's journal has the name of its inode: renaming the file needs no entry in it.
+A file's journal is named after the file's inode, so renaming the file needs no entry.
 """
 
 # Rejected: unsynced bytes in the broker's memory. Each end of the process would be a power loss then. With a journal,
@@ -21,17 +21,21 @@ from squall.broker.env import Buffer
 
 MAGIC = b"sqjrnl01"
 HEADER = Struct("<8sQ")
-"""Magic; up to which byte of the journal all is durable."""
+"""Packs the magic, and the position in the journal before which all changes are durable."""
 RECORD = Struct("<BQQQI")
-"""Kind, offset, length written, the file's size before, length of the bytes that follow: those that it replaced."""
+"""Packs kind, offset, length written, the file's size before, and the length of the replaced bytes, which follow."""
 WRITE, CUT, FAILED, SYNCED = 1, 2, 3, 4
-"""Kinds. CUT: a truncation to `offset`. FAILED and SYNCED: of an fsync, for all records before byte `offset`."""
+"""Are the kinds of records. CUT truncates to `offset`. FAILED and SYNCED end an fsync of all records before byte
+`offset`.
+"""
 COMPACT_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
 class FileChange:
-    """Describes one write or truncation. `is_durable`: None while no fsync has ended since."""
+    """Describes one write or truncation. `is_durable` is None until an fsync has covered it, then whether the fsync
+    succeeded.
+    """
 
     kind: int
     offset: int
@@ -43,9 +47,9 @@ class FileChange:
 
 
 class FileJournal:
-    """The journal of one file, being written. Positions that it gives out stay valid when it is cut short.
+    """Writes the journal of one file. A position from `mark` stays valid when the journal is shortened.
 
-    Not safe across threads by itself: its file system holds one lock around every call.
+    It is not thread-safe: its file system holds one lock around every call.
     """
 
     __slots__ = ("_base", "_has_failed_sync", "_end", "_fd", "path", "pending_bytes")
@@ -55,7 +59,7 @@ class FileJournal:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._base = 0
         self.pending_bytes = 0
-        """Written and not durable; of what an earlier incarnation left, nothing is counted."""
+        """Counts the unsynced written bytes; those of an earlier incarnation are not counted."""
         changes, end = parse(_whole(self._fd))
         self._has_failed_sync = any(change.is_durable is not None for change in changes)
         if changes:
@@ -66,20 +70,20 @@ class FileJournal:
             self._start_over()
 
     def wrote(self, offset: int, length: int, size_before: int, replaced: Buffer = b"") -> None:
-        """A write of `length` bytes is about to be done, over `replaced`."""
+        """Record a write of `length` bytes over `replaced` that is about to happen."""
         self._note(WRITE, offset, length, size_before, replaced)
         self.pending_bytes += length
 
     def cut(self, size: int, size_before: int, replaced: Buffer = b"") -> None:
-        """A truncation to `size` is about to be done; it cuts off `replaced`."""
+        """Record a truncation to `size` that is about to happen and removes `replaced`."""
         self._note(CUT, size, 0, size_before, replaced)
 
     def mark(self) -> int:
-        """Return the journal's end: an fsync that begins now covers all before it."""
+        """Return the journal's end: an fsync that begins now covers all changes before it."""
         return self._base + self._end
 
     def synced(self, mark: int) -> None:
-        """All before the mark is durable, but for what an earlier fsync failed on."""
+        """Note that all changes before the mark are durable, except those of an earlier failed fsync."""
         upto = mark - self._base
         if upto < HEADER.size:
             return
@@ -92,17 +96,17 @@ class FileJournal:
             self._compact(upto)
 
     def failed(self, mark: int) -> None:
-        """An fsync failed: its pages count as clean from now on, so no later one makes them durable."""
+        """Note that an fsync failed: the kernel then marks its pages clean, so no later fsync makes them durable."""
         self._has_failed_sync = True
         self._note(FAILED, max(0, mark - self._base), 0, 0)
 
     @property
     def is_clean(self) -> bool:
-        """Nothing is pending."""
+        """Is True if there are no unsynced changes."""
         return self._end == HEADER.size
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Close the file descriptor."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -123,7 +127,7 @@ class FileJournal:
         self.pending_bytes = 0
 
     def _compact(self, upto: int) -> None:
-        """Drop the durable part where it is long: a file that is written to while each fsync runs has no other end."""
+        """Drop the durable part of a long journal, which is never empty if the file is written during each fsync."""
         if upto < COMPACT_BYTES or upto < self._end // 2:
             return
         rest = os.pread(self._fd, self._end - upto, upto)
@@ -142,9 +146,11 @@ def _whole(fd: int) -> bytes:
 
 
 def parse(data: bytes) -> tuple[list[FileChange], int]:
-    """The changes in a journal that an fsync did not make durable before a later one failed, in order, and its end.
+    """Return the changes in a journal that no fsync made durable before a later one failed, in order, and the journal's
+    end.
 
-    Half a record at the end is that of a write that was never begun. Empty for what is no journal.
+    An incomplete record at the end belongs to a change that never began. The result is empty for bytes that are no
+    journal.
     """
     if len(data) < HEADER.size:
         return [], HEADER.size

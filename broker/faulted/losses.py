@@ -1,9 +1,9 @@
-"""A power loss: what a dead broker had not made durable is taken out of its files again, in part or all of it.
+"""Simulates a power loss: removes the changes of a dead broker's files that were not durable, in part or completely.
 
-Nothing that an fsync covered is harmed. Each unsynced write and truncation survives, tears or vanishes for itself, or,
-half of the time, all up to some change had been written back; of a directory's names some first changes survive, as
-journaling file systems commit them in order (a tree of names in which later ones outlive earlier ones is the
-simulator's). A file whose name is lost is gone with all its bytes, synced or not. All chance is the generator's.
+Nothing that an fsync covered is harmed. Each unsynced write and truncation survives, tears or vanishes by itself or,
+half of the time, all up to some change survive. Of a directory's name changes a prefix survives, as journaling file
+systems commit them in order (the simulator also has directories in which later changes outlive earlier ones). A file
+whose name is lost is gone with all its bytes, synced or not. All random choices come from the given generator.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from squall.broker.faulted.journal import CUT, FileChange, parse
 from squall.broker.faulted.names import NameChange, read_names
 
 Changed = Callable[[str, bytes, bytes], None]
-"""Path of a file, its content before the loss (empty if it had been removed) and after it (empty if it is gone)."""
+"""Gets a file's path, its content before the loss (empty if the file had been removed) and after it (empty if it is
+gone).
+"""
 
 SURVIVES = 0.4
 TEARS = 0.25
-"""Odds of a write that nothing made durable; the rest of them vanishes."""
+"""Give the odds of an unsynced write to survive (SURVIVES) or tear (TEARS); otherwise it vanishes."""
 SECTOR = 512
 
 
 @dataclass(slots=True)
 class LossCounts:
-    """Counts what was pending and what of it is lost. torn: writes that survived in part."""
+    """Counts unsynced bytes and names, and how many of them were lost. torn: writes that survived in part."""
 
     bytes_pending: int = 0
     bytes_lost: int = 0
@@ -40,9 +42,10 @@ class LossCounts:
 def lose_power(
     folder: str, roots: Sequence[str], rng: random.Random, changed: Changed = lambda path, before, after: None
 ) -> dict[str, int]:
-    """Do it to the files of a broker that has ended. Returns `LossCounts` as a dict. All that is left is durable.
+    """Apply a power loss to the files of a broker that has ended. Returns `LossCounts` as a dict. All remaining data is
+    durable.
 
-    `changed` is called for each file that had unsynced bytes, is gone with its name, or is there again.
+    `changed` is called for each file that had unsynced bytes, is gone with its name, or has returned.
     """
     loss = LossCounts()
     seen = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
@@ -105,7 +108,9 @@ def _lose_names(folder: str, roots: Sequence[str], rng: random.Random, loss: Los
 
 
 def _undo_name(directory: int, keep: str, change: NameChange) -> None:
-    """Take one change back, all later ones in its directory being undone. One that was noted and not done is passed."""
+    """Undo one name change, after all later ones in its directory. A change that was journaled but never happened is
+    skipped.
+    """
     kept = f"{keep}/{change.kept}" if change.kept is not None else None
     if change.op == "create":
         if _is_there(change.name, directory):
@@ -138,7 +143,7 @@ def _free(keep: str) -> str:
 
 
 def _lose_bytes(path: str, changes: Sequence[FileChange], rng: random.Random, loss: LossCounts) -> tuple[bytes, bytes]:
-    """The file's content before and after."""
+    """Draw the fate of a file's changes, and return the file's content before and after."""
     with open(path, "r+b") as file:
         before = file.read()
         content = bytearray(before)
@@ -165,7 +170,7 @@ def _lose_bytes(path: str, changes: Sequence[FileChange], rng: random.Random, lo
 def _draw(
     content: bytearray, change: FileChange, data: bytes, fate: float, rng: random.Random, loss: LossCounts
 ) -> None:
-    """Apply a draw of fate to one change: it is lost, survives in part, or survives."""
+    """Apply `fate`, a number in [0, 1), to one change: it survives, survives in part, or is lost."""
     loss.bytes_pending += len(data)
     if fate < SURVIVES:
         _redo(content, change, data)

@@ -1,7 +1,7 @@
-"""Notes which names in one directory are not durable yet, so that they can be taken back.
+"""Journals the changes of names in one directory that are not durable yet, so that a power loss can undo them.
 
-As with bytes, the directory itself is what processes see. What a removal or a renaming takes away is kept under a
-number of its own until the directory is synced. One JSON line for each change, before it is done.
+The directory itself has the names that processes see. Files that a removal or renaming takes away are kept under a
+number until the directory is synced. The journal gets a JSON line for each change before it happens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """`op` of `name`. new: what it is renamed to. kept: where that is which goes with it, a number; None: nothing."""
+    """Describes a change (`op`) of `name`. new: the new name of a renaming. kept: the number under which the removed or
+    replaced file is kept, or None.
+    """
 
     op: Literal["create", "remove", "rename"]
     name: str
@@ -23,14 +25,16 @@ class NameChange:
 
 
 class DirectoryJournal:
-    """The changes of names in one directory since it was synced. Its file system holds a lock around every call."""
+    """Journals the changes of names in one directory since it was synced. Its file system holds a lock around every
+    call.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.changes = read_names(path)
 
     def note(self, change: NameChange) -> None:
-        """It is about to be done."""
+        """Record a change that is about to happen."""
         line = json.dumps(asdict(change), separators=(",", ":")) + "\n"
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -40,7 +44,9 @@ class DirectoryJournal:
         self.changes.append(change)
 
     def settle(self, count: int) -> list[NameChange]:
-        """The first `count` changes are durable. Returns them: what they kept is not needed any more."""
+        """Note that the first `count` changes are durable. Returns them, because the files that they kept can be
+        deleted.
+        """
         settled, self.changes = self.changes[:count], self.changes[count:]
         fresh = self.path + ".new"
         if self.changes:
@@ -53,7 +59,9 @@ class DirectoryJournal:
 
 
 def read_names(path: str) -> list[NameChange]:
-    """The changes in a directory's journal, in order; none where there is no journal. Half a last line is no change."""
+    """Return the changes in a directory's journal, in order; none if there is no journal. An incomplete last line is
+    ignored.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

@@ -1,9 +1,9 @@
-"""Counters that outlive the process: a small file mapped into its memory, as it is after SIGKILL.
+"""Counts injected faults in a small memory-mapped file, which survives SIGKILL of the process.
 
-Layout, little-endian: magic (8 bytes), then 64-bit numbers: the serial of the control file that was taken over last;
-the incarnation that did; bytes that went through because too many were pending; and SLOTS slots of four: a fault's
-number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its number modulo SLOTS.
-Last, how many fsyncs, writes and sends there were, whatever faults there are.
+Layout, little-endian: magic (8 bytes), then 64-bit numbers: the serial of the last applied control file; the
+incarnation that applied it; bytes treated as written back because too many were unsynced; and SLOTS slots of four
+numbers: a fault's number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its
+number modulo SLOTS. At the end, the numbers of all fsyncs, writes and sends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CALLS = Struct("<QQQ")
 CALLS_AT = HEAD.size + SLOTS * SLOT.size
 SIZE = CALLS_AT + CALLS.size
 OPS = ("fsync", "write", "send")
-"""In the order of their counts."""
+"""Lists the operations in the order of their counts in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TallyHeader:
 
 @dataclass(slots=True)
 class FaultCounts:
-    """Holds one fault's numbers. limit: of a quota, bytes that all files may have together; 0 while it is not known."""
+    """Holds one fault's counts. limit: a quota's limit, in bytes, of all files together; 0 until it is known."""
 
     calls: int = 0
     hits: int = 0
@@ -43,7 +43,7 @@ class FaultCounts:
 
 
 class FaultTally:
-    """The file, mapped. One process writes to it."""
+    """Updates the memory-mapped file. Only one process may write to it."""
 
     def __init__(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -57,26 +57,26 @@ class FaultTally:
         self._calls = dict(zip(OPS, CALLS.unpack_from(self._map, CALLS_AT) if found else (0, 0, 0), strict=True))
 
     def note(self, head: TallyHeader) -> None:
-        """Write what stands before the slots."""
+        """Write the header."""
         self.head = head
         HEAD.pack_into(self._map, 0, MAGIC, head.serial, head.incarnation, head.through_bytes)
 
     def call(self, op: str) -> None:
-        """There is one more of OPS."""
+        """Count an operation of OPS."""
         self._calls[op] += 1
         CALLS.pack_into(self._map, CALLS_AT, *self._calls.values())
 
     def count(self, number: int) -> FaultCounts:
-        """A fault's numbers so far; zeros where its slot is another's."""
+        """Return a fault's counts so far; zeros if its slot belongs to another fault."""
         return _count(self._map[:], number)
 
     def put(self, number: int, count: FaultCounts) -> None:
-        """Write a fault's numbers."""
+        """Write a fault's counts."""
         SLOT.pack_into(self._map, _at(number), number, count.calls, count.hits, count.limit)
 
 
 def read_tally(path: str) -> bytes:
-    """The file as it is now, for `head_of` and `count_of`; empty where there is none."""
+    """Return the present bytes of the file, for `head_of` and `count_of`; empty if there is no file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -85,17 +85,17 @@ def read_tally(path: str) -> bytes:
 
 
 def head_of(data: bytes) -> TallyHeader | None:
-    """Return the fields before the slots; None if the bytes are no tally (yet)."""
+    """Return the header; None if the bytes are no tally (yet)."""
     return _head(data)
 
 
 def count_of(data: bytes, number: int) -> FaultCounts:
-    """A fault's numbers."""
+    """Return a fault's counts."""
     return _count(data, number) if _head(data) is not None else FaultCounts()
 
 
 def calls_of(data: bytes, op: str) -> int:
-    """Return how many calls of one of OPS there were, over all incarnations."""
+    """Return the number of calls of an operation of OPS, over all incarnations."""
     return int(CALLS.unpack_from(data, CALLS_AT)[OPS.index(op)]) if _head(data) is not None else 0
 
 
