@@ -1,4 +1,4 @@
-"""`python -m bench`, which is `squall bench`: one run, a table and ratios."""
+"""Measures Squall's broker in one run, and prints a table and ratios. `python -m bench` is `squall bench`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SWARM_SEEDS = 12
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run the benchmark. Exit code 1: a figure of ours is missing, or is worse than that of --against beyond its
-    interval; 3: the peer or the other checkout cannot be had.
+    """Run the benchmark. Exit code 1: a figure of Squall is missing, or is worse than that of --against beyond its
+    interval; 3: the peer or the other checkout is not available.
     """
     arguments = _arguments(given)
     before = snapshot()
@@ -39,7 +39,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _beside(arguments: argparse.Namespace) -> int:
-    """Our cluster and the peer, one after the other, in each round."""
+    """Measure Squall's cluster and the peer one after the other, in each round."""
     names = [OURS] + (["kafka"] if arguments.peer == "kafka" else [])
     sheets = {name: ClusterFigures(name) for name in names}
     for number in range(arguments.rounds):
@@ -64,7 +64,7 @@ def _beside(arguments: argparse.Namespace) -> int:
 
 
 def _against(arguments: argparse.Namespace) -> int:
-    """This checkout and another one in turn."""
+    """Measure this checkout and another one in turn."""
     with tempfile.TemporaryDirectory(prefix="squall-bench-") as name:
         folder = Path(name)
         (folder / "files").mkdir()

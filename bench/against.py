@@ -28,38 +28,40 @@ RATE = 1000
 RUN = ("run", "--time", "20", "--seed", "7")
 SINGLE = ("sim", "--seed", "7")
 KNOWN_CODES = (0, 2)
-"""Of a run or a swarm: valid, or not known."""
+"""Lists the expected exit codes of a run or a swarm: valid, or unknown."""
 
 
 @dataclass(slots=True)
 class ComparedSide:
-    """A checkout, a prototype or Apache Kafka. `root`: the files of a checkout; None where there are none."""
+    """Is one side of a comparison: a checkout, a prototype or Apache Kafka. `root`: the files of a checkout; None for
+    others.
+    """
 
     name: str
     make: Callable[[Path], MeasuredCluster]
     folder: Path
     root: Path | None = None
     warmup_s: float = 0.0
-    """Of load, before its cluster is measured: a JVM is slow when it is new."""
+    """Gives the seconds of load before the cluster is measured, because a new JVM is slow."""
     _standing: MeasuredCluster | None = None
     _numbers: Iterator[int] = field(default_factory=count)
 
     def cluster(self) -> MeasuredCluster:
-        """The one that stands as long as loads are measured; started when it is first asked for."""
+        """Return the cluster that runs while loads are measured; the first call starts it."""
         if self._standing is None:
             self._standing = self._launched()
             first_ack(self._standing.bootstrap, self._standing.launched_at)
         return self._standing
 
     def stop_cluster(self) -> None:
-        """End the cluster that stands."""
+        """Stop the running cluster, if any."""
         standing, self._standing = self._standing, None
         if standing is not None:
             standing.stop()
 
     @contextmanager
     def fresh(self) -> Iterator[MeasuredCluster]:
-        """A cluster that was launched just now."""
+        """Yield a cluster that was launched just now, and stop it at the end."""
         cluster = self._launched()
         try:
             yield cluster
@@ -72,7 +74,7 @@ class ComparedSide:
         return cluster
 
     def place(self) -> Path:
-        """A new folder for a cluster."""
+        """Create and return a new folder for a cluster."""
         folder = self.folder / f"cluster-{next(self._numbers)}"
         folder.mkdir()
         return folder
@@ -81,7 +83,9 @@ class ComparedSide:
 def sides(
     files: Path, peer: str, folder: Path, warmup_s: float
 ) -> tuple[ComparedSide, ComparedSide, ComparedSide | None]:
-    """This checkout, the other one (or a prototype) and the peer. Refused where the peer cannot be had."""
+    """Return this checkout, the other one (or a prototype) and the peer. Raises PreconditionError if there is no such
+    peer.
+    """
     for name in ("now", "then", "peer"):
         (folder / name).mkdir()
     now = ComparedSide("now", Squall, folder / "now", ROOT)
@@ -96,10 +100,10 @@ def sides(
 def slices(
     files: Path, seconds: float, seeds: int
 ) -> tuple[list[PairedMeasurement[ComparedSide]], list[PairedMeasurement[ComparedSide]]]:
-    """Return what is measured of clusters, of a peer's too, and what only a checkout of Squall has. seeds: of the
+    """Return the measurements of clusters, peers included, and those that only a checkout of Squall has. seeds: of the
     swarm.
 
-    A prototype of the data path takes loads, and nothing else. What begins with a launch takes a new cluster each time.
+    A prototype of the data path is measured under load only. Measurements of a launch start a new cluster each time.
     """
     loads = [_load(size, seconds) for size in SIZES]
     if is_prototype(files):
@@ -137,7 +141,7 @@ def _swarm(seeds: int) -> PairedMeasurement[ComparedSide]:
 
 
 def _warm(side: ComparedSide) -> None:
-    """Do what is slow for the first time only, so that no figure has it."""
+    """Run a load before the measurement, so that no figure includes what is slow the first time."""
     cluster = side.cluster()
     seconds, side.warmup_s = max(side.warmup_s, len(SIZES)), 0.0
     for size in SIZES:
@@ -190,10 +194,10 @@ def _cpu(words: Sequence[str], side: ComparedSide, share: int = 1) -> Figures:
 
 
 def command(side: ComparedSide, words: Sequence[str]) -> tuple[float, float]:
-    """Run `squall WORDS` of a checkout: (seconds, CPU seconds of all its processes, user and system).
+    """Run `squall WORDS` of a checkout. Returns its seconds, and the CPU seconds of all its processes, user and system.
 
-    Both checkouts keep compiled modules from one run to the next, as an installation does, whatever this shell says of
-    that. RuntimeError if it ends with another code than 0 or 2.
+    Both checkouts keep compiled modules between runs, as an installation does, even if this shell's environment turns
+    that off. Raises RuntimeError if the exit code is neither 0 nor 2.
     """
     assert side.root is not None, side.name
     places = {"PYTHONPATH": str(side.root), "PYTHONPYCACHEPREFIX": str(side.folder / "compiled")}

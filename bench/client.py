@@ -1,4 +1,4 @@
-"""Measures a cluster with confluent-kafka, the same for every cluster."""
+"""Measures a cluster with confluent-kafka, in the same way for every cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bench.handover import BulkProducer, ConfluentProducer, LibrdkafkaProducer
 PARTITIONS = 6
 LINGER_MS = 5
 QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
-"""A client that was there before the cluster would else wait out its own back-off, not the cluster's start."""
+"""Shortens the reconnect back-off, so that a client that is older than the cluster measures the cluster's start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Holds the figures of one timed load: MB/s, thousand records/s, CPU seconds per million records of the brokers, of
-    them what the kernel worked for them, and of the client.
+    """Holds the figures of one timed load: MB/s, thousand records/s, and CPU seconds per million records of the
+    brokers, of the kernel for the brokers (a part of the former), and of the client.
     """
 
     mb_s: float
@@ -35,7 +35,9 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class AckLatency:
-    """Acknowledgement latency at a fixed rate, open loop (from when a record was due), ms; cores the brokers used."""
+    """Holds acknowledgement latencies at a fixed rate, in ms from when each record was due, and the cores that the
+    brokers used.
+    """
 
     p50_ms: float
     p99_ms: float
@@ -44,7 +46,7 @@ class AckLatency:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, *, patience_s: float = 60) -> None:
-    """Create an RF 3 topic, asking until the cluster can."""
+    """Create a topic with replication factor 3, and retry until the cluster can."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 3000, "log_level": 0, **QUICK_RECONNECT})
     deadline = time.monotonic() + patience_s
     while True:
@@ -60,7 +62,7 @@ def create_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, *, pat
 
 
 def settings(bootstrap: str, *, idempotent: bool) -> dict[str, Any]:
-    """librdkafka's settings of every producer that is measured: acks=all, a queue of 32 MB."""
+    """Return the librdkafka settings of every measured producer: acks=all, a queue of 32 MB."""
     return {
         "bootstrap.servers": bootstrap,
         "acks": "all",
@@ -73,12 +75,12 @@ def settings(bootstrap: str, *, idempotent: bool) -> dict[str, Any]:
 
 
 def new_producer(bootstrap: str, *, idempotent: bool, **more: Any) -> Producer:
-    """A producer as it is measured; `more` are settings of librdkafka."""
+    """Return a producer with the settings of measurements; `more` are settings of librdkafka."""
     return Producer({**settings(bootstrap, idempotent=idempotent), **more})
 
 
 def first_ack(bootstrap: str, launched_at: float) -> float:
-    """Seconds from launch to an RF 3 topic's first acks=all acknowledgement."""
+    """Return the seconds from launch to the first acks=all acknowledgement of a topic with replication factor 3."""
     create_topic(bootstrap, "first", 1)
     acked: list[Any] = []
     quick = {"linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, **QUICK_RECONNECT}
@@ -93,9 +95,9 @@ def first_ack(bootstrap: str, launched_at: float) -> float:
 def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float, in_c: bool = False) -> Throughput:
     """Produce as fast as the client can for `seconds`, then wait for every acknowledgement.
 
-    The first record of each partition comes before the clock starts: how long the client takes to get a producer id
-    and to find the leaders is no throughput. That every record has arrived is asked of the cluster, not of the client.
-    `in_c`: hand over the records by the C library itself.
+    The first record of each partition is sent before the clock starts, because the time to get a producer id and to
+    find the leaders is no throughput. The cluster, not the client, is asked if every record has arrived. `in_c`: the C
+    library itself hands over the records.
     """
     topic = f"t{size}-{idempotent}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
@@ -140,7 +142,7 @@ def _produce_until(producer: BulkProducer, end: float) -> None:
 
 
 def records_in(bootstrap: str, topic: str) -> int:
-    """Committed records of a topic that nothing was deleted from: the sum of its high watermarks."""
+    """Return the number of committed records in a topic without deletions: the sum of its high watermarks."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     ends = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
     found = admin.list_offsets(ends, request_timeout=30)
@@ -153,10 +155,10 @@ def _serve_reports(producer: Producer, over: threading.Event) -> None:
 
 
 def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms: int = LINGER_MS) -> AckLatency:
-    """Open loop at `rate` records/s, idempotent; the first second is not counted.
+    """Measure latencies at `rate` records/s, open loop, idempotent. The first second is not counted.
 
-    Delivery reports are waited for by a thread of their own: it sleeps until there is one, and the sender until the
-    next record is due. Both in one thread means to look for reports again and again, with twice the CPU.
+    A separate thread waits for delivery reports and sleeps until there is one; the sender sleeps until the next record
+    is due. A single thread would have to poll for reports all the time, with twice the CPU.
     """
     topic = f"l{rate}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)

@@ -1,4 +1,4 @@
-"""Starts and ends the compared clusters: processes on loopback ports found at run time, ended by their pids."""
+"""Starts and stops the compared clusters: processes on loopback ports found at run time, ended by their pids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class MeasuredCluster:
-    """Nodes as processes, three if nothing else is said."""
+    """Runs the nodes of a cluster, by default three, as processes."""
 
     name = ""
 
@@ -41,11 +41,11 @@ class MeasuredCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Return the addresses at which clients begin."""
+        """Return the bootstrap addresses for clients."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def settings(self, node: int) -> dict[str, str]:
-        """Server properties of one node."""
+        """Return the server properties of one node."""
         raise NotImplementedError
 
     def command(self, node: int, config: Path) -> list[str]:
@@ -53,14 +53,14 @@ class MeasuredCluster:
         raise NotImplementedError
 
     def environ(self) -> dict[str, str] | None:
-        """The environment of each node; None: this process's own."""
+        """Return the environment of each node; None for this process's own."""
         return None
 
     def prepare(self) -> None:
-        """Whatever comes before the launch is timed (formatting)."""
+        """Do what comes before the timed launch, such as formatting directories."""
 
     def start(self) -> None:
-        """Write configurations and launch every node; `launched_at` is when that began."""
+        """Write configurations and launch every node. `launched_at` is when the launch began."""
         for node in self.nodes:
             (self.folder / f"n{node}").mkdir(parents=True, exist_ok=True)
             self.configure(node)
@@ -70,7 +70,7 @@ class MeasuredCluster:
             self.launch(node)
 
     def configure(self, node: int) -> None:
-        """Write the file of properties that one node is launched with."""
+        """Write the properties file with which one node is launched."""
         lines = [f"{key}={value}" for key, value in {**self.settings(node), **self.extra}.items()]
         self._config(node).write_text("\n".join(lines) + "\n")
 
@@ -78,7 +78,7 @@ class MeasuredCluster:
         return self.folder / f"n{node}.properties"
 
     def launch(self, node: int) -> None:
-        """Start one node on what it left."""
+        """Start one node on its existing data."""
         log = (self.folder / f"n{node}.log").open("ab")
         self.processes[node] = subprocess.Popen(
             self.command(node, self._config(node)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environ()
@@ -86,12 +86,12 @@ class MeasuredCluster:
         log.close()
 
     def kill(self, node: int) -> None:
-        """SIGKILL one node."""
+        """End one node by SIGKILL."""
         self.processes[node].kill()
         self.processes[node].wait()
 
     def stop(self) -> None:
-        """End every node: SIGTERM, SIGKILL after 20 s."""
+        """End every node by SIGTERM, after 20 s by SIGKILL."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -104,7 +104,7 @@ class MeasuredCluster:
         self.processes.clear()
 
     def cpu_s(self) -> float:
-        """CPU seconds of all nodes so far, user and system."""
+        """Return the CPU seconds of all nodes so far, user and system."""
         return sum(self._times())
 
     def system_s(self) -> float:
@@ -119,7 +119,7 @@ class MeasuredCluster:
         return user / TICKS, system / TICKS
 
     def rss_mb(self) -> list[float]:
-        """Resident memory of each node, MB."""
+        """Return the resident memory of each node, in MB."""
         found = []
         for process in self.processes.values():
             text = Path(f"/proc/{process.pid}/status").read_text()
@@ -128,7 +128,7 @@ class MeasuredCluster:
 
 
 class Squall(MeasuredCluster):
-    """Ours, of this checkout, or of the one at `root`."""
+    """Runs brokers of Squall, of this checkout or of the one at `root`."""
 
     name = "squall"
 
@@ -144,11 +144,11 @@ class Squall(MeasuredCluster):
         self._root = root
 
     def environ(self) -> dict[str, str] | None:
-        """Another checkout comes before the installed one."""
+        """Return an environment that puts another checkout before the installed one."""
         return None if self._root is None else {**os.environ, "PYTHONPATH": str(self._root)}
 
     def settings(self, node: int) -> dict[str, str]:
-        """Kafka's defaults, but for what a three-node cluster on loopback needs."""
+        """Return Kafka's defaults, and what a three-node cluster on loopback needs."""
         voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {
             "node.id": str(node),
@@ -163,13 +163,13 @@ class Squall(MeasuredCluster):
         }
 
     def command(self, node: int, config: Path) -> list[str]:
-        """`python -m squall.broker`; `broker` of a checkout from before there was one package."""
+        """Return the command `python -m squall.broker`, or `broker` for checkouts older than the package `squall`."""
         module = "squall.broker" if self._root is None else package_in(self._root)[0]
         return [sys.executable, "-P", "-m", module, "--config", str(config)]
 
 
 class Kafka(MeasuredCluster):
-    """Apache Kafka, KRaft, three combined nodes, from KAFKA_HOME or by Maven."""
+    """Runs Apache Kafka with KRaft, three combined nodes, from KAFKA_HOME or by Maven."""
 
     name = "kafka"
 
@@ -178,7 +178,7 @@ class Kafka(MeasuredCluster):
         self.kafka = apache_kafka(lambda line: print(line, file=sys.stderr))
 
     def settings(self, node: int) -> dict[str, str]:
-        """The same as ours, in Kafka's way."""
+        """Return the same settings as for Squall, as Kafka wants them."""
         voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {
             "process.roles": "broker,controller",
@@ -202,7 +202,7 @@ class Kafka(MeasuredCluster):
         return self.kafka.command(main, arguments, flags=[*flags, f"-Dlog4j2.configurationFile={log4j}"])
 
     def prepare(self) -> None:
-        """Format each node's directory; not part of the start-up time."""
+        """Format each node's directory, which is not part of the start-up time."""
         for node in self.nodes:
             subprocess.run(
                 self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._config(node))),
@@ -212,15 +212,16 @@ class Kafka(MeasuredCluster):
             )
 
     def command(self, node: int, config: Path) -> list[str]:
-        """The JVM flags of Kafka's own start script, heap fixed at 1 GB."""
+        """Return the command with the JVM flags of Kafka's own start script, heap fixed at 1 GB."""
         flags = ["-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
         flags += ["-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true"]
         return self._java("kafka.Kafka", str(config), flags=flags)
 
 
 PROGRAM = "broker.py"
-"""Of a prototype of the data path: `broker.py NODE PORT FOLDER`. Node n of three listens on PORT + n and is told n from
-0; partition p of each topic is led by node p mod 3."""
+"""Is the program of a prototype of the data path: `broker.py NODE PORT FOLDER`. Node n of three, from 0, listens on
+PORT + n; partition p of each topic is led by node p mod 3.
+"""
 
 
 def is_prototype(files: Path) -> bool:
@@ -229,7 +230,7 @@ def is_prototype(files: Path) -> bool:
 
 
 class PrototypeCluster(MeasuredCluster):
-    """Three nodes of a prototype of the data path, from a directory."""
+    """Runs three nodes of a prototype of the data path, from a directory."""
 
     name = "prototype"
 
@@ -240,7 +241,7 @@ class PrototypeCluster(MeasuredCluster):
 
     @override
     def start(self) -> None:
-        """Start the nodes, and wait until all listen: a prototype ends if it gets a request before."""
+        """Start the nodes and wait until all listen, because a prototype ends if it gets a request before."""
         super().start()
         deadline = time.monotonic() + PATIENCE_S
         for port in self.ports.values():
@@ -254,7 +255,7 @@ class PrototypeCluster(MeasuredCluster):
                     time.sleep(0.02)
 
     def settings(self, node: int) -> dict[str, str]:
-        """It has none."""
+        """Return no settings, because a prototype has none."""
         return {}
 
     def command(self, node: int, config: Path) -> list[str]:
@@ -264,7 +265,7 @@ class PrototypeCluster(MeasuredCluster):
 
 
 def _row_of_ports(count: int) -> int:
-    """The first of so many free ports in a row. Refused where none are found."""
+    """Return the first of `count` consecutive free ports. Raises PreconditionError if there are none."""
     for _ in range(100):
         (base,) = free_ports(1, claimed_ports(), random.SystemRandom())
         try:
@@ -278,5 +279,7 @@ def _row_of_ports(count: int) -> int:
 
 
 def new_cluster(name: str, folder: Path) -> MeasuredCluster:
-    """A cluster of that name, not started. Refused where it cannot be had; the message says how to get it."""
+    """Return a cluster of that name, not started. Raises PreconditionError, which says how to get it, if it is not
+    available.
+    """
     return Squall(folder) if name == "squall" else Kafka(folder)

@@ -1,10 +1,10 @@
-"""Measures how long after `kill -9` of a partition's leader the next acknowledgement comes, and what the time goes
-into.
+"""Measures how long after `kill -9` of a partition's leader the next acknowledgement comes, and which steps take the
+time.
 
-The two cases are kept apart, for they differ by seconds: a leader that is the active controller as well leaves a
-cluster without one. The steps are seen from outside, by asking the brokers that live (`observer`): another controller,
-if the dead node was the controller; the dead node fenced; another leader. The rest is the client's part, for librdkafka
-and for our own client.
+Two cases are measured apart, because they differ by seconds: a leader that is the active controller too leaves the
+cluster without a controller. The surviving brokers are asked for the steps (`observer`): another controller, if the
+dead node was the controller; the dead node fenced; another leader. The remaining time is the client's, measured for
+librdkafka and for Squall's own client.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ ELECTED = "s to another leader"
 
 
 def failover(cluster: MeasuredCluster, *, controller: bool) -> Mapping[str, float]:
-    """`kill -9` of a leader under 500 records/s: seconds from the kill to each step, and how many records failed.
+    """Kill a leader under 500 records/s. Returns the seconds from the kill to each step, and how many records failed.
 
-    `controller`: whether that leader is to be the active controller too. On return the node is back and in sync.
-    RuntimeError if nothing was acknowledged any more.
+    `controller`: whether that leader must be the active controller too. On return the node is back and in sync. Raises
+    RuntimeError if no record was acknowledged any more.
     """
     active = active_controller(cluster)
     victim = active if controller else next(node for node in NODES if node != active)
@@ -61,7 +61,9 @@ def failover(cluster: MeasuredCluster, *, controller: bool) -> Mapping[str, floa
 def _load(
     cluster: MeasuredCluster, topic: str, victim: int, observer: FailoverObserver
 ) -> tuple[float, list[float], int]:
-    """Return when it was killed, and librdkafka's acknowledgements and failures, until both clients write again."""
+    """Produce until both clients write again after the kill. Returns the time of the kill, and librdkafka's
+    acknowledgements and failures.
+    """
     acks: list[float] = []
     failed: list[Any] = []
     producer = new_producer(cluster.bootstrap, idempotent=True)
@@ -89,7 +91,7 @@ def _load(
 def steps(
     killed: float, observer: FailoverObserver, acks: Sequence[float], failed: int, *, controller: bool
 ) -> Mapping[str, float]:
-    """The figures of one failover."""
+    """Return the figures of one failover."""
     seen = {step: at - killed for step, at in observer.steps.items()}
     found: dict[str, float] = {}
     if controller and "controller" in seen:
@@ -110,7 +112,9 @@ def steps(
 
 
 def active_controller(cluster: MeasuredCluster) -> int:
-    """The node that leads the metadata quorum. Metadata tells clients of Kafka about any broker instead (KIP-590)."""
+    """Return the leader of the metadata quorum. It is not asked by Metadata, which names any broker to clients
+    (KIP-590).
+    """
 
     async def ask() -> int:
         env = RealEnv("bench")
@@ -133,7 +137,7 @@ def active_controller(cluster: MeasuredCluster) -> int:
 
 
 def _led_by(cluster: MeasuredCluster, topic: str, leader: int) -> None:
-    """Create a topic of one partition, and wait until the node that is to lead it does."""
+    """Create a topic of one partition, and wait until `leader` leads it."""
     replicas = [leader, *(node for node in NODES if node != leader)]
     asked = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     asked.create_topics([NewTopic(topic, 1, replica_assignment=[replicas])])[topic].result()

@@ -1,6 +1,4 @@
-"""Measures what members of groups wait for, with confluent-kafka, the same for every cluster: partitions, commits,
-records.
-"""
+"""Measures rebalances, commits and reads of consumer groups with confluent-kafka, in the same way for every cluster."""
 
 from __future__ import annotations
 
@@ -20,14 +18,15 @@ from bench.rates import OperationRate, WorkerThreads, rate_of
 
 PATIENCE_S = 120.0
 POLL_S = 0.002
-"""How long nobody is polled after a round of polls that brought nothing."""
+"""Gives the pause after a round of polls that returned nothing."""
 RECORD_BYTES, READ_MB = 1024, 300
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceTimes:
-    """Seconds from the first `subscribe` until each member of a new group has a record, and from that of one member
-    more until that one has one."""
+    """Holds the seconds from the first `subscribe` of a new group until each member has a record, and from the
+    `subscribe` of an additional member until that member has one.
+    """
 
     all_s: float
     more_s: float
@@ -35,7 +34,7 @@ class RebalanceTimes:
 
 @dataclass(frozen=True, slots=True)
 class ReadRate:
-    """Holds what a group's members read together, MB/s; the brokers' and the client's CPU seconds for a million
+    """Holds the MB/s that a group's members read together, and the brokers' and the client's CPU seconds per million
     records.
     """
 
@@ -45,10 +44,10 @@ class ReadRate:
 
 
 def rebalance(cluster: Any, members: int, protocol: str) -> RebalanceTimes:
-    """`members` join a new group at once, then one more joins. `protocol`: classic or consumer (KIP-848).
+    """Let `members` join a new group at once, then one more. `protocol`: classic or consumer (KIP-848).
 
-    Nobody commits and each partition has a record, so whoever is given one has something to read. One thread polls them
-    all. At the end each partition must have one owner. Raises RuntimeError where it takes longer than `PATIENCE_S`.
+    No member commits and each partition has a record, so each assigned member has something to read. One thread polls
+    all members. At the end each partition must have one owner. Raises RuntimeError after `PATIENCE_S`.
     """
     topic = f"g{members}-{protocol}-{time.monotonic_ns()}"
     partitions = members + 1
@@ -74,7 +73,7 @@ def rebalance(cluster: Any, members: int, protocol: str) -> RebalanceTimes:
 
 @contextmanager
 def _members(bootstrap: str, group: str, count: int, protocol: str) -> Iterator[list[Consumer]]:
-    """Consumers of one group that have not subscribed yet."""
+    """Yield consumers of one group that have not subscribed yet, and close them at the end."""
     consumers = [
         Consumer(
             {
@@ -112,7 +111,7 @@ def _until_each_has_read(waited_for: Sequence[Consumer], polled: Sequence[Consum
 
 
 def _record(consumer: Consumer) -> bool:
-    """Return whether a poll brought a record. What a client gets over by itself is no failure."""
+    """Return whether a poll returned a record. Errors that the client recovers from are ignored."""
     message = consumer.poll(0)
     if message is None:
         return False
@@ -123,7 +122,7 @@ def _record(consumer: Consumer) -> bool:
 
 
 def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
-    """Until each partition is one member's, as the members have it."""
+    """Poll until, in the members' view, each partition is assigned to exactly one member."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         owned = sorted(place.partition for consumer in consumers for place in consumer.assignment())
@@ -137,9 +136,9 @@ def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
 
 
 def commits(cluster: Any, committers: int, seconds: float) -> OperationRate:
-    """Each committer, of a group of its own, commits one offset after the other for `seconds`.
+    """Let each committer, in a group of its own, commit one offset after another for `seconds`.
 
-    Its first commit comes before the clock starts; its last one must be what the coordinator tells afterwards.
+    Its first commit comes before the clock starts; its last one must be what the coordinator returns afterwards.
     """
     topic = f"c{committers}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
@@ -147,7 +146,7 @@ def commits(cluster: Any, committers: int, seconds: float) -> OperationRate:
 
 
 def _commit(bootstrap: str, topic: str, number: int, crew: WorkerThreads) -> None:
-    """Commit offsets in one committer's thread, one a turn."""
+    """Commit offsets in one committer's thread, one per turn."""
     with _members(bootstrap, f"{topic}-{number}", 1, "classic") as (consumer,):
         place, offset = TopicPartition(topic, number % PARTITIONS), 0
         try:
@@ -173,8 +172,8 @@ def _at(place: TopicPartition, offset: int) -> TopicPartition:
 
 
 def reading(cluster: Any, members: int) -> ReadRate:
-    """`members` of one group read a topic that is there already, each in a thread. What came before all of them had
-    their first records does not count. Together they must get each record once: nobody comes or goes.
+    """Let `members` of one group read an existing topic, each in a thread. Reads before all members had their first
+    records do not count. Together they must read each record once, because membership does not change.
     """
     topic = f"r{members}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
@@ -218,7 +217,7 @@ def reading(cluster: Any, members: int) -> ReadRate:
 
 
 def _fill(bootstrap: str, topic: str) -> int:
-    """`READ_MB` of records, in all partitions alike. How many there are."""
+    """Produce `READ_MB` of records, evenly to all partitions, and return their number."""
     producer = LibrdkafkaProducer(
         settings(bootstrap, idempotent=True), topic, bytes(range(256)) * (RECORD_BYTES // 256)
     )

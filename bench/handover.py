@@ -1,9 +1,9 @@
-"""Two ways to hand records to librdkafka: confluent-kafka's `produce_batch`, and the same call of the C library itself.
+"""Hands records to librdkafka in two ways: by confluent-kafka's `produce_batch`, and by the same call of the C library.
 
-All that is measured happens in librdkafka, the one that confluent-kafka brings, with the same settings both ways. But
-`produce_batch` looks for six keys in a dictionary for each record, which with 100-byte records takes as much of the
-machine as librdkafka itself, and more than our brokers. Called by ctypes with an array that is filled once, the library
-alone is what the cluster shares the machine with.
+In both ways the librdkafka of confluent-kafka does all the measured work, with the same settings. But `produce_batch`
+looks for six keys in a dictionary for each record. With 100-byte records this takes as much CPU as librdkafka itself,
+and more than Squall's brokers. If ctypes calls the library with an array that is filled once, only the library shares
+the machine with the cluster.
 """
 
 from __future__ import annotations
@@ -21,36 +21,37 @@ from squall.broker.overriding import override
 from squall.chaos.errors import PreconditionError
 
 RUN = 1000
-"""Records that are handed to the client in one call, all of one partition: a call for each takes more of the machine
-than what is to be measured."""
+"""Counts the records, all of one partition, that are handed to the client in one call: a call per record would take
+more CPU than the measured work.
+"""
 _PRODUCER, _COPY = 0, 2
-"""RD_KAFKA_PRODUCER, RD_KAFKA_MSG_F_COPY."""
+"""Are RD_KAFKA_PRODUCER and RD_KAFKA_MSG_F_COPY."""
 
 
 class BulkProducer(Protocol):
-    """A producer of equal records for one topic."""
+    """Produces equal records to one topic, many per call."""
 
     failed: list[Any]
-    """Errors of delivery reports."""
+    """Lists the errors of delivery reports."""
 
     def hand(self, partition: int, *, once: bool = False) -> bool:
-        """Hand over a run of records (`once`: one). False where the queue did not take them all."""
+        """Hand over RUN records, or one if `once`. Returns False if the queue did not take them all."""
 
     def poll(self, seconds: float) -> None:
-        """Serve delivery reports, waiting up to `seconds` for one."""
+        """Serve delivery reports, and wait up to `seconds` for one."""
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all that was handed over is reported on. False where it is not after `seconds`."""
+        """Wait until all records that were handed over are reported. Returns False if they are not after `seconds`."""
 
     def close(self) -> None:
-        """End the producer."""
+        """Close the producer."""
 
     taken: int
-    """Records handed over so far."""
+    """Counts the records handed over so far."""
 
 
 class ConfluentProducer(BulkProducer):
-    """Through confluent-kafka."""
+    """Produces by confluent-kafka."""
 
     def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
         self.failed: list[Any] = []
@@ -64,7 +65,7 @@ class ConfluentProducer(BulkProducer):
 
     @override
     def hand(self, partition: int, *, once: bool = False) -> bool:
-        """Hand over a run. The queue's length is checked first: each refused record would cost an exception."""
+        """Hand over records. The queue's length is checked first, as each refused record would cost an exception."""
         if len(self._producer) > self._most:
             return False
         run = self._run[:1] if once else self._run
@@ -82,11 +83,11 @@ class ConfluentProducer(BulkProducer):
 
     @override
     def close(self) -> None:
-        """Do nothing: it ends with the object."""
+        """Do nothing, because the producer ends with the object."""
 
 
 class _RdKafkaMessage(ctypes.Structure):
-    """rd_kafka_message_t."""
+    """Mirrors rd_kafka_message_t."""
 
     _fields_ = (
         ("err", c_int),
@@ -105,7 +106,7 @@ _Report = ctypes.CFUNCTYPE(None, c_void_p, ctypes.POINTER(_RdKafkaMessage), c_vo
 
 
 def _library() -> ctypes.CDLL:
-    """confluent-kafka's own librdkafka, else the system's. Refused where there is none."""
+    """Load confluent-kafka's own librdkafka, else the system's. Raises PreconditionError if there is none."""
     beside = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     found = next((str(path) for path in sorted(beside.glob("librdkafka*.so*"))), None) or find_library("rdkafka")
     if found is None:
@@ -129,7 +130,7 @@ def _library() -> ctypes.CDLL:
 
 
 class LibrdkafkaProducer(BulkProducer):
-    """Through librdkafka itself."""
+    """Produces by calling librdkafka itself with ctypes."""
 
     def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
         self.failed: list[Any] = []

@@ -1,6 +1,6 @@
 """Measures where the time from launch to the first acks=all record goes, by the brokers' own traces.
 
-The machine's monotonic clock stamps every line of a trace. Compiled modules are kept from one launch to the next, as an
+All trace lines have times of the machine's monotonic clock. Compiled modules are kept between launches, as an
 installation does.
 """
 
@@ -24,12 +24,12 @@ STEPS: Mapping[str, tuple[str, bool]] = {
     "s until the last broker serves clients": ("node_ready", True),
     "s until the topic is made": ("topic_created", False),
 }
-"""A figure's name -> the event of the trace, and whether the last one counts or the first."""
+"""Maps a figure's name to the trace event, and to whether the last event counts or the first."""
 ACKNOWLEDGED, CPU = "s until the first record is acknowledged", "CPU s of the three brokers"
 
 
 class TracedSquall(Squall):
-    """Ours, with traces, and with a folder for compiled modules."""
+    """Runs brokers of Squall with traces, and with a folder for compiled modules."""
 
     def __init__(self, folder: Path, compiled: Path, root: Path | None) -> None:
         super().__init__(folder, root=root)
@@ -51,7 +51,7 @@ class TracedSquall(Squall):
 
 
 def steps(lines: Iterable[Mapping[str, Any]], launched_at: float) -> Mapping[str, float]:
-    """Seconds from the launch to each step. KeyError for a step that no line tells."""
+    """Return the seconds from the launch to each step. Raises KeyError for a step without a trace line."""
     at: dict[str, list[float]] = {}
     for line in lines:
         at.setdefault(line["e"], []).append(line["t"] - launched_at)

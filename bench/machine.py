@@ -1,4 +1,4 @@
-"""Records what else was at work on the machine while something was measured, and what it was measured with."""
+"""Records which other programs used the CPU during a measurement, and which Python ran it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from squall.chaos.toolchain.interpreter import optimised_here
 
 NAMED = 3
-"""Programs that are named at most."""
+"""Limits the number of programs that are named."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """A line of /proc: its parent, its name, and the CPU seconds that it has used."""
+    """Holds the parent, the name and the used CPU seconds of a process, from /proc."""
 
     parent: int
     name: str
@@ -28,8 +28,8 @@ class ProcessUsage:
 
 @dataclass(frozen=True, slots=True)
 class CpuSnapshot:
-    """All processes by pid, at one time, and CPU seconds so far: of the whole machine, and of this process and all
-    that it has started and waited for.
+    """Holds all processes by pid at one time, and the CPU seconds so far of the whole machine and of this process with
+    its ended children.
     """
 
     at_s: float
@@ -55,8 +55,8 @@ def snapshot() -> CpuSnapshot:
 
 
 def others(before: CpuSnapshot, after: CpuSnapshot, own: int) -> list[tuple[str, float]]:
-    """Programs that are no descendants of `own`, by the CPU that they used between two snapshots, most first, as
-    (name, cores). Of what began and ended in between nobody knows the name.
+    """Return the programs that are no descendants of `own`, as (name, cores used between two snapshots), highest first.
+    Programs that began and ended between the snapshots are missing.
     """
     took = max(after.at_s - before.at_s, 1e-3)
     used: dict[str, float] = {}
@@ -77,7 +77,7 @@ def _descends(pid: int, ancestor: int, processes: Mapping[int, ProcessUsage]) ->
 
 
 def usage_report(before: CpuSnapshot, after: CpuSnapshot, own: int) -> str:
-    """Two lines: what it was measured with, and what others did meanwhile."""
+    """Return two lines of text: the Python of the measurement, and the CPU use of other programs."""
     found = others(before, after, own)
     used = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     busy = max(used / max(after.at_s - before.at_s, 1e-3), sum(cores for _, cores in found))

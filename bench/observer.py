@@ -1,7 +1,7 @@
-"""Observes a failover from outside, the same for every cluster: its steps are seen by asking the brokers that live.
+"""Observes a failover from outside, in the same way for every cluster, by asking the surviving brokers.
 
-Two questions are asked in turn, each over a client of its own: Metadata (which brokers there are, and which one leads
-the partition) and DescribeQuorum (which one is the active controller). Our own client writes beside them.
+Two clients ask in turn: one by Metadata for the brokers and the partition's leader, one by DescribeQuorum for the
+active controller. Meanwhile Squall's own client writes.
 """
 
 from __future__ import annotations
@@ -27,26 +27,30 @@ from squall.workloads.client.settings import ProducerSettings
 
 LOOK_S = 0.02
 EVERY_S = 0.01
-"""Between two records of our client."""
+"""Gives the pause between two records of Squall's client."""
 
 
 class FailoverObserver(threading.Thread):
-    """Looks from `start` to `finish`. Times are `time.monotonic()`; those of steps that did not come are missing."""
+    """Observes a failover from `start` to `finish`. Times are `time.monotonic()`; unseen steps have none."""
 
     def __init__(self, brokers: Sequence[Address], survivors: Sequence[Address], topic: str, victim: int) -> None:
-        """`survivors`: the brokers that will not die. `victim`: the node that will, the leader of partition 0."""
+        """Prepare to observe. `survivors`: the brokers that will not die. `victim`: the leader of partition 0, which
+        will.
+        """
         super().__init__(daemon=True)
         self._brokers, self._survivors, self._topic, self._victim = brokers, survivors, topic, victim
         self._over = threading.Event()
         self.ready = threading.Event()
-        """Set once our client was acknowledged a record."""
+        """Is set once Squall's client got its first acknowledgement."""
         self.steps: dict[str, float] = {}
-        """When it was first seen that the victim is "fenced", and that there is another "controller" and "leader"."""
+        """Maps "fenced" (of the victim), "controller" and "leader" (other nodes than the victim) to when each was first
+        seen.
+        """
         self.acknowledged: list[float] = []
         self.failed = 0
 
     def finish(self) -> None:
-        """End it. What was seen stays."""
+        """End the observation. The results stay."""
         self._over.set()
         self.join()
 

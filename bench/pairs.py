@@ -1,7 +1,7 @@
-"""Alternating turns: the same thing measured of two checkouts, once this one first, once the other one.
+"""Measures two checkouts in alternating turns: in every other pair the other checkout comes first.
 
-Each pair gives a ratio, so that whatever else the machine does, and how fast it happens to be, meets both. The result
-is the median of the ratios, and an interval that needs no assumption on how they are spread.
+Each pair gives a ratio, so that the machine's speed and other load affect both sides alike. The result is the median of
+the ratios, with an interval that needs no assumption on their distribution.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from squall.chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
 FEWEST = 6
-"""Pairs: of fewer, not even the smallest and the largest ratio hold the median so surely."""
+"""Is the smallest number of pairs of which the smallest and the largest ratio enclose the median with CERTAINTY."""
 Side = TypeVar("Side")
 Figures = Mapping[str, float]
 CHECKOUTS = ("broker/__main__.py", "broker.py")
-"""What a checkout has, or a prototype of the data path."""
+"""Lists the files by which a checkout, or a prototype of the data path, is recognized."""
 MORE_IS_BETTER = "MB/s"
-"""Of a figure with this in its name; of every other one less is better."""
+"""Marks, in the name of a figure, that more is better; for every other figure less is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairedMeasurement(Generic[Side]):
-    """Measures something of each side in turn. `take` gives figures by name; `warm` is called once before."""
+    """Measures each side in turn. `take` returns figures by name; `warm` is called once before."""
 
     name: str
     take: Callable[[Side], Figures]
@@ -44,7 +44,7 @@ class PairedMeasurement(Generic[Side]):
 
 @dataclass(slots=True)
 class PairedFigures:
-    """Holds one figure of all pairs: of this checkout, of the other one and, where there is one, of a peer."""
+    """Holds one figure of all pairs: of this checkout, of the other one and, if there is one, of a peer."""
 
     now: list[float] = field(default_factory=list)
     then: list[float] = field(default_factory=list)
@@ -52,11 +52,11 @@ class PairedFigures:
 
     @property
     def ratios(self) -> list[float]:
-        """This checkout's figure divided by the other one's, of each pair."""
+        """Returns this checkout's figure divided by the other one's, for each pair."""
         return [ours / theirs for ours, theirs in zip(self.now, self.then, strict=True) if theirs]
 
     def is_worse(self, name: str) -> bool:
-        """Return whether the interval says that this checkout does worse."""
+        """Return whether the interval of the ratios shows that this checkout is worse."""
         if len(self.ratios) < FEWEST:
             return False
         low, high = interval(self.ratios)
@@ -64,8 +64,8 @@ class PairedFigures:
 
 
 def interval(values: Sequence[float], certainty: float = CERTAINTY) -> tuple[float, float]:
-    """Two of the values between which their median lies at least so surely (the sign test's interval); the smallest and
-    the largest where there are too few for that.
+    """Return two of the values that enclose their median with at least this certainty (the sign test's interval); the
+    smallest and the largest value if there are too few.
     """
     ordered, n = sorted(values), len(values)
     cut, missed = 0, 0.5**n
@@ -77,13 +77,13 @@ def interval(values: Sequence[float], certainty: float = CERTAINTY) -> tuple[flo
 
 
 SIDES = {"now": "this checkout", "then": "the one to compare with", "peer": "the peer"}
-"""Whose cluster did not do what it was asked for."""
+"""Describes each side in error messages."""
 
 
 def measure(
     each: PairedMeasurement[Side], now: Side, then: Side, peer: Side | None, pairs: int
 ) -> dict[str, PairedFigures]:
-    """Rows by figure. RuntimeError or KafkaException where a side does not do what it is asked for."""
+    """Return the figures of all pairs by name. Raises RuntimeError or KafkaException if a side fails."""
     rows: dict[str, PairedFigures] = {}
     sides = [(now, "now"), (then, "then"), *([(peer, "peer")] if peer is not None else [])]
     if each.warm is not None:
@@ -112,7 +112,7 @@ def measure(
 def measured(
     slices: Iterable[PairedMeasurement[Side]], now: Side, then: Side, peer: Side | None, pairs: int
 ) -> dict[str, PairedFigures]:
-    """All rows. A slice that fails has none, and that is said."""
+    """Return the figures of all measurements. A failed measurement has no figures, and its error is printed."""
     rows: dict[str, PairedFigures] = {}
     for each in slices:
         try:
@@ -124,7 +124,9 @@ def measured(
 
 
 def table(rows: Mapping[str, PairedFigures], peer: str) -> str:
-    """Medians before and now, the median of the ratios, and its interval; this checkout divided by the peer."""
+    """Return a table: medians before and now, the median ratio with its interval, and this checkout divided by the
+    peer.
+    """
     width = max(map(len, rows), default=0) + 1
     lines = [f"{'figure':<{width}}{'before':>10}{'now':>10}{'ratio':>8}  {'interval':<16}"]
     lines[0] += f"{peer:>10}{'ratio':>8}" if peer else ""
@@ -148,8 +150,8 @@ def _figure(values: Sequence[float]) -> str:
 
 
 def checkout(revision: str, folder: Path) -> Path:
-    """Return the folder with the files of a revision: a directory is taken as it is, anything else is asked of git.
-    Raises Refused if git knows no such revision.
+    """Return the folder with the files of a revision, which is a directory or is read from git. Raises
+    PreconditionError if git does not know the revision.
     """
     if Path(revision).is_dir():
         if not any((Path(revision) / each).exists() for each in CHECKOUTS):

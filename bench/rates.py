@@ -1,4 +1,4 @@
-"""Measures how often several clients at once get one thing done, one after the other each: commits, transactions."""
+"""Measures the rate at which clients, each in a loop, complete an operation such as a commit or a transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class OperationRate:
-    """Turns a second of all workers together; one turn, ms; the brokers' CPU for each, ms."""
+    """Holds the operations per second of all workers together, the latency of one in ms, and the brokers' CPU per
+    operation in ms.
+    """
 
     per_s: float
     p50_ms: float
@@ -21,7 +23,7 @@ class OperationRate:
     broker_cpu_ms: float
 
     def figures(self, kind: str) -> dict[str, float]:
-        """Named for the table."""
+        """Return the figures with their names in the table."""
         return {
             f"{kind}, a second": self.per_s,
             f"{kind}, p50 ms": self.p50_ms,
@@ -32,27 +34,27 @@ class OperationRate:
 
 @dataclass(slots=True)
 class WorkerThreads:
-    """Workers, each in a thread, that begin together. What fails in one ends the others' turns, too."""
+    """Coordinates worker threads that begin together. A failure in one thread ends the loops of the others, too."""
 
     start: threading.Barrier
     took: list[float] = field(default_factory=list)
-    """Seconds of each turn."""
+    """Lists the seconds of each operation."""
     failed: list[str] = field(default_factory=list)
     ends: float = 0.0
 
     def begin(self) -> None:
-        """Each worker calls this once, when it is ready; the clock starts when all have."""
+        """Wait until all workers are ready. Each worker calls this once; the clock starts when all have."""
         self.start.wait()
         self.start.wait()
 
     @property
     def has_time_left(self) -> bool:
-        """Return whether there is time for another turn."""
+        """Return whether there is time for another operation, and no worker has failed."""
         return not self.failed and time.monotonic() < self.ends
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Time one turn. It counts unless it raises."""
+        """Time one operation, which counts unless it raises."""
         began = time.monotonic()
         yield
         self.took.append(time.monotonic() - began)
@@ -61,7 +63,8 @@ class WorkerThreads:
 def rate_of(
     cluster: Any, workers: int, seconds: float, work: Callable[[int, WorkerThreads], None], called: str
 ) -> OperationRate:
-    """Measure what `workers` threads do in `seconds`, each by `work(its number, the crew)`, which calls `begin` once.
+    """Measure what `workers` threads do in `seconds`. Each runs `work(its number, the threads)`, which calls `begin`
+    once.
 
     `called`: what the workers are, for the error. Raises RuntimeError if one of them failed.
     """

@@ -1,4 +1,4 @@
-"""`python -m bench.relay`: round trips over links with the frame relay and without it, and the relay's CPU time.
+"""`python -m bench.relay` measures round trips over links with and without the frame relay, and the relay's CPU time.
 
 A stub answers every request. One process keeps connections busy at a fixed rate, as brokers and clients do in a run.
 Meanwhile the nemesis's probe measures all links at once, and each probe opens a new connection. No Toxiproxy.
@@ -30,7 +30,7 @@ from squall.chaos.runtimes.real import inquiry
 HERE = "127.0.0.1"
 READY_S = 20.0
 BUSY = 24
-"""Connections that carry the load, as three brokers and eight clients have."""
+"""Counts the connections that carry the load, as many as three brokers and eight clients have."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,13 +50,13 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def percentiles(times_ms: Sequence[float]) -> str:
-    """p50 / p90 / p99."""
+    """Return the percentiles 50, 90 and 99 as text."""
     cuts = quantiles(times_ms, n=100)
     return " / ".join(f"{cuts[at - 1]:.2f}" for at in (50, 90, 99))
 
 
 def measured(relayed: bool, args: argparse.Namespace, folder: Path) -> tuple[list[float], list[float], float]:
-    """Round trips of new connections and of an open one, in ms, and the share of a CPU that the relay took."""
+    """Return round trips (ms) of new connections and of an open one, and the share of a CPU that the relay used."""
     stub, *listening = _ports(args.links + 2)
     with _process(_answer, stub):
         if not relayed:
@@ -139,7 +139,7 @@ def _answer(port: int) -> None:
 
 
 def _keep_busy(ports: Sequence[int], rate: int) -> None:
-    """Ask at a fixed rate, over one connection after the other; answers are not waited for."""
+    """Send requests at a fixed rate, over one connection after the other, without waiting for answers."""
     ends = [socket.create_connection((HERE, ports[at % len(ports)])) for at in range(BUSY)]
     for end in ends:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""Plays one round on a cluster, the same on every one, but for the load that warms a JVM up."""
+"""Lists the measurements of one round on a cluster, which are the same for every cluster except for a JVM's warm-up."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from bench.transactions import transactions
 from squall.chaos.errors import PreconditionError
 
 WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
-"""Record size, idempotent: what a JVM is warmed up with, a quarter of the time each."""
+"""Lists record size and idempotence of the loads that warm a JVM up, a quarter of the time each."""
 ASKED_FIRST = ((100, True, False), (1024, True, False))
 FURTHER = ((100, True, True), (1024, False, False), (100, False, False))
-"""Record size, idempotent, handed over in C. The first come right after the warm-up: each load is more of it."""
+"""Lists record size, idempotence, and whether librdkafka is called directly. The loads of ASKED_FIRST come right after
+the warm-up, because each load is more of it.
+"""
 RATES = ((1000, 5), (1000, 0), (5000, 5))
-"""Records per second and the client's linger.ms."""
+"""Lists records per second with the client's linger.ms."""
 TRANSACTING = (1, 4, 16)
-"""Transactional producers at once."""
+"""Lists the numbers of concurrent transactional producers."""
 MEMBERS = (10, 100)
-"""Members of a group that rebalances."""
+"""Lists the numbers of members of a group that rebalances."""
 COMMITTERS = (1, 8)
 READERS = 3
 REST_S = 3.0
@@ -36,7 +38,9 @@ Figures = Mapping[str, float]
 
 
 def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers: bool) -> list[MeasurementStep]:
-    """The steps of a round of a cluster that is being launched: those that are needed, and what was asked for."""
+    """Return the steps of a round on a cluster that is being launched: the necessary ones and those that were asked
+    for.
+    """
     steps = [
         MeasurementStep(NEEDED, partial(_launch, cluster), needed=True),
         MeasurementStep("memory at rest", partial(_at_rest, cluster)),

@@ -1,4 +1,4 @@
-"""Holds what a cluster was measured to do, and what it was asked for and gave no figure of: no failure goes unseen."""
+"""Collects the figures of a cluster, and counts the steps that gave no figure, so that no failure is overlooked."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from confluent_kafka import KafkaException
 
 
 def say(text: str) -> None:
-    """Progress, on the error stream."""
+    """Print progress to the error stream."""
     print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementStep:
-    """One thing that a round asks of a cluster."""
+    """Is one measurement in a round."""
 
     name: str
     take: Callable[[], Mapping[str, float]]
-    """Gives figures by name. RuntimeError or KafkaException where the cluster does not do what it is asked for."""
+    """Returns figures by name. Raises RuntimeError or KafkaException if the cluster fails."""
     needed: bool = False
-    """Whether nothing counts in a round in which it fails: a JVM that is not warm would be compared in our favour."""
+    """Is True if the whole round is void when this step fails: a JVM that is not warm would be compared in Squall's
+    favour.
+    """
 
 
 class ClusterFigures:
-    """Every figure of one cluster, and how often each step was asked for and how often there was nothing of it."""
+    """Holds every figure of one cluster, and counts how often each step was asked for and how often it failed."""
 
     def __init__(self, name: str) -> None:
         self.name, self.found = name, dict[str, list[float]]()
         self.asked, self.failed = Counter[str](), Counter[str]()
 
     def fill(self, steps: Sequence[MeasurementStep]) -> None:
-        """Fill in one round. A step that fails costs its own figures; one that is needed costs the whole round and ends
-        it.
+        """Run one round and add its figures. A step that fails gives no figures; a needed step that fails ends and
+        voids the round.
         """
         self.asked.update(step.name for step in steps)
         values: list[tuple[str, float]] = []
@@ -60,7 +62,7 @@ class ClusterFigures:
             self.found.setdefault(figure, []).append(value)
 
     def missing(self) -> list[str]:
-        """A line for each step that gave no figure in some round in which it was asked for."""
+        """Return a line for each step that gave no figure in some round."""
         return [
             f"{self.name}: {name}: no figure in {self.failed[name]} of {asked} round{'s' if asked > 1 else ''}"
             for name, asked in self.asked.items()
@@ -69,7 +71,9 @@ class ClusterFigures:
 
 
 def table(results: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
-    """Median (min .. max) of each figure that a cluster has, and ours, which come first, divided by the peer's."""
+    """Return a table: median (min .. max) of each figure of each cluster, and the first cluster's divided by the
+    peer's.
+    """
     names = list(results)
     figures = dict.fromkeys(figure for found in results.values() for figure in found)
     width = max(map(len, figures), default=0) + 1

@@ -1,4 +1,4 @@
-"""Transactions a second, with confluent-kafka, the same for every cluster."""
+"""Measures transactions per second with confluent-kafka, in the same way for every cluster."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from bench.client import PARTITIONS, create_topic
 from bench.rates import OperationRate, WorkerThreads, rate_of
 
 RECORDS, INTO, SIZE = 10, 2, 100
-"""Records of each transaction, the partitions that they go to by turns, and the bytes of each."""
+"""Give the records of each transaction, the partitions that they go to in turn, and the bytes of each record."""
 PATIENCE_S = 30.0
 
 
 def transactions(cluster: Any, producers: int, seconds: float) -> OperationRate:
-    """Each producer commits one transaction after the other for `seconds`. Its first one comes before the clock starts.
+    """Let each producer commit one transaction after another for `seconds`. Its first one comes before the clock
+    starts.
 
-    That all are there is asked of the cluster: its last stable offsets must count every record and every marker.
-    Raises RuntimeError where a transaction fails or they do not.
+    At the end the cluster's last stable offsets must count every record and every marker. Raises RuntimeError if a
+    transaction fails or the offsets differ.
     """
     topic = f"x{producers}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
@@ -33,8 +34,8 @@ def transactions(cluster: Any, producers: int, seconds: float) -> OperationRate:
 
 
 def _produce(bootstrap: str, topic: str, committed: list[int], number: int, crew: WorkerThreads) -> None:
-    """Commit transactions in one producer's thread. `committed`: for each producer, its transactions, those before the
-    clock started too.
+    """Commit transactions in one producer's thread. `committed`: the number of transactions of each producer, those
+    before the clock started included.
     """
     try:
         producer = Producer(
@@ -56,7 +57,7 @@ def _produce(bootstrap: str, topic: str, committed: list[int], number: int, crew
 
 
 def _transact(producer: Producer, topic: str, number: int) -> None:
-    """Begin, send, commit."""
+    """Begin a transaction, produce its records and commit it."""
     producer.begin_transaction()
     for record in range(RECORDS):
         producer.produce(topic, bytes(SIZE), partition=(number + record % INTO) % PARTITIONS)
@@ -64,7 +65,9 @@ def _transact(producer: Producer, topic: str, number: int) -> None:
 
 
 def _see_all(bootstrap: str, topic: str, wanted: int) -> None:
-    """Until the last stable offsets add up to this. RuntimeError where they do not: markers may come a little later."""
+    """Wait until the last stable offsets add up to `wanted`, because markers may come a little later. Raises
+    RuntimeError if they do not in time.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(PARTITIONS)}
     deadline = time.monotonic() + PATIENCE_S
