@@ -1,1 +1,3 @@
-"""Coordinators as shards that decide and replay: pure, one shard for each partition of a coordinator's log."""
+"""Implements coordinators as pure shards that decide requests and replay records: one shard for each partition of a
+coordinator's log.
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: of UTF-16 code units, with 32 bits and a sign."""
+    """Return Java's String.hashCode of a text: a signed 32-bit hash of its UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
     found = 0
     for at in range(0, len(units), 2):
@@ -13,7 +13,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition of a group's id or a transactional id. The smallest int counts as 0, as with Kafka."""
+    """Return the partition for a group id or a transactional id. The smallest int counts as 0, as in Kafka."""
     assert partitions > 0
     hashed = java_hash(key)
     # Java's abs of the smallest int is negative.

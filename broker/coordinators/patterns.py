@@ -1,9 +1,9 @@
-"""Regular expressions over names (topics, transactional ids), in the syntax of RE2 as far as names need it, and in time
-that is bounded.
+"""Compiles and matches regular expressions over names (topics, transactional ids) in bounded time, in the part of RE2's
+syntax that names need.
 
-Any client may send any expression, and Python's `re` takes exponential time for some: one heartbeat could stop a
-broker. Here a name takes at most its length times the expression's states, of which there are MOST_STATES at most. As
-in RE2 there are no references back and no looking around; flags, Unicode classes and word boundaries are refused, too.
+Any client may send any expression, and Python's `re` takes exponential time for some: a single heartbeat could stop a
+broker. Here a name takes at most its length times the expression's states, of which there are at most MOST_STATES. As
+in RE2 there are no back-references and no look-around. Flags, Unicode classes and word boundaries are refused as well.
 
     choice  = series *("|" series)            series = *(one ["*" | "+" | "?" | "{m}" | "{m,}" | "{m,n}"] ["?"])
     one     = char | "." | "\\d" ... | "[" ... "]" | "(" ["?:" | "?P<name>"] choice ")" | "^" | "$"
@@ -24,7 +24,7 @@ MOST_STATES: Final = 500
 MOST_NESTED: Final = 50
 MOST_REPEATS: Final = 100
 MOST_STEPS_KEPT: Final = 2000
-"""Of one matching: what a character led to is looked up, not worked out again, for so many."""
+"""Limits the cached transitions of one matcher. A cached transition is looked up instead of computed again."""
 MOST_CHARS_KEPT: Final = 300
 
 Ranges = tuple[tuple[str, str], ...]
@@ -45,11 +45,11 @@ _NAMED: Final[dict[str, Ranges]] = {
 
 
 class BadPattern(Exception):
-    """This is no regular expression, or not one that is understood here. Says why."""
+    """Reports that a text is not a regular expression, or not a supported one. The message says why."""
 
 
 class _CharacterSet:
-    """Some characters, or all but these."""
+    """Holds a set of characters, as ranges, or all characters but these."""
 
     __slots__ = ("negated", "ranges")
 
@@ -61,7 +61,9 @@ class _CharacterSet:
 
 
 class _NfaState:
-    """A set of characters that leads on, or, without one, ways that cost nothing. `at`: only at the "^" or "$" end."""
+    """Holds one state of the automaton: a set of characters that leads to the next states, or, without one, transitions
+    that consume no character. `at` restricts the transitions to the start ("^") or the end ("$") of a name.
+    """
 
     __slots__ = ("at", "chars", "ways")
 
@@ -71,8 +73,8 @@ class _NfaState:
 
 
 class _NfaMatcher:
-    """One look at many names. States that may be reached are bits of a number; a name's characters lead from one such
-    number to the next, and mostly where earlier names were led.
+    """Matches many names. Sets of states are bit sets in an int; transitions between these sets are cached, so that
+    most characters of a name need only a lookup.
     """
 
     def __init__(self, states: list[_NfaState], first: int, last: int) -> None:
@@ -83,7 +85,7 @@ class _NfaMatcher:
         self._having: dict[str, int] = {}
         self._steps: dict[tuple[int, str], int] = {}
         self.spent = 0
-        """Characters and states that were looked at: what it has cost so far, whatever the machine."""
+        """Counts the characters and states that were processed: the cost so far, independent of the machine."""
 
     def has(self, name: str) -> bool:
         """Return whether the expression matches the whole name."""
@@ -127,7 +129,7 @@ class _NfaMatcher:
         return found
 
     def _reached(self, start: int, is_start: bool, is_end: bool) -> int:
-        """The states that cost nothing more once one is reached, as bits."""
+        """Return, as a bit set, the states that are reachable from `start` without consuming a character."""
         known = self._reach.get((start, is_start, is_end))
         if known is not None:
             return known
@@ -148,24 +150,24 @@ class _NfaMatcher:
 
 
 class ResumableNameSearch:
-    """A look at many names that others may interrupt."""
+    """Searches many names for matches, in parts between which other tasks can run."""
 
     __slots__ = ("_at", "_matching", "_names", "found")
 
     def __init__(self, matching: _NfaMatcher, names: Sequence[str]) -> None:
         self._matching, self._names, self._at = matching, names, 0
         self.found: list[str] = []
-        """Those that the expression describes, of the names looked at so far, in their order."""
+        """Holds the matching names so far, in their order."""
 
     @property
     def spent(self) -> int:
-        """Steps, of all looks so far."""
+        """Return the steps that the search has taken so far."""
         return self._matching.spent
 
     def go_on(self, steps: int) -> bool:
-        """Look at more names, at least at one, until so many steps are spent. Whether these were all names. A step is
-        a character, or a state of the expression at a character that led nowhere before. One name takes at most its
-        length times the expression's states.
+        """Match more names, at least one, until `steps` steps are spent. Return whether all names are done. A step is a
+        character, or a state of the expression at a character without a cached transition. One name takes at most its
+        length times the number of states.
         """
         assert steps >= 0
         matching, names = self._matching, self._names
@@ -182,7 +184,7 @@ class ResumableNameSearch:
 
 
 class RegexPattern:
-    """A compiled expression. BadPattern if it is none."""
+    """Compiles a regular expression. Raises BadPattern if the text is not a supported expression."""
 
     __slots__ = ("_at", "_depth", "_first", "_last", "_states", "_text")
 
@@ -205,12 +207,12 @@ class RegexPattern:
         return self.among((name,)) == [name]
 
     def among(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that the expression describes as a whole, in their order."""
+        """Return the names that the expression matches as a whole, in their order."""
         matching = self._matching()
         return [name for name in names if matching.has(name)]
 
     def search(self, names: Sequence[str]) -> ResumableNameSearch:
-        """Return a search for the names that `among` would return, to be done in parts."""
+        """Return a search that finds the same names as `among`, in parts."""
         return ResumableNameSearch(self._matching(), names)
 
     def _matching(self) -> _NfaMatcher:
@@ -285,11 +287,11 @@ class RegexPattern:
         return first, after
 
     def _skip(self, one: int, other: int) -> None:
-        """Add a way around the piece from `one` to `other`: it is optional."""
+        """Make the piece from state `one` to state `other` optional, by a transition that consumes no character."""
         self._link(one, other)
 
     def _again(self, begins: int) -> tuple[int, int]:
-        """One more copy of the piece that begins there."""
+        """Parse one more copy of the piece that begins at position `begins`."""
         assert begins < self._at
         # A piece's states lead on to what follows it, so each copy needs its own: MOST_STATES bounds what {100} makes.
         self._at = begins

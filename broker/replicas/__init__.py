@@ -1,1 +1,1 @@
-"""The replicas that this broker hosts: manager, waiters, fetchers, flushes, ISR proposals."""
+"""Hosts the replicas of this broker: replica manager, purgatory, fetchers, flushes and ISR proposals."""

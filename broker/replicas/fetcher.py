@@ -1,11 +1,12 @@
-"""Followers: one task for each leader, one Fetch for all partitions followed there; the next Fetch acknowledges (R9,
-E3).
+"""Replicates partitions from their leaders: one task and one Fetch for each leader; the next Fetch acknowledges the
+records of the one before (R9, E3).
 
 If the set of partitions changes while a Fetch is parked at the leader, the follower closes the connection and fetches
-anew: a new topic's first acknowledgement must not wait out the max wait of that Fetch. Where that happens again soon,
-more partitions may follow, so the next Fetches are parked for a short time only, and new partitions wait for their end:
-else those of a wide topic would end Fetch after Fetch until all are made. A response is applied only to
-partitions that still follow the same leader in the same epoch, and whose log end has not moved since the request.
+again: a new topic's first acknowledgement must not wait for the max wait of that Fetch. If that happens again soon,
+more partitions may follow: the next Fetches then have a short max wait, and new partitions wait for it to end.
+Otherwise the partitions of a wide topic would end Fetch after Fetch until all are created. A response is applied only
+to partitions that still follow the same leader in the same epoch, and whose log end offset has not moved since the
+request.
 """
 
 # Rejected: answering parked fetches on the leader when partitions are added (it races with the follower's metadata);
@@ -49,19 +50,21 @@ if TYPE_CHECKING:
 
 _VERSION = 17
 AGAIN_MS = 500
-"""New partitions that end a Fetch within so long after others did may be followed by more, for as long."""
+"""Gives the time in ms after which new partitions may end a parked Fetch again. If more partitions come within it,
+Fetches get a short max wait for the same time.
+"""
 SHORT_WAIT_MS = 20
-"""How long Fetches are parked, then."""
+"""Gives the short max wait of Fetches, in ms, while more new partitions are expected."""
 Resolve = Callable[[int], tuple[str, int] | None]
-"""The address of a node; None if it is not known."""
+"""Returns the address of a node, or None if it is unknown."""
 
 
 class StorageFailed(Exception):
-    """The disk failed: the node stops, as Kafka stops when its last log directory fails."""
+    """Reports that the disk failed. The node stops, as Kafka stops when its last log directory fails."""
 
 
 class Fetcher:
-    """Follows one leader."""
+    """Fetches from one leader all partitions that follow this leader."""
 
     def __init__(
         self,
@@ -81,22 +84,22 @@ class Fetcher:
         self._memory = ReceiveMemory(1 << 62)
         self._link: Transport | None = None
         self._held: list[UnflushedAppend] = []
-        """What was appended and has to be flushed."""
+        """Holds the appends that must be flushed before the next Fetch."""
         self.bytes_in = 0
-        """Of batches that were appended here."""
+        """Counts the bytes of batches that this fetcher has appended."""
         self._changed = trio.Event()
         self._renew = False
         self._ended_ms = -AGAIN_MS
-        """When a new partition last ended a Fetch."""
+        """Gives the monotonic time at which a new partition last ended a parked Fetch."""
         self._short_until_ms = 0
         self._parked_long = False
-        """A Fetch is under way that the leader may keep for as long as the settings say."""
+        """Is True while a Fetch is in flight that the leader may park for the full configured max wait."""
         self._client_id = f"broker-{config.node_id}-fetcher"
         self._correlation_id = 0
         self._sent_ms = 0
 
     def follow(self, hosted: HostedPartition) -> None:
-        """Begin to fetch a partition (or begin anew in a later leader epoch)."""
+        """Start to fetch a partition, or start again in a later leader epoch."""
         key = hosted.state.topic_id, hosted.state.index
         self.following[key] = PartitionFetchState(hosted)
         now_ms = int(self._env.mono() * 1000)
@@ -112,12 +115,12 @@ class Fetcher:
             self._changed.set()
 
     def unfollow(self, hosted: HostedPartition) -> None:
-        """Stop fetching a partition; no error if it was not followed."""
+        """Stop fetching a partition. No error is raised if it was not fetched."""
         if self.following.pop((hosted.state.topic_id, hosted.state.index), None) is not None and not self.following:
             self._wake()
 
     def stop(self) -> None:
-        """Follow nothing any more, and ignore responses that may have arrived already."""
+        """Stop fetching all partitions, and ignore responses that may have arrived already."""
         self.following.clear()
         self._wake()
 
@@ -128,7 +131,7 @@ class Fetcher:
             self._link.close()
 
     def watch(self, now_ms: int) -> None:
-        """End a connection that has not answered for replica.socket.timeout.ms."""
+        """Close a connection that has not answered for replica.socket.timeout.ms."""
         if self._link is not None and self._sent_ms and now_ms - self._sent_ms > self._config.replica_socket_timeout_ms:
             self._link.close()
 
@@ -158,7 +161,7 @@ class Fetcher:
             await self._changed.wait()
 
     async def _session(self) -> None:
-        """One connection to the leader, until it fails."""
+        """Fetch over one connection to the leader until the connection fails."""
         address = self._resolve(self.leader_id)
         if address is None or not self.following:
             return
@@ -189,8 +192,8 @@ class Fetcher:
             self._replicas.settle()
 
     async def _write_down(self) -> None:
-        """Make durable what the next fetch will tell the leader: the records before its offsets, if their settings ask
-        for a flush, and the log starts.
+        """Make durable what the next Fetch reports to the leader: the records below its fetch offsets, if their topics
+        ask for a flush, and the log start offsets.
         """
         held, self._held = self._held, []
         try:
@@ -200,13 +203,13 @@ class Fetcher:
             raise StorageFailed(str(error)) from error
 
     def _until_next(self) -> float:
-        """Seconds until a partition in back-off may be fetched again."""
+        """Return the seconds until a partition in back-off may be fetched again."""
         now_ms = int(self._env.mono() * 1000)
         waits = [f.not_before_ms - now_ms for f in self.following.values()]
         return max(1, min(waits, default=1000)) / 1000
 
     def _wanted(self) -> list[tuple[PartKey, PartitionFetchState]]:
-        """Partitions that may be fetched now."""
+        """Return the partitions that may be fetched now."""
         now_ms = int(self._env.mono() * 1000)
         return [item for item in self.following.items() if item[1].not_before_ms <= now_ms]
 
@@ -316,7 +319,9 @@ class Fetcher:
             self._start_soon(self._resolve_out_of_range, f)
 
     async def _resolve_out_of_range(self, f: PartitionFetchState) -> None:
-        """Ask where the leader's log begins and ends, then let the state machine decide (`Partition.out_of_range`)."""
+        """Ask the leader for its log start and log end offsets, then let the state machine decide
+        (`Partition.out_of_range`).
+        """
         state, log = f.hosted.state, f.hosted.log
         offset = log.log_end_offset
         try:
@@ -331,7 +336,7 @@ class Fetcher:
             self._replicas.apply_effects(f.hosted, state.out_of_range(start, end))
 
     async def _leader_offset(self, f: PartitionFetchState, which: int) -> int:
-        """The leader's log start or log end; -1 if it does not answer."""
+        """Return the leader's log start or log end offset (`which`), or -1 if the leader answers an error."""
         state = f.hosted.state
         part = ListOffsetsPartition(partition_index=state.index, current_leader_epoch=f.leader_epoch, timestamp=which)
         request = ListOffsetsRequest(
@@ -343,14 +348,14 @@ class Fetcher:
         return -1 if answered.error_code else int(answered.offset)
 
     def _back_off(self, f: PartitionFetchState) -> None:
-        """This partition waits for metadata or for its back-off. The other partitions go on."""
+        """Let this partition wait for its back-off. The other partitions are still fetched."""
         f.failures += 1
         base = 20 if f.failures < 3 else self._config.replica_fetch_backoff_ms
         f.not_before_ms = int(self._env.mono() * 1000) + base
 
 
 class Fetchers:
-    """A fetcher for each leader that this broker follows."""
+    """Holds a fetcher for each leader that this broker follows."""
 
     def __init__(
         self,
@@ -368,7 +373,9 @@ class Fetchers:
         self._stopped = False
 
     def bind(self, replicas: ReplicaManager, nursery: trio.Nursery) -> None:
-        """Set who applies fetched records, and where tasks run. Call it before the first `follow`."""
+        """Set the replica manager that applies fetched records, and the nursery for tasks. Call this before the first
+        `follow`.
+        """
         self._replicas, self._nursery = replicas, nursery
 
     def follow(self, hosted: HostedPartition) -> None:
@@ -400,21 +407,21 @@ class Fetchers:
 
     @property
     def bytes_in(self) -> int:
-        """Bytes of batches that were fetched from leaders and appended."""
+        """Return the bytes of batches that were fetched from leaders and appended."""
         return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
     def unfollow(self, hosted: HostedPartition) -> None:
-        """Stop fetching a partition from anybody."""
+        """Stop fetching a partition from every leader."""
         for fetcher in self._fetchers.values():
             fetcher.unfollow(hosted)
 
     def stop(self) -> None:
-        """Fetch nothing any more: the logs are about to be closed, and closed logs take no records."""
+        """Stop all fetching, because the logs are about to be closed and closed logs accept no records."""
         self._stopped = True
         for fetcher in self._fetchers.values():
             fetcher.stop()
 
     def watch(self, now_ms: int) -> None:
-        """End connections that do not answer. To be called periodically."""
+        """Close connections that do not answer. Call this periodically."""
         for fetcher in self._fetchers.values():
             fetcher.watch(now_ms)

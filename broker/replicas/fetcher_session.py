@@ -1,7 +1,8 @@
-"""A follower's side of an incremental fetch session (KIP-227): the leader remembers requests, and only changes travel.
+"""Implements a follower's side of an incremental fetch session (KIP-227): the leader remembers the requested
+partitions, and a request names only the changed ones.
 
-Under load a Fetch leaves every few milliseconds, and nearly all of a broker's partitions stand still between two
-Fetches. To name every partition in every Fetch would cost more than to fetch the records.
+Under load a follower sends a Fetch every few milliseconds, and nearly all of a broker's partitions are unchanged
+between two Fetches. Naming every partition in every Fetch would cost more than fetching the records.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ LOST = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""The leader has forgotten the session (it keeps a limited number, and none over a restart): begin another."""
+"""Lists the errors that mean that the leader has lost the session (it keeps a limited number, and none over a restart),
+so that the follower must open another session.
+"""
 
 
 class PartitionFetchState:
-    """Tracks one followed partition: since which leader epoch, and from when it may be fetched again after an error."""
+    """Holds the fetch state of one followed partition: its leader epoch, and the time from which it may be fetched
+    after an error.
+    """
 
     __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms", "resolving")
 
@@ -39,44 +44,45 @@ class PartitionFetchState:
         self.not_before_ms = 0
         self.failures = 0
         self.resolving = False
-        """The leader is being asked where its log begins and ends."""
+        """Is True while the leader is being asked for its log start and log end offsets."""
 
 
 class RequestedPartition(NamedTuple):
-    """The last request for one partition in this session: the leader's answers continue from there."""
+    """Holds what the last request in this session asked of one partition. The leader's responses continue from there.
+    """
 
     following: PartitionFetchState
     leader_epoch: int
     offset: int
     latest_epoch: int | None
-    """Of the log's epoch cache."""
+    """Holds the latest leader epoch in the log's epoch cache; None if the cache is empty."""
     log_start: int
 
 
 class FetchRequestData(NamedTuple):
-    """Holds the contents of a request: partitions that are new or have moved, and partitions that leave the session."""
+    """Holds the partitions of a Fetch request: new or changed partitions, and partitions that leave the session."""
 
     topics: list[tuple[bytes, list[FetchPart]]]
     forgotten: list[tuple[bytes, list[int]]]
 
 
 class FetcherSession:
-    """The session with one leader. One request is under way at a time."""
+    """Tracks the fetch session with one leader. Only one request is in flight at a time."""
 
     def __init__(self, part_max_bytes: int) -> None:
         self._part_max_bytes = part_max_bytes
         self.session_id = 0
         self.epoch = INITIAL_EPOCH
         self.asked: dict[PartKey, RequestedPartition] = {}
-        """All that the leader answers for."""
+        """Holds all partitions that the leader answers for."""
 
     def restart(self) -> None:
-        """Let the next request name every partition and open a new session in place of the old one."""
+        """Make the next request name every partition and open a new session in place of the old session."""
         self.epoch = INITIAL_EPOCH
         self.asked.clear()
 
     def name(self, wanted: Collection[tuple[PartKey, PartitionFetchState]]) -> FetchRequestData:
-        """Note what is wanted now, and return the part that the leader does not know yet."""
+        """Update the session to the wanted partitions, and return the changes that the leader does not know yet."""
         asked = self.asked
         topics: dict[bytes, list[FetchPart]] = {}
         for key, following in wanted:
@@ -101,7 +107,7 @@ class FetcherSession:
         return FetchRequestData(list(topics.items()), list(forgotten.items()))
 
     def answered(self, session_id: int) -> None:
-        """The leader has answered with a session's id, or with 0 if it has no room for one."""
+        """Handle the session id of a response: 0 means that the leader has no room for another session."""
         if session_id and (self.epoch == INITIAL_EPOCH or session_id == self.session_id):
             self.session_id = session_id
             self.epoch = next_epoch(self.epoch)

@@ -1,8 +1,9 @@
-"""Group commit for topics with flush.messages or flush.ms (R14): fsyncs run off the event loop, one at a time a log.
+"""Runs group commit for topics with flush.messages or flush.ms (R14): fsyncs run off the event loop, and each log has
+at most one at a time.
 
-While a flush by flush.messages is due or running, nobody sees new records until they are durable. The state machine
-learns of the records only then, so no fetch, no high watermark and no acknowledgement goes beyond them. One fsync
-covers all records appended before it began. Nobody waits for a flush that flush.ms asks for.
+While a flush by flush.messages is due or running, new records are invisible until they are durable: the state machine
+learns of them only then, so no fetch, high watermark or acknowledgement includes them. One fsync covers all records
+that were appended before it began. No request waits for a flush by flush.ms.
 """
 
 from __future__ import annotations
@@ -21,43 +22,52 @@ if TYPE_CHECKING:
 
 
 class UnflushedAppend(NamedTuple):
-    """The leader's offsets that came with records which are not durable yet. They are applied once the records are."""
+    """Holds the leader's offsets that came with records which are not durable yet. They are applied once the records
+    are.
+    """
 
     hosted: HostedPartition
     leader_epoch: int
     generation: int
-    """Of the log: a truncation meanwhile makes all of it void."""
+    """Holds the generation of the log. A truncation changes it, and the values are then dropped."""
     end_offset: int
     leader_high_watermark: int
     leader_log_start: int
 
 
 class FlushScheduler:
-    """The flushes of one broker's logs that are under way."""
+    """Runs the flushes of one broker's logs."""
 
     def __init__(
         self, env: Env, is_hosted: Callable[[HostedPartition], bool], flushed: Callable[[HostedPartition, int], None]
     ) -> None:
-        """`flushed` is called with a replica and the offset before which it is as durable as its settings ask for."""
+        """Set up the scheduler. `flushed` is called with a replica and the offset below which its records are as
+        durable as its settings ask for.
+        """
         self._env, self._is_hosted, self._flushed = env, is_hosted, flushed
         self._start_soon: Callable[..., None] | None = None
         self._running: dict[HostedPartition, trio.Event] = {}
-        """The running flush of each log: the event is set when it ends."""
+        """Maps a replica to its running flush: the event is set when the flush ends."""
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Set where tasks run. An OSError there must end the node: after a failed fsync the disk's state is unknown."""
+        """Set the function that starts tasks. An OSError in such a task must end the node: after a failed fsync the
+        disk's state is unknown.
+        """
         self._start_soon = start_soon
 
     def opened(self, log: Log, config: LogConfig) -> None:
-        """A log is taken up under its topic's settings. Blocks for the disk where flush.messages asks for it: a broker
-        that crashed has left records in the system's memory that no flush has reached, and from here on they count.
+        """Configure a log that this broker begins to host. If flush.messages asks for it, flush the log and block for
+        the disk: a crashed broker may have left records in the page cache that no flush has reached, and from now on
+        they count.
         """
         log.configure(config)
         if log.is_flush_required:
             log.flush(self._env.wall_ms())
 
     def begin(self, h: HostedPartition) -> bool:
-        """Flush a log, and go on until no flush is due. True if nobody may see new records before the flush."""
+        """Flush a log, again and again until no flush is due. Return True if new records are invisible until the flush
+        has ended.
+        """
         h.holding = h.holding or h.log.is_flush_required
         if not h.flushing:
             assert self._start_soon is not None
@@ -92,7 +102,9 @@ class FlushScheduler:
             self._running.pop(h).set()
 
     async def until_durable(self, held: Iterable[UnflushedAppend]) -> None:
-        """Wait until each append is on disk, or a truncation has removed it. The flushes run side by side."""
+        """Wait until each append is on disk, or a truncation has removed it. The flushes of different logs run
+        concurrently.
+        """
         waiting = list(held)
         for item in waiting:
             self.begin(item.hosted)
@@ -103,9 +115,10 @@ class FlushScheduler:
                 await self._running[h].wait()
 
     def now(self, h: HostedPartition) -> None:
-        """Flush at a change of roles: no append of the old role may be pending in the new one. Blocks for the disk.
+        """Flush at a change of roles, because no append of the old role may be pending in the new role. This blocks for
+        the disk.
 
-        A running flush goes on, but has nothing left to announce.
+        A running flush continues, but has nothing left to report.
         """
         job = h.log.begin_flush()
         if job is not None:
@@ -113,6 +126,6 @@ class FlushScheduler:
         self._flushed(h, h.log.log_end_offset)
 
     async def idle(self) -> None:
-        """Until no flush is under way: before logs are closed."""
+        """Wait until no flush is running. Call this before logs are closed."""
         while self._running:
             await next(iter(self._running.values())).wait()

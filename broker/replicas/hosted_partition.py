@@ -1,4 +1,4 @@
-"""A partition replica as this broker hosts it: its state machine, its log, and the requests parked on it."""
+"""Defines a partition replica as this broker hosts it: its state machine, its log, and the requests that wait on it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class HostedPartition:
-    """State, log and watchers of one replica. The watchers are ordered sets (dicts), so that wake-ups are
-    deterministic.
+    """Holds the state machine, the log and the waiting requests of one replica. Waiting requests are in ordered sets
+    (dicts), so that wake-ups are deterministic.
     """
 
     __slots__ = (
@@ -40,40 +40,44 @@ class HostedPartition:
         self.state, self.log = state, log
         self.name = log.topic.encode()
         self.internal = log.topic in INTERNAL_TOPICS
-        """A coordinator's log: clients may read it, and not write it."""
+        """Is True for a coordinator's log, which clients may read but not write."""
         self.isr_size = (-1, 0)
-        """Leader epoch and size of the ISR, as its changes were last counted."""
+        """Holds the leader epoch and the size of the ISR at the last counted ISR change."""
         self.uncommitted = ProducePurgatory()
-        """Appends with acks=all that wait for the high watermark."""
+        """Holds the appends with acks=all that wait for the high watermark."""
         self.flushing = False
-        """A flush is under way that the log's settings ask for."""
+        """Is True while a flush runs that the log's settings ask for."""
         self.holding = False
-        """Nobody sees what is appended until that flush has ended."""
+        """Is True if new records are invisible until the running flush has ended."""
         self.unflushed = ProducePurgatory()
-        """Appends with acks=1 that wait for it."""
+        """Holds the appends with acks=1 that wait for the running flush."""
         self.deletions: dict[DelayedDeleteRecords, None] = {}
-        """DeleteRecords that wait for the low watermark."""
+        """Holds the DeleteRecords that wait for the low watermark."""
         self.followers: Woken = {}
-        """Parked fetches of other brokers."""
+        """Holds the parked fetches of other brokers."""
         self.consumers: Woken = {}
-        """Parked fetches of clients."""
+        """Holds the parked fetches of clients."""
         self.readers: dict[Connection, None] = {}
-        """Connections that were sent bytes of this log's files. The kernel may still hold those very pages."""
+        """Holds the connections that were sent bytes of this log's files. The kernel may still reference the same pages
+        of the file.
+        """
 
     def first_unstable_offset(self) -> int | None:
-        """Return the start of the oldest transaction not decided below the high watermark; None: all are (R5)."""
+        """Return the first offset of the oldest transaction that is undecided below the high watermark, or None if
+        there is none (R5).
+        """
         producers = self.log.producers
         if producers.ongoing or producers.undecided:
             return producers.first_unstable_offset(self.state.high_watermark)
         return None
 
     def read_by(self, connection: Connection) -> None:
-        """Note that a connection is being sent bytes of this log, until it closes."""
+        """Remember, until it closes, that a connection is being sent bytes of this log."""
         readers = self.readers
         readers[connection] = None
         connection.on_close.append(lambda: readers.pop(connection, None))
 
     def cut_readers(self) -> None:
-        """Reset connections that may still be sending bytes which a truncation is about to change under them."""
+        """Reset the connections that may still be sending bytes that a truncation is about to change."""
         for connection in list(self.readers):
             connection.abort()

@@ -1,7 +1,7 @@
-"""Leaders propose ISR changes to the control plane and learn its decisions (R2, R3).
+"""Sends the leaders' ISR proposals to the control plane and passes its decisions to the partitions (R2, R3).
 
-Proposals of many partitions travel together, one batch at a time. A proposal is sent again until the controller
-answers it or newer metadata overtakes it. The state machine decides what an answer means.
+Proposals of many partitions are sent together, one batch at a time. A proposal is sent again until the controller
+answers it or newer metadata supersedes it. The state machine decides what a response means.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 
 _RETRY_S = 0.1
 MOST_IN_A_REQUEST = 400
-"""Partitions. The others follow as soon as these are answered. The controller refuses a request that lists too much
-(squall.request.max.elements), and so it would the next one, while no partition of this broker lost a replica that is
-gone.
+"""Limits the partitions of a request; the others follow as soon as these are answered. The controller refuses a request
+that lists too many elements (squall.request.max.elements), and would refuse every retry: no partition of this broker
+could then remove a failed replica from its ISR.
 """
 Place = tuple[bytes, int]
 
 
 class IsrProposals:
-    """Proposals that wait for the controller."""
+    """Holds the ISR proposals that wait for the controller, and sends them."""
 
     def __init__(self, env: Env, authority: IsrAuthority) -> None:
         self._env, self._authority = env, authority
         self._open: dict[Place, tuple[HostedPartition, ProposeIsr]] = {}
         self._retries = False
-        """Something of the last answer is to be asked again."""
+        """Is True if a proposal of the last response has to be sent again."""
         self.shrinks = self.expands = 0
-        """ISRs of partitions led here that became smaller or larger within a leader epoch."""
+        """Counts the ISRs of partitions led here that became smaller or larger within a leader epoch."""
         self._wanted = trio.Event()
         self.replicas: ReplicaManager | None = None
 
     def propose(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Ask for an ISR; replaces an earlier proposal of that partition."""
+        """Propose an ISR to the controller; this replaces an earlier proposal of the same partition."""
         self._open[h.state.topic_id, h.state.index] = h, proposal
         self._wanted.set()
 
     def changed(self, h: HostedPartition, effect: IsrChanged) -> None:
-        """Count it. A proposal comes before each change in its epoch, so the size before is known."""
+        """Count the ISR change. Each change in a leader epoch follows a proposal, so the size before it is known."""
         size = len(effect.isr)
         epoch, before = h.isr_size
         if epoch == effect.leader_epoch:
@@ -59,14 +59,15 @@ class IsrProposals:
         h.isr_size = effect.leader_epoch, size
 
     def retry(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Propose again after a pause, because nothing was decided; unless there is a newer proposal by then."""
+        """Propose the ISR again after a pause, because nothing was decided, unless there is a newer proposal by then.
+        """
         place = (h.state.topic_id, h.state.index)
         if place not in self._open:
             self._open[place] = h, proposal
             self._retries = True
 
     def waiting(self) -> list[tuple[HostedPartition, ProposeIsr]]:
-        """Return the proposals that have no answer yet."""
+        """Return the proposals that are not answered yet."""
         return list(self._open.values())
 
     async def run(self) -> None:
@@ -97,7 +98,7 @@ class IsrProposals:
                 del self._open[place]
 
     def _take(self, answers: Sequence[IsrAnswer], sent: dict[Place, tuple[HostedPartition, ProposeIsr]]) -> bool:
-        """Hand each partition's answer to its state machine; True when all of them were answered for good."""
+        """Pass each partition's decision to its state machine. Return True if every proposal was decided."""
         assert self.replicas is not None
         self._retries = False
         now_ms = int(self._env.mono() * 1000)

@@ -1,7 +1,7 @@
-"""Many orders of the control plane at once: obeyed one after the other, with turns for others in between.
+"""Queues orders of the control plane and carries them out one after the other, in turns between which other tasks run.
 
-Making a log and giving one up takes a millisecond or two of disk, and a topic may have thousands of partitions. So does
-the first append to a log in each leader epoch: whoever appends to many logs at once counts what that costs.
+To create or delete a log takes the disk a millisecond or two, and a topic may have thousands of partitions. The first
+append to a log in each leader epoch takes as long: code that appends to many logs at once counts this cost.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     from squall.broker.control.port import Order
 
 MADE_IN_A_TURN = 16
-"""Logs that are made or given up before other tasks have their turn: some 30 ms of them."""
+"""Limits how many logs are created or deleted before other tasks run: some 30 ms."""
 LONGEST_TURN_S = 0.03
-"""And no more once they have taken so long: a disk that others use, too, takes 10 ms and more for each."""
+"""Limits a turn in seconds as well: on a busy disk each log takes 10 ms and more."""
 
 FEW_PARTITIONS = 16
-"""A request or response of at most so many is served at once: nothing of it is counted."""
+"""Gives the number of partitions up to which a request or response is handled at once, without counting its cost."""
 SPENT_IN_A_TURN = 64
-"""Logs that are appended to before other tasks have their turn: some 10 ms of them."""
+"""Limits how many logs are appended to before other tasks run: some 10 ms."""
 FIRST_COSTS = 32
-"""As many appends as the first one of a leader epoch costs: it waits for the disk, 1 to 5 ms, because the log's epochs
-must be durable before it.
+"""Gives the cost of the first append of a leader epoch, in appends. It waits 1 to 5 ms for the disk, because the leader
+epoch must be durable before it.
 """
 
 
 class OrderQueue:
-    """Orders that are still to be obeyed."""
+    """Holds the orders that are not carried out yet."""
 
     __slots__ = ("_mono", "_obey", "_owed", "_settle", "start_soon")
 
     def __init__(self, obey: Callable[[Order], bool], settle: Callable[[], None], mono: Callable[[], float]) -> None:
-        """`obey` says whether a log was made or given up; `settle` is called at the end of each turn; `mono` is the
-        clock.
+        """Set up the queue. `obey` carries out an order and returns whether a log was created or deleted; `settle` is
+        called at the end of each turn; `mono` returns the monotonic time in seconds.
         """
         self._obey, self._settle, self._mono = obey, settle, mono
         self._owed: deque[Order] = deque()
         self.start_soon: Callable[..., None] | None = None
-        """Where tasks run."""
+        """Starts a task."""
 
     def take(self, orders: Sequence[Order]) -> None:
-        """Obey them, behind those that are still owed: as many as fit into a turn now, the others in later ones."""
+        """Carry out the orders after those that still wait: as many as fit into a turn now, the rest in later turns."""
         waits = bool(self._owed)
         self._owed.extend(orders)
         if waits:

@@ -1,4 +1,4 @@
-"""The ports by which the replica manager has effects of its state machines carried out elsewhere."""
+"""Defines the interfaces by which the replica manager has effects of its state machines carried out elsewhere."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ if TYPE_CHECKING:
 
 
 class FollowingPort(Protocol):
-    """Fetches from leaders."""
+    """Fetches partitions from their leaders."""
 
     def follow(self, hosted: HostedPartition) -> None:
         """Fetch a partition from its current leader, and from no other."""
 
     def unfollow(self, hosted: HostedPartition) -> None:
-        """Stop fetching a partition. No error if it is not fetched."""
+        """Stop fetching a partition. No error is raised if it is not fetched."""
 
 
 class ProposalPort(Protocol):
-    """Asks the controller for ISR changes."""
+    """Proposes ISR changes to the controller."""
 
     def propose(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Ask for an ISR; replaces an earlier proposal of that partition."""
+        """Propose an ISR to the controller; this replaces an earlier proposal of the same partition."""
 
     def retry(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Propose again after a pause, because nothing was decided; unless there is a newer proposal by then."""
+        """Propose the ISR again after a pause, because nothing was decided, unless there is a newer proposal by then.
+        """
 
     def changed(self, h: HostedPartition, effect: IsrChanged) -> None:
-        """The committed or the maximal ISR of a partition that is led here is another now."""
+        """Record that the committed or the maximal ISR of a partition led here has changed."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ProduceResult:
-    """Holds one partition's part of a Produce reply."""
+    """Holds one partition's part of a Produce response."""
 
     __slots__ = ("append_time_ms", "base_offset", "error", "faults", "index", "leader", "log_start_offset", "message")
 
@@ -45,36 +45,38 @@ class ProduceResult:
         self.append_time_ms, self.log_start_offset = append_time_ms, log_start_offset
         self.message = message
         self.leader = leader
-        """(id, epoch) of the leader to ask instead."""
+        """Holds the (id, epoch) of the leader that the client should ask instead; None if unknown."""
         self.faults: Sequence[tuple[int, str]] = ()
-        """Place in the batch and fault of each record that is wrong."""
+        """Lists (index in the batch, error message) for each invalid record."""
 
     def refuse(self, error: int) -> None:
-        """Turn the result into an error. The records may exist all the same."""
+        """Turn the result into an error. The records may be in the log all the same."""
         self.error, self.base_offset = error, -1
 
 
 class PendingRequest(Protocol):
-    """A request that owes its client an answer about several partitions."""
+    """Describes a request that waits for the results of several partitions before it is answered."""
 
     def settled(self) -> None:
-        """One of its waiters has its answer."""
+        """Note that one of the request's waiters has its result."""
 
 
 class DelayedProduce:
-    """An append to one partition that is not acknowledged yet."""
+    """Holds an append to one partition that is not acknowledged yet."""
 
     __slots__ = ("end_offset", "is_owed", "queue", "request", "result")
 
     def __init__(self, queue: ProducePurgatory, end_offset: int, result: ProduceResult) -> None:
         self.queue, self.end_offset, self.result = queue, end_offset, result
         self.is_owed = True
-        """False once it is answered, or once nobody waits for the answer."""
+        """Is False once the append is answered, or once its request no longer waits."""
         self.request: PendingRequest | None = None
-        """Set when the whole request is known to have to wait."""
+        """Holds the waiting request; it is set when the whole request is known to have to wait."""
 
     def answer(self, error: int) -> None:
-        """The awaited offset has come, or never will. No effect once the append was given up."""
+        """Finish the wait: the awaited offset has been reached, or never will be (`error`). This has no effect once the
+        append was given up.
+        """
         if self.is_owed:
             self.is_owed = False
             if error:
@@ -84,7 +86,7 @@ class DelayedProduce:
 
 
 class ProducePurgatory:
-    """Appends of one partition that wait for an offset, in the order of their ends."""
+    """Holds the appends of one partition that wait for an offset, in the order of their end offsets."""
 
     __slots__ = ("_given_up", "_waiting")
 
@@ -96,7 +98,7 @@ class ProducePurgatory:
         return len(self._waiting)
 
     def add(self, append: DelayedProduce, request: PendingRequest) -> None:
-        """Add an append of `request`. Its end must not be before the ends already in the queue."""
+        """Add an append of `request`. Its end offset must not be below the end offsets already in the queue."""
         append.request = request
         self._waiting.append(append)
 
@@ -112,7 +114,9 @@ class ProducePurgatory:
             waiting.popleft().answer(error)
 
     def answer_all(self, error: int, leader: tuple[int, int]) -> None:
-        """Answer all appends with an error, because this broker leads no more. The leader to ask is (id, epoch)."""
+        """Answer all appends with an error, because this broker no longer leads. `leader` is the (id, epoch) of the new
+        leader.
+        """
         waiting = self._waiting
         while waiting:
             append = waiting.popleft()
@@ -120,8 +124,9 @@ class ProducePurgatory:
             append.answer(error)
 
     def one_gave_up(self) -> None:
-        """One append waits no more (`give_up`). While the offset stands still, nothing else removes given-up appends.
-        They are swept once they are more than half of the queue, so the cost of each sweep is shared by many.
+        """Count an append whose request no longer waits (`give_up`). Until the awaited offset moves, nothing else
+        removes such appends. They are removed once they are more than half of the queue, so that the cost of a removal
+        is shared by many appends.
         """
         self._given_up += 1
         if 2 * self._given_up > len(self._waiting):
@@ -132,7 +137,7 @@ class ProducePurgatory:
 
 
 def give_up(appends: Iterable[DelayedProduce]) -> list[DelayedProduce]:
-    """Give up these appends: nobody waits for them any more. Returns those that were still owed an answer."""
+    """Give up these appends, because their request no longer waits. Return the appends that were not answered yet."""
     owed = [append for append in appends if append.is_owed]
     for append in owed:
         append.is_owed = False
@@ -142,14 +147,14 @@ def give_up(appends: Iterable[DelayedProduce]) -> list[DelayedProduce]:
 
 
 class PendingDeleteRecords(Protocol):
-    """A request that deletes records of several partitions."""
+    """Describes a DeleteRecords request that waits for several partitions."""
 
     def settled(self, deletion: DelayedDeleteRecords) -> None:
-        """One of its deletions has its answer."""
+        """Note that one of the request's deletions has its result."""
 
 
 class DelayedDeleteRecords:
-    """One partition's deletion, for as long as some replica has not deleted yet."""
+    """Holds one partition's DeleteRecords until every replica has deleted the records."""
 
     __slots__ = ("_offset", "_request", "_state", "_watchers", "result")
 
@@ -161,8 +166,8 @@ class DelayedDeleteRecords:
         offset: int,
         result: DeleteRecordsPartitionResult,
     ) -> None:
-        """Wait, among the replica's `watchers`, for the low watermark to reach `offset`. Until then the result is a
-        time-out.
+        """Wait, among the replica's `watchers`, for the low watermark to reach `offset`. Until then the result is
+        REQUEST_TIMED_OUT.
         """
         self._request, self._state, self._watchers, self._offset = request, state, watchers, offset
         self.result = result
@@ -170,7 +175,9 @@ class DelayedDeleteRecords:
         watchers[self] = None
 
     def look(self) -> None:
-        """Check again: the low watermark may have moved, or this broker may no longer lead and know it."""
+        """Check again whether the deletion is done: the low watermark may have moved, or this broker may no longer
+        lead.
+        """
         state, result = self._state, self.result
         if not state.is_leader:
             result.error_code, result.low_watermark = int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
@@ -182,5 +189,7 @@ class DelayedDeleteRecords:
             self._request.settled(self)
 
     def forget(self) -> None:
-        """Nobody waits any more. Idempotent."""
+        """Remove the deletion from the replica's watchers, because its request no longer waits. A second call has no
+        effect.
+        """
         self._watchers.pop(self, None)

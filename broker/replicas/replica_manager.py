@@ -1,7 +1,6 @@
-"""Hosts every replica of this broker: takes events of the data plane into state machines, carries out effects.
+"""Hosts every replica of this broker: passes data plane events to state machines, and carries out their effects.
 
-The control plane gives orders (`obey`) and receives ISR proposals. Nothing here knows whether the control plane is
-KRaft's or another.
+The control plane gives orders (`obey`) and receives ISR proposals. It may be KRaft or another implementation.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class ReplicaManager:
-    """The replicas of one broker."""
+    """Manages the replicas of one broker."""
 
     def __init__(
         self,
@@ -69,54 +68,57 @@ class ReplicaManager:
     ) -> None:
         self._env, self._config, self.image, self._logs = env, config, image, logs
         self.in_force = config
-        """The configuration, with the settings altered at run time."""
+        """Holds the configuration together with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
         self._turns = OrderQueue(self._obey, lambda: self.settle(), env.mono)
         self._checkpointed = logs.high_watermarks.read()
         self._told: dict[Log, tuple[int, int]] = {}
-        """Log end and high watermark of each replica as last traced."""
+        """Maps each log to the log end offset and high watermark that were last traced."""
         self._brokers = BrokerStatuses()
         self.by_name: dict[bytes, dict[int, HostedPartition]] = {}
         self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self.woken: Woken = {}
-        """Parked fetches for which something has moved; the server's settle answers them."""
+        """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
         self.calls = 0
-        """How often followers were called: each one's next fetch then counts for all of its partitions."""
+        """Counts how often followers were woken. Each follower's next fetch then counts for all of its partitions."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.starts_adopted = False
-        """Some follower's log has a new start that its leader's brought, and no file says so yet."""
+        """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""
         self.role_watchers: dict[str, Callable[[HostedPartition], None]] = {}
-        """By topic: told of each order for one of its replicas, once it is obeyed, and when a replica is dropped."""
+        """Maps a topic to the function called after each order for one of its replicas, and when a replica is dropped.
+        """
         self.marker_watchers: dict[str, Callable[[HostedPartition, int, bool, int], None]] = {}
-        """By topic: told of each transaction that ends in its replicas: producer id, is committed, marker's offset."""
+        """Maps a topic to the function called when a transaction ends: replica, producer id, commit, marker's offset.
+        """
         self.settle: Callable[[], None] = lambda: None
-        """Answers what is woken and sends: set by the server, called by whoever moves a partition outside a burst."""
+        """Answers the woken fetches and sends responses. Code that changes a partition outside of a request calls it.
+        """
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Set where tasks run."""
+        """Set the function that starts tasks."""
         self._turns.start_soon = start_soon
         self.flushes.bind(start_soon)
 
     def hosted(self) -> list[HostedPartition]:
-        """All replicas, in a deterministic order."""
+        """Return all replicas, in a deterministic order."""
         return [h for parts in self.by_id.values() for h in parts.values()]
 
     @property
     def log_dir(self) -> str:
-        """The folder of all logs."""
+        """Return the path of the folder that holds all logs."""
         return self._logs.log_dir
 
     def space(self) -> tuple[int, int]:
-        """Return the bytes of the volume of all logs, and those that may still be written; -1 where unknown."""
+        """Return the total and the free bytes of the volume that holds the logs; -1 if unknown."""
         return self._logs.space()
 
     def find(self, topic_id: bytes, index: int) -> HostedPartition | None:
-        """The replica hosted here, if it is."""
+        """Return the replica of a partition, or None if this broker does not host it."""
         parts = self.by_id.get(topic_id)
         return parts.get(index) if parts else None
 
     def is_hosted(self, h: HostedPartition) -> bool:
-        """False once this replica was dropped, even if its partition has a new replica here since then."""
+        """Return whether this replica is hosted: False once it was dropped, even if its partition is hosted again."""
         return self.find(h.state.topic_id, h.state.index) is h
 
     # ------------------------------------------------------------------ what requests ask of the metadata
@@ -126,16 +128,16 @@ class ReplicaManager:
         return None if topic_id is None else self.image.partition(topic_id, index)
 
     def knows(self, key: bytes, index: int) -> bool:
-        """True when the partition exists, here or elsewhere; `key` is a topic's name or id."""
+        """Return whether the partition exists, on this broker or elsewhere; `key` is a topic's name or id."""
         return self._partition(key, index) is not None
 
     def leader_of(self, key: bytes, index: int) -> tuple[int, int] | None:
-        """(leader id, leader epoch) as the metadata has it."""
+        """Return (leader id, leader epoch) according to the metadata, or None if the partition is unknown."""
         found = self._partition(key, index)
         return None if found is None else (found.leader, found.leader_epoch)
 
     def absent(self, key: bytes, index: int, *, by_id: bool) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """The error for a partition that is not hosted here, and (leader id, leader epoch) if it exists elsewhere."""
+        """Return the error for a partition not hosted here, and (leader id, leader epoch) if it exists elsewhere."""
         leader = self.leader_of(key, index)
         if leader is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, leader
@@ -150,8 +152,8 @@ class ReplicaManager:
     # ------------------------------------------------------------------ the data plane's events
 
     def appended(self, h: HostedPartition, now_ms: int, wall_ms: int) -> None:
-        """The leader appended a batch: wake the followers' fetches. If the topic asks for a flush, nobody sees the
-        batch before it is durable, as log.flush.interval.messages promises.
+        """Handle an append by the leader: wake the followers' fetches. If the topic requires a flush, the batch stays
+        invisible until it is durable, as log.flush.interval.messages promises.
         """
         log = h.log
         if (h.holding or (log.flushes and log.flush_due(wall_ms))) and self.flushes.begin(h):
@@ -163,7 +165,7 @@ class ReplicaManager:
             self.apply_effects(h, effects)
 
     def flushed(self, h: HostedPartition, end_offset: int) -> None:
-        """Let records before `end_offset` be seen and acknowledged: they are as durable as their settings ask for."""
+        """Make records below `end_offset` visible and acknowledge them: they are as durable as required."""
         state = h.state
         if state.is_leader and end_offset > state.log_end_offset:
             effects = state.appended(end_offset, int(self._env.mono() * 1000))
@@ -173,14 +175,14 @@ class ReplicaManager:
         self.settle()
 
     def flush_by_time(self) -> None:
-        """Flush the logs whose flush.ms is over, also those that get no more appends."""
+        """Flush the logs whose flush.ms has passed, including logs without further appends."""
         wall_ms = self._env.wall_ms()
         for h in self.hosted():
             if h.log.flushes and h.log.flush_due(wall_ms):
                 self.flushes.begin(h)
 
     def followed(self, h: HostedPartition, leader_high_watermark: int, leader_log_start: int) -> UnflushedAppend | None:
-        """A follower appended what its leader sent (perhaps nothing) and learnt the leader's offsets.
+        """Handle a fetch response on a follower: apply the leader's offsets, once its records (if any) are appended.
 
         If the records must be flushed first, nothing is applied yet: pass the returned value to `flush_followed` before
         the next fetch, because that fetch acknowledges the records.
@@ -195,7 +197,7 @@ class ReplicaManager:
         return None
 
     async def flush_followed(self, held: list[UnflushedAppend]) -> None:
-        """Make the appended records durable, off the event loop, and then let the state machines know."""
+        """Make the appended records durable, off the event loop, and then update the state machines."""
         await self.flushes.until_durable(held)
         for item in held:
             h, state = item.hosted, item.hosted.state
@@ -205,7 +207,7 @@ class ReplicaManager:
                 self.apply_effects(h, told)
 
     def delete_records(self, h: HostedPartition, offset: int) -> None:
-        """A client wants a log that is led here to begin at `offset`. Call `log_starts_moved` next."""
+        """Move the log start offset of a log led here to `offset`, as a client asked. Call `log_starts_moved` next."""
         if h.log.increment_log_start(offset):
             self._log_start_moved(h, "DeleteRecords")
             # Wake the followers' parked fetches: their answers carry the new log start. Else followers would learn of
@@ -213,18 +215,18 @@ class ReplicaManager:
             self.woken.update(h.followers)
 
     def log_starts_moved(self) -> None:
-        """Make the new log starts durable before they are answered: deleted records stay deleted."""
+        """Make the new log start offsets durable before DeleteRecords is answered."""
         self._logs.checkpoint_log_starts()
         self.settle()
 
     def keep_log_starts(self) -> None:
-        """Make durable the log starts that leaders have moved, before the next fetch reports them back."""
+        """Make the log start offsets adopted from leaders durable before the next fetch reports them."""
         if self.starts_adopted:
             self.starts_adopted = False
             self._logs.checkpoint_log_starts()
 
     def low_watermark_moved(self, h: HostedPartition) -> None:
-        """A replica has reported its log start, or is not waited for any more."""
+        """Check the waiting DeleteRecords again: a replica has reported its log start or is no longer waited for."""
         for deletion in list(h.deletions):
             deletion.look()
 
@@ -234,7 +236,7 @@ class ReplicaManager:
                     leo=h.log.log_end_offset, reason=reason)  # fmt: skip
 
     def apply_effects(self, h: HostedPartition, effects: Effects) -> ErrorCode:
-        """Carry out the effects of a state machine, in order. The error to answer if a fetch was refused, else NONE."""
+        """Carry out the effects of a state machine, in order. Return the error if a fetch was refused, else NONE."""
         refused = ErrorCode.NONE
         for effect in effects:
             if type(effect) is HighWatermarkMoved:
@@ -273,7 +275,7 @@ class ReplicaManager:
         h.log.epochs.assign(effect.epoch, effect.start_offset)
 
     def _leadership_lost(self, h: HostedPartition, effect: LeadershipLost) -> None:
-        """Answer everyone who waits here. Producers get NOT_LEADER, although their records may yet survive."""
+        """Answer all requests that wait on this partition. Producers get NOT_LEADER, but their records may survive."""
         leader = h.state.leader_id, h.state.leader_epoch
         h.uncommitted.answer_all(_NOT_LEADER, leader)
         h.unflushed.answer_all(_NOT_LEADER, leader)
@@ -324,8 +326,8 @@ class ReplicaManager:
     # ------------------------------------------------------------------ the control plane
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """The control plane's orders, one after the other: take up, change or drop replicas. A replica that is not made
-        yet is answered for with NOT_LEADER_OR_FOLLOWER, as one that is not known yet.
+        """Carry out the control plane's orders in sequence: create, change or drop replicas. Requests for a replica
+        that is not created yet get NOT_LEADER_OR_FOLLOWER, like requests for an unknown replica.
         """
         self._turns.take(orders)
 
@@ -418,11 +420,12 @@ class ReplicaManager:
     # ------------------------------------------------------------------ settings
 
     def topic_config(self, name: str) -> TopicConfig:
-        """A topic's settings in force: its own, else those altered for this broker or for all, else the file's."""
+        """Return a topic's settings in force: its own, then those altered at run time, then the configuration file's.
+        """
         return topic_config(self.in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
     def _settings_of(self, name: str) -> tuple[LogConfig, ReplicationSettings]:
-        """A topic's settings: the part for its logs, and the part for the state machines."""
+        """Return a topic's settings in two parts: for its logs, and for the state machines."""
         topic, config = self.topic_config(name), self._config
         return LogConfig.of(topic, **of_broker(self.in_force)), ReplicationSettings(
             replica_lag_time_max_ms=config.replica_lag_time_max_ms,
@@ -450,7 +453,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ periodic work
 
     def check_isr(self) -> None:
-        """Drop followers that lag (R2): due every half of replica.lag.time.max.ms."""
+        """Remove lagging followers from the ISRs (R2). Call this twice per replica.lag.time.max.ms."""
         now_ms = int(self._env.mono() * 1000)
         for h in self.hosted():
             if h.state.is_leader:
@@ -463,9 +466,9 @@ class ReplicaManager:
         self.settle()
 
     def _trace_offsets(self) -> None:
-        """Trace each log end that has moved: a run's story shows from it which records a killed broker had.
+        """Trace each log end offset that has changed: a run's story derives from it which records a killed broker had.
 
-        This is a sample: log ends and high watermarks move with every record, too often to trace each move.
+        This is a sample: log end offsets and high watermarks change with every record, too often to trace each change.
         """
         for h in self.hosted():
             stands = h.log.log_end_offset, h.state.high_watermark
@@ -474,13 +477,13 @@ class ReplicaManager:
                 self._trace(h, "offsets", leo=stands[0], hw=stands[1], epoch=h.state.leader_epoch)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """Return what replication-offset-checkpoint says; replicas not yet taken up keep the value read at start."""
+        """Return the high watermarks for the checkpoint. Replicas not hosted yet keep the value read at the start."""
         for h in self.hosted():
             self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
         return dict(self._checkpointed)
 
     def retain(self, wall_ms: int) -> Iterator[bool]:
-        """Delete the segments that retention has made useless: one log at each step, and whether it lost any."""
+        """Delete the segments that retention permits to delete, one log at each step. Yield whether a log lost any."""
         for log, lost in self._logs.tick(wall_ms, self.high_watermark):
             h = self.by_name.get(log.topic.encode(), {}).get(log.partition)
             if lost and h is not None and h.log is log:
@@ -488,7 +491,7 @@ class ReplicaManager:
             yield bool(lost)
 
     def high_watermark(self, log: Log) -> int:
-        """The high watermark, before which retention may delete; 0 if the replica is not hosted."""
+        """Return the high watermark, below which retention may delete records; 0 if the replica is not hosted."""
         parts = self.by_name.get(log.topic.encode())
         h = parts.get(log.partition) if parts else None
         return h.state.high_watermark if h and h.log is log else 0

@@ -1,4 +1,6 @@
-"""Decides one partition's life: leader, follower, ISR, high watermark, fencing. Pure: (event, now) -> effects."""
+"""Decides the state of one partition: leader, follower, ISR, high watermark, fencing. The code is pure: an event and
+the time go in, effects come out.
+"""
 
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.replication.partition import Partition

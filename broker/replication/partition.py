@@ -1,9 +1,12 @@
-"""A partition is leader, follower, or neither on one broker. Pure: an event and the time in, effects out.
+"""Implements one replica of a partition as a pure state machine: leader, follower or neither. An event and the time go
+in, effects come out.
 
-The control plane decides who leads (`become_leader`, `become_follower`, `stop`); fetches decide who is in sync; the
-smallest log end of the in-sync replicas decides what is committed (R4, R10). The rules themselves are in `rules`.
+The control plane decides who leads (`become_leader`, `become_follower`, `stop`); fetches decide which replicas are in
+sync; the smallest log end offset of the in-sync replicas decides what is committed (R4, R10). The rules themselves are
+in `rules`.
 
-Times are monotonic milliseconds of this node. Effects are to be carried out in order before the partition's next event.
+Times are monotonic milliseconds of this node. The caller carries out the effects in order, before the partition's next
+event.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ _EARLIER_INCARNATION: Effects = (FetchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER),
 
 
 class Partition(PartitionRules):
-    """Represents one replica of a partition. Anyone may read attributes; only the events below change them."""
+    """Holds the state of one replica of a partition. Other code may read it; only the event methods change it."""
 
     __slots__ = ()
 
@@ -81,9 +84,11 @@ class Partition(PartitionRules):
     # -------------------------------------------------------------------------------------------------- the local log
 
     def opened(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:
-        """The local log is there, new or recovered; `high_watermark` is the checkpointed one (0: none).
+        """Set the offsets of the local log after it was created or recovered. `high_watermark` is the checkpointed high
+        watermark (0 if there is none).
 
-        The checkpoint may be ahead of a log that lost its unsynced tail, or behind one whose start has moved since.
+        The checkpoint may be ahead of a log that lost its unsynced tail, or behind a log whose start offset has moved
+        since.
         """
         assert 0 <= log_start_offset <= log_end_offset
         assert not self.is_leader
@@ -93,7 +98,7 @@ class Partition(PartitionRules):
         self._check()
 
     def appended(self, log_end_offset: int, now_ms: int) -> Effects:
-        """Records were written to the local log, which ends at `log_end_offset` (exclusive) now. Hot."""
+        """Record that the local log ends at `log_end_offset` (exclusive) after an append. Every append calls this."""
         assert log_end_offset >= self.log_end_offset
         assert self.high_watermark <= self.log_end_offset
         self.log_end_offset = log_end_offset
@@ -102,15 +107,15 @@ class Partition(PartitionRules):
         return self._advance(now_ms)
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Records below `log_start_offset` are gone: by retention, by DeleteRecords, or because the leader's are."""
+        """Record that retention, DeleteRecords or the leader has removed the records below `log_start_offset`."""
         assert self.log_start_offset <= log_start_offset
         assert log_start_offset <= self.high_watermark
         self.log_start_offset = log_start_offset
         self._check()
 
     def truncated(self, to: int) -> None:
-        """The log was truncated to `to`, as `TruncateTo` asked: or further, where a batch cannot be cut in two. That
-        can be before the log's start, which may lie inside of a batch, too: then it goes back with the end.
+        """Record that the log was truncated to offset `to`, as `TruncateTo` asked. A batch cannot be cut in two, so
+        `to` may be lower than requested, and even lower than the log start offset, which then moves back as well.
         """
         assert self.is_follower
         assert 0 <= to <= self.log_end_offset
@@ -121,7 +126,7 @@ class Partition(PartitionRules):
 
     def restarted(self, at: int) -> None:
         """Set the log's offsets after it was emptied and restarted at `at`, as `TruncateFullyAndStartAt` asked. The
-        records that the leader has dropped were committed.
+        records that the leader has deleted were committed.
         """
         assert self.is_follower
         assert at >= 0
@@ -131,7 +136,9 @@ class Partition(PartitionRules):
     # ---------------------------------------------------------------------------------------------- the control plane
 
     def become_leader(self, state: LeaderAndIsr, log_end_offset: int, now_ms: int) -> Effects:
-        """The control plane made this broker the leader, or changed the state of a partition that it leads."""
+        """Make this broker the leader, or apply a new state to a partition that it leads already, as the control plane
+        decided.
+        """
         assert state.leader == self.local_id
         assert self.local_id in state.isr
         assert self.local_id in state.replicas
@@ -157,9 +164,11 @@ class Partition(PartitionRules):
         return tuple(effects)
 
     def become_follower(self, state: LeaderAndIsr, log_end_offset: int, now_ms: int) -> Effects:
-        """The control plane made another broker the leader (or none), or changed the state of such a partition.
+        """Make another broker the leader (or no broker), or apply a new state to a partition that this broker does not
+        lead.
 
-        Fetching starts anew in every leader epoch, the leader being the same or not: each epoch may part two logs.
+        The replica starts fetching anew in every leader epoch, even from the same leader: the logs may diverge in each
+        epoch.
         """
         assert state.leader != self.local_id
         self._check()
@@ -179,7 +188,9 @@ class Partition(PartitionRules):
         return tuple(effects)
 
     def stop(self, leader_epoch: int = NO_EPOCH) -> Effects:
-        """The control plane took this replica away. `leader_epoch` is the order's own, where it has one."""
+        """Stop this replica, because the control plane no longer assigns it to this broker. `leader_epoch` is the
+        leader epoch of the order, if the order has one.
+        """
         self._check()
         if self.is_stale_stop(leader_epoch):
             return NO_EFFECTS
@@ -193,27 +204,27 @@ class Partition(PartitionRules):
         return tuple(effects)
 
     def brokers_changed(self, brokers: BrokerStatuses, now_ms: int) -> Effects:
-        """Newer metadata of the brokers: who is fenced or shutting down need no longer be waited for."""
+        """Apply newer metadata of the brokers: the high watermark no longer waits for brokers not in service."""
         self.brokers = brokers
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
 
     def expect(self, settings: ReplicationSettings) -> None:
-        """Settings that the next order comes with: until they are in force (`settings_changed`), of two min ISRs the
-        larger one counts. A leader learns at once of its leadership and of what was altered before it, and must not
-        commit by the old settings; and what was altered after it must not count for an earlier epoch.
+        """Use the larger min.insync.replicas, old or new, until the next order's settings are in force
+        (`settings_changed`). A new leader must not commit by old settings, and settings altered after its election must
+        not count for an earlier epoch.
         """
         if settings.min_insync_replicas > self.settings.min_insync_replicas:
             self.settings = settings
 
     def settings_changed(self, settings: ReplicationSettings, now_ms: int) -> Effects:
-        """The topic's settings were altered."""
+        """Apply the topic's altered settings."""
         self.settings = settings
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
 
     def isr_accepted(
         self, proposal: ProposeIsr, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...], now_ms: int
     ) -> Effects:
-        """The controller's answer to `proposal`: the partition's state with it applied."""
+        """Apply the partition state that the controller returned for the ISR change `proposal`."""
         if proposal is not self.pending or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return NO_EFFECTS
         assert self.is_leader
@@ -226,10 +237,11 @@ class Partition(PartitionRules):
         return effects
 
     def isr_rejected(self, proposal: ProposeIsr, error: ErrorCode, now_ms: int) -> Effects:
-        """The controller refused `proposal`, or no answer came (any other error, such as REQUEST_TIMED_OUT).
+        """Handle an ISR change `proposal` that the controller refused, or that got no response (any other error, such
+        as REQUEST_TIMED_OUT).
 
-        Relies on the controller taking a proposal's attempts in the order in which they were sent: a refused one is
-        taken to be settled with all attempts before it.
+        This relies on a controller that handles the attempts of a proposal in the order in which they were sent: if one
+        attempt was refused, all earlier attempts count as settled.
         """
         if proposal is not self.pending:
             return NO_EFFECTS
@@ -247,14 +259,16 @@ class Partition(PartitionRules):
     # ------------------------------------------------------------------------------------------------------ as leader
 
     def follower_fetched(
-        self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int, told_s: float = -inf
+        self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int, last_response_s: float = -inf
     ) -> Effects:
-        """A follower fetched from `fetch_offset`: so its log holds everything below. Hot.
+        """Record that a follower fetched from `fetch_offset`: its log holds all records below. This is called for every
+        fetch.
 
-        `told_s`: when its fetch before this one was answered. It still followed then. When it sent this one, nobody
-        knows: it may have lain in a socket for as long as this node stood still.
+        `last_response_s` is when the follower's fetch before this fetch got its response: the follower still followed
+        then. When the follower sent this fetch is unknown, as it may have waited in a socket while this node was
+        paused.
 
-        To be called after `check_leader_epoch`, `divergence` and the range check have all passed, in this order.
+        Call this only after `check_leader_epoch`, `divergence` and the range check have passed, in this order.
         """
         assert self.is_leader
         assert 0 <= fetch_offset <= self.log_end_offset
@@ -265,8 +279,8 @@ class Partition(PartitionRules):
             return _EARLIER_INCARNATION
         replica.broker_epoch = replica_broker_epoch
         self._note_fetch(replica, fetch_offset, now_ms)
-        if told_s > replica.followed_s:
-            replica.followed_s = told_s
+        if last_response_s > replica.followed_s:
+            replica.followed_s = last_response_s
         moved = replica.log_end_offset != fetch_offset
         replica.log_end_offset = fetch_offset
         joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._let_join(replica)
@@ -276,8 +290,8 @@ class Partition(PartitionRules):
         return joining
 
     def follower_starts_at(self, replica_id: int, log_start_offset: int) -> None:
-        """The fetch that was counted last named where the follower's log starts. Told while somebody waits for the low
-        watermark only.
+        """Set the log start offset that a follower named in its last counted fetch. Called only while a DeleteRecords
+        waits for the low watermark.
         """
         assert self.is_leader
         replica = self.followers.get(replica_id)
@@ -285,7 +299,9 @@ class Partition(PartitionRules):
             replica.log_start_offset = log_start_offset
 
     def tick(self, now_ms: int) -> Effects:
-        """Remove members of the ISR that lag. Due twice in a lag time: nobody lags unseen for more than 1.5 of it."""
+        """Remove lagging members from the ISR. Call this twice per lag time, so that no follower lags for more than 1.5
+        lag times before it is removed.
+        """
         self._check()
         if not self.is_leader:
             return NO_EFFECTS
@@ -294,8 +310,9 @@ class Partition(PartitionRules):
         return shrink + self._advance(now_ms)
 
     def _note_fetch(self, replica: FollowerReplicaState, fetch_offset: int, now_ms: int) -> None:
-        """Note when this follower was last caught up: now, if it is at the log's end; else at its previous fetch, if it
-        has reached what was the log's end then. A steady stream of writes must not make it look late (KIP-16).
+        """Record when a follower was last caught up: now if it fetches at the log end offset, or at its previous fetch
+        if it has reached the log end offset of that time. A steady stream of writes must not make the follower look
+        late (KIP-16).
         """
         if fetch_offset >= self.log_end_offset:
             replica.last_caught_up_ms = now_ms
@@ -342,7 +359,7 @@ class Partition(PartitionRules):
         return max(NO_EPOCH, replica.broker_epoch) if replica is not None else NO_EPOCH
 
     def _advance(self, now_ms: int) -> Effects:
-        """Move the leader's high watermark as far as it may go."""
+        """Move the leader's high watermark as far as the in-sync replicas permit."""
         high_watermark = self.next_high_watermark(now_ms)
         if high_watermark == self.high_watermark:
             return NO_EFFECTS
@@ -354,9 +371,10 @@ class Partition(PartitionRules):
     # ---------------------------------------------------------------------------------------------------- as follower
 
     def leader_said(self, high_watermark: int, log_start_offset: int, log_end_offset: int) -> Effects:
-        """A fetch was answered and its records are in the local log, which ends at `log_end_offset` now.
+        """Apply the high watermark and log start offset of a fetch response, after its records were appended to the
+        local log, which now ends at `log_end_offset`.
 
-        To be called only where `accepts_fetched` held before they were appended.
+        Call this only if `accepts_fetched` was true before the records were appended.
         """
         assert self.is_follower
         assert log_end_offset >= self.log_end_offset
@@ -372,7 +390,9 @@ class Partition(PartitionRules):
         return NO_EFFECTS
 
     def prepare_to_fetch(self, latest_epoch: int | None) -> Effects:
-        """Fetching is about to begin, as `StartFetching` asked; the log's latest epoch is that (None: it has none)."""
+        """Return the truncation that must precede the first fetch of this leader epoch, if any. `latest_epoch` is the
+        latest epoch in the log, or None if the log has none.
+        """
         assert self.is_follower
         target = self.first_truncation(latest_epoch)
         assert target is None or 0 <= target <= self.log_end_offset
@@ -381,9 +401,11 @@ class Partition(PartitionRules):
         return (TruncateTo(target, "before the first fetch"),)
 
     def diverged(self, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
-        """The leader answered that this log parts from its own at the latest at `end_offset` of `epoch`.
+        """Truncate the log, because the leader answered that this log diverges from the leader's log at `end_offset` of
+        `epoch` or before.
 
-        MalformedFrame where it names no place: a leader that cannot tell answers OFFSET_OUT_OF_RANGE.
+        Raises MalformedFrame if the epoch or the offset is negative: a leader that cannot find the divergence answers
+        OFFSET_OUT_OF_RANGE instead.
         """
         assert self.is_follower
         if epoch < 0 or end_offset < 0:
@@ -396,10 +418,11 @@ class Partition(PartitionRules):
         return (TruncateTo(target, reason),)
 
     def out_of_range(self, leader_log_start: int, leader_log_end: int) -> Effects:
-        """The leader answered OFFSET_OUT_OF_RANGE; its log was then asked to be [leader_log_start, leader_log_end).
+        """Handle OFFSET_OUT_OF_RANGE from the leader, whose log spans [leader_log_start, leader_log_end) according to
+        ListOffsets.
 
-        A log that is longer than the leader's is cut where the leader's ends, and not dropped: taking "too new" for
-        "too old" would throw away what may be the only copy (KAFKA-2143).
+        If the local log is longer than the leader's log, truncate it at the leader's end instead of dropping it:
+        handling "too new" as "too old" could delete the only copy of records (KAFKA-2143).
         """
         assert self.is_follower
         assert 0 <= leader_log_start
@@ -416,9 +439,7 @@ class Partition(PartitionRules):
     # ---------------------------------------------------------------------------------------------------------- state
 
     def _check(self) -> None:
-        """Assert what holds before and after every event, whatever the rules decide. Events of the hot path assert only
-        what they change.
-        """
+        """Assert the invariants that hold before and after every event. Hot events assert only what they change."""
         assert 0 <= self.log_start_offset
         assert self.log_start_offset <= self.high_watermark
         assert self.high_watermark <= self.log_end_offset

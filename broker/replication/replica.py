@@ -1,4 +1,6 @@
-"""Holds a leader's knowledge of one follower: all of it comes from that follower's fetches of this leader epoch."""
+"""Holds what a leader knows about one follower. All of it comes from that follower's fetches in the current leader
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,15 @@ from typing import Final
 from squall.broker.replication.values import UNKNOWN_OFFSET
 
 NEVER_MS: Final = -(2**62)
-"""Longer ago than any lag time."""
+"""Is a time that is longer ago than any lag time."""
 EPOCH_NOT_LEARNT: Final = -2
-"""Broker epoch of a follower that has not fetched yet. (-1 is a fetch without one, which is taken on trust.)"""
+"""Is the broker epoch of a follower that has not fetched yet. (-1 means a fetch without a broker epoch, which is
+accepted.)
+"""
 
 
 class FollowerReplicaState:
-    """Mutable, one for each follower of a partition that this node leads."""
+    """Holds the mutable state of one follower of a partition that this broker leads."""
 
     __slots__ = (
         "broker_epoch",
@@ -35,7 +39,7 @@ class FollowerReplicaState:
         self.forget(NEVER_MS)
 
     def forget(self, caught_up_ms: int) -> None:
-        """A new leader epoch: where this follower's log ends is unknown until it fetches."""
+        """Reset the state for a new leader epoch: the follower's log end offset is unknown until it fetches."""
         self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = caught_up_ms
         self.last_fetch_ms, self.followed_s = NEVER_MS, -inf

@@ -1,7 +1,7 @@
-"""The rules of replication, one method each. None of them changes anything.
+"""Decides the rules of replication, with one method for each rule. No rule changes any state.
 
-Every rule here is what some released broker once got wrong, and what it protects is in its docstring. They are methods
-so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them directly.
+Each rule is one that some released broker once got wrong; its docstring says what the rule protects. The rules are
+methods so that a planted bug can replace exactly one rule (`chaos/mutants`), and so that tests can call them directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from squall.broker.replication.values import (
 )
 
 READ_COMMITTED: Final = 1
-"""Kafka's isolation level of the same name; 0 is read_uncommitted."""
+"""Is Kafka's isolation level read_committed; read_uncommitted is 0."""
 
 # The controller says that this very proposal was not applied and that our partition epoch is the newest: going back to
 # the committed ISR is safe after these two and after no other error (KIP-497, KIP-841).
@@ -39,7 +39,9 @@ AWAIT_METADATA: Final = (
 
 
 class PartitionRules:
-    """State of one partition on one broker, and the rules over it. `Partition` adds what changes the state."""
+    """Holds the state of one partition on one broker, with the rules over that state. `Partition` adds the events that
+    change the state.
+    """
 
     __slots__ = (
         "brokers",
@@ -74,35 +76,38 @@ class PartitionRules:
     is_leader: bool
     is_follower: bool
     leader_id: int
-    """Broker id, or NO_NODE."""
+    """Holds the leader's broker id, or NO_NODE if there is no leader."""
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    """The committed ISR: the last one that the controller confirmed."""
+    """Holds the committed ISR: the last ISR that the controller confirmed."""
     maximal_isr: tuple[int, ...]
-    """Every broker that is in the ISR or may be: the committed members and those of a pending proposal."""
+    """Holds every broker that is in the ISR or may be: the committed members and the members of a pending proposal."""
     replicas: tuple[int, ...]
     pending: ProposeIsr | None
-    """The proposal in flight. At most one."""
+    """Holds the ISR proposal that waits for the controller's response; None if there is none. There is at most one."""
 
     log_start_offset: int
     log_end_offset: int
-    """Exclusive: the offset of the next record."""
+    """Holds the log end offset: the offset of the next record."""
     high_watermark: int
-    """Exclusive: records below it are committed."""
+    """Holds the high watermark: records below this offset are committed."""
     epoch_start_offset: int
-    """Where the log ended when this node began to lead in this epoch; -1 while it does not lead."""
+    """Holds the log end offset at which this broker became leader of the current epoch; -1 while it does not lead."""
     followers: dict[int, FollowerReplicaState]
-    """On the leader, every other replica in assignment order; empty elsewhere."""
+    """Holds the state of every other replica, in assignment order, if this broker leads the partition; is empty
+    otherwise.
+    """
 
     # ------------------------------------------------------------------------------------------------------- fencing
 
     def check_leader_epoch(self, request_epoch: int) -> ErrorCode:
-        """Return the error of a request that believes in `request_epoch`; NONE if this leader may serve it in its
-        present epoch.
+        """Return the error for a request that names `request_epoch`, or NONE if this leader may serve the request in
+        its current epoch.
 
-        It fences both ways: a zombie that still follows an old leader, and a leader that does not know yet that it is
-        an old one (R1, E3, KIP-320). For Fetch, ListOffsets and OffsetForLeaderEpoch, from followers and consumers.
+        The check fences both sides: a follower or client that still uses an old leader epoch, and a leader that does
+        not know yet that it was replaced (R1, E3, KIP-320). It applies to Fetch, ListOffsets and OffsetForLeaderEpoch,
+        from followers and consumers.
         """
         if request_epoch == self.leader_epoch or request_epoch == NO_EPOCH:
             return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -110,46 +115,52 @@ class PartitionRules:
         return ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
 
     def is_stale_state(self, state: LeaderAndIsr) -> bool:
-        """Return whether a decision of the control plane is no news: old ones arrive late, and twice (KAFKA-9539,
-        KIP-570).
+        """Return whether a decision of the control plane is outdated: old decisions may arrive late, or twice
+        (KAFKA-9539, KIP-570).
 
-        One of the partition epoch that is in force here is an echo. Applying it would forget the pending proposal,
+        A decision with the partition epoch in force here is a repetition. Applying it would drop the pending proposal,
         which is still in flight.
         """
         return state.leader_epoch < self.leader_epoch or state.partition_epoch <= self.partition_epoch
 
     def is_stale_stop(self, leader_epoch: int) -> bool:
-        """Return whether an order to stop, given in `leader_epoch`, is older than what is in force here (KIP-570)."""
+        """Return whether an order to stop the replica has an older leader epoch than the replica (KIP-570)."""
         return leader_epoch != NO_EPOCH and leader_epoch < self.leader_epoch
 
     def is_stale_fetch(self, replica: FollowerReplicaState, broker_epoch: int) -> bool:
-        """Return whether a fetch was sent by an earlier incarnation of the follower, which may have held more
+        """Return whether a fetch came from an earlier incarnation of the follower, whose log may have been longer
         (KIP-903).
         """
         return NO_EPOCH < broker_epoch < replica.broker_epoch
 
     def accepts_fetched(self, leader_epoch: int, fetch_offset: int) -> bool:
-        """Return whether records that were asked for in `leader_epoch` from `fetch_offset` may be appended now."""
+        """Return whether records that were fetched in `leader_epoch` from `fetch_offset` may be appended now."""
         return self.is_follower and leader_epoch == self.leader_epoch and fetch_offset == self.log_end_offset
 
     # ------------------------------------------------------------------------------------------------- high watermark
 
     def effective_min_isr(self) -> int:
-        """min.insync.replicas, as far as there are that many replicas at all."""
+        """Return min.insync.replicas, but at most the number of replicas."""
         return min(self.settings.min_insync_replicas, len(self.replicas))
 
     def is_high_watermark_frozen(self) -> bool:
-        """Below min ISR nothing more is committed: the last replica standing may be one that loses it (KAFKA-15583)."""
+        """Return whether the ISR is smaller than min.insync.replicas, so that no more records become committed: the
+        last replica in the ISR may be the replica that loses them (KAFKA-15583).
+        """
         return len(self.isr) < self.effective_min_isr()
 
     def counts_for_high_watermark(self, replica: FollowerReplicaState, now_ms: int) -> bool:
-        """Return whether the high watermark waits for this follower: it is in the maximal ISR, or soon asks to be."""
+        """Return whether the high watermark waits for this follower: it is in the maximal ISR, or will soon be proposed
+        for it.
+        """
         if replica.in_maximal_isr:
             return True
         return not self.is_out_of_sync(replica, now_ms) and self.is_isr_eligible(replica)
 
     def next_high_watermark(self, now_ms: int) -> int:
-        """The smallest log end of all who count, if that is further than it was; a leader's never goes back (R4)."""
+        """Return the smallest log end offset of the replicas that count, or the current high watermark if that is
+        higher: a leader's high watermark never moves back (R4).
+        """
         if self.is_high_watermark_frozen():
             return self.high_watermark
         lowest = self.log_end_offset
@@ -159,58 +170,63 @@ class PartitionRules:
         return lowest if lowest > self.high_watermark else self.high_watermark
 
     def followed_high_watermark(self, leader_high_watermark: int) -> int:
-        """A follower's high watermark: the leader's, as far as the follower's own log goes."""
+        """Return a follower's high watermark: the leader's high watermark, but at most the follower's log end offset.
+        """
         return min(leader_high_watermark, self.log_end_offset)
 
     # ------------------------------------------------------------------------------------------------------------ ISR
 
     def maximal_of(self, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
-        """All who may be in the ISR while a proposal is in flight, since the controller may apply it or not: those to
-        be removed until that is confirmed, and those to be added at once (KIP-497).
+        """Return all brokers that may be in the ISR while a proposal is in flight, because the controller may apply the
+        proposal or not: members to be removed count until the removal is confirmed, and members to be added count at
+        once (KIP-497).
         """
         return committed + tuple(broker_id for broker_id in proposed if broker_id not in committed)
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether no other replica led at that time: all others that may lead after this leader have followed it
-        since. Each was answered since, and has fetched again in this leader epoch. A leader alone in the ISR has no
-        rival to fear (but for unclean elections).
+        """Return whether no other replica led the partition at `since_s`, because every replica that could be elected
+        has followed this leader since then. Each of them got a response since then, and fetched again in this leader
+        epoch. A leader that is alone in the ISR is always followed, because only an unclean election could replace it.
         """
         return all(each.followed_s >= since_s for each in self.followers.values() if each.in_maximal_isr)
 
     def is_caught_up(self, replica: FollowerReplicaState, now_ms: int) -> bool:
-        """At the leader's log end now, or some time within the lag time."""
+        """Return whether the follower is at the leader's log end offset, or was caught up within the last lag time."""
         if replica.log_end_offset == self.log_end_offset:
             return True
         return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms
 
     def is_out_of_sync(self, replica: FollowerReplicaState, now_ms: int) -> bool:
-        """Return whether a member of the ISR is to leave it (R2)."""
+        """Return whether a member of the ISR has to leave the ISR (R2)."""
         return self.is_too_many_behind(replica) or not self.is_caught_up(replica, now_ms)
 
     def is_too_many_behind(self, replica: FollowerReplicaState) -> bool:
-        """The old measure of lag, where it is switched on: by messages, so that any burst throws everybody out
-        (R12, KAFKA-1546).
+        """Return whether the follower lags by more than replica.lag.max.messages; False if that old limit is off. A
+        limit in messages makes any burst remove all followers (R12, KAFKA-1546).
         """
         most = self.settings.replica_lag_max_messages
         return 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET
 
     def has_reached_isr(self, replica: FollowerReplicaState) -> bool:
-        """Return whether a follower holds all that is committed: its log reaches the high watermark *and* the start of
-        this epoch, for a new leader's high watermark lags behind what its predecessor committed (R3, KAFKA-7128).
+        """Return whether a follower holds all committed records: its log end offset has reached both the high watermark
+        and the start of this leader epoch. The start matters because a new leader's high watermark may be lower than
+        the high watermark of the leader before (R3, KAFKA-7128).
         """
         return replica.log_end_offset >= self.high_watermark and replica.log_end_offset >= self.epoch_start_offset
 
     def is_isr_eligible(self, replica: FollowerReplicaState) -> bool:
-        """Return whether the controller would let this follower be in the ISR."""
+        """Return whether the controller would accept this follower as a member of the ISR."""
         return self.is_in_service(replica.broker_id) and self.is_same_incarnation(replica)
 
     def is_in_service(self, broker_id: int) -> bool:
-        """Neither fenced nor shutting down: others are about to be removed from every ISR (KIP-841, KAFKA-13916)."""
+        """Return whether a broker is neither fenced nor shutting down. The controller removes all other brokers from
+        every ISR (KIP-841, KAFKA-13916).
+        """
         return broker_id not in self.brokers.fenced and broker_id not in self.brokers.shutting_down
 
     def is_same_incarnation(self, replica: FollowerReplicaState) -> bool:
-        """Return whether the broker's present incarnation fetched: an earlier one may have held records that the
-        present one has lost (KIP-903, KAFKA-14617).
+        """Return whether the fetches came from the broker's current incarnation. An earlier incarnation may have held
+        records that the current incarnation has lost (KIP-903, KAFKA-14617).
         """
         registered = self.brokers.epochs.get(replica.broker_id)
         if registered is None or replica.broker_epoch == EPOCH_NOT_LEARNT:
@@ -220,26 +236,29 @@ class PartitionRules:
     # ----------------------------------------------------------------------------------------------- writes and reads
 
     def under_min_isr_before_append(self) -> bool:
-        """acks=all is refused with NOT_ENOUGH_REPLICAS: asked of the committed ISR, before the append (R7)."""
+        """Return whether a Produce with acks=all is refused with NOT_ENOUGH_REPLICAS. The check uses the committed ISR,
+        before the append (R7).
+        """
         return len(self.isr) < self.effective_min_isr()
 
     def under_min_isr_after(self) -> bool:
-        """acks=all is answered NOT_ENOUGH_REPLICAS_AFTER_APPEND: asked of the maximal ISR, once the record is
-        committed. The record exists all the same.
+        """Return whether a Produce with acks=all is answered with NOT_ENOUGH_REPLICAS_AFTER_APPEND. The check uses the
+        maximal ISR, once the record is committed. The record stays in the log all the same.
         """
         return len(self.maximal_isr) < self.effective_min_isr()
 
     def latest_offset_available(self) -> bool:
-        """Return whether "latest" can be answered: a new leader's high watermark may lag behind what consumers have
-        seen. It is no answer before it reaches the epoch's start (R6, KIP-207, KAFKA-2334). Else:
-        OFFSET_NOT_AVAILABLE.
+        """Return whether ListOffsets may answer the latest offset; if not, it answers OFFSET_NOT_AVAILABLE. A new
+        leader's high watermark may be lower than offsets that consumers have seen, until it reaches the start of the
+        leader epoch (R6, KIP-207, KAFKA-2334).
         """
         return self.high_watermark >= self.epoch_start_offset
 
     def last_stable_offset(self, first_unstable_offset: int | None) -> int:
-        """Exclusive end for read_committed (R5), given the log's first undecided transactional offset (None: none).
+        """Return the last stable offset, the exclusive end of reads with read_committed (R5). `first_unstable_offset`
+        is the first offset of an undecided transaction in the log, or None if there is none.
 
-        A transaction that began before the log's start, for its first records were deleted, holds it at that start.
+        If a transaction's first records were deleted, the last stable offset is the log start offset.
         """
         high_watermark = self.high_watermark
         stable = high_watermark if first_unstable_offset is None else min(high_watermark, first_unstable_offset)
@@ -250,8 +269,9 @@ class PartitionRules:
         return stable
 
     def read_limit(self, isolation: int, first_unstable_offset: int | None) -> int:
-        """Exclusive end for a consumer's fetch. (Replicas read to the log's end.) Take it once, before reading: what is
-        appended or committed meanwhile belongs to the next fetch (KAFKA-9835, KAFKA-9807).
+        """Return the exclusive end offset of a consumer's fetch. (Followers read up to the log end offset.) Compute it
+        once, before reading: records appended or committed during the read belong to the next fetch (KAFKA-9835,
+        KAFKA-9807).
         """
         if isolation == READ_COMMITTED:
             return self.last_stable_offset(first_unstable_offset)
@@ -260,44 +280,50 @@ class PartitionRules:
     # ----------------------------------------------------------------------------------------------------- truncation
 
     def divergence(self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int) -> Divergence | None:
-        """Leader: whether a follower's log parts from this one. If so, answer that, send no records and do not tell
-        `follower_fetched`: a log that will be truncated has reached nothing.
+        """Return where a follower's log diverges from this leader's log, or None if it does not. On a divergence,
+        answer it without records and do not call `follower_fetched`: the fetch offset proves nothing about a log that
+        will be truncated.
 
-        To be asked before whether the offset is beyond the log's end: a follower whose log is too long must learn where
-        it parts.
+        Check this before the log end offset: a follower whose log is too long must learn where it diverges.
         """
         if last_fetched_epoch == self.leader_epoch and fetch_offset <= self.log_end_offset:
             return None
         return self.settings.truncation.divergence(epochs, last_fetched_epoch, fetch_offset, self.log_end_offset)
 
     def end_of_epoch(self, epochs: EpochCachePort, epoch: int) -> tuple[int, int]:
-        """Leader: the answer to OffsetForLeaderEpoch; (-1, -1) where it knows nothing of that epoch (KAFKA-6857)."""
+        """Return the leader's answer to OffsetForLeaderEpoch: (epoch, end offset), or (-1, -1) if the epoch is unknown
+        (KAFKA-6857).
+        """
         return epochs.end_offset_for(epoch, self.log_end_offset)
 
     def truncation_target(self, epochs: EpochCachePort, epoch: int, end_offset: int) -> int:
-        """Follower: where to truncate after the leader's diverging (epoch, end offset)."""
+        """Return the offset to which a follower truncates, given the leader's diverging epoch and its end offset."""
         return truncation.truncation_target(epochs, epoch, end_offset, self.log_end_offset)
 
     def first_truncation(self, latest_epoch: int | None) -> int | None:
-        """Follower: where to truncate before the first fetch of a leader epoch; None: nowhere, the leader will tell."""
+        """Return the offset to which a follower truncates before its first fetch in a leader epoch, or None to keep the
+        log until the leader reports a divergence.
+        """
         return self.settings.truncation.before_first_fetch(self.high_watermark, latest_epoch)
 
     def epoch_to_send(self, latest_epoch: int | None) -> int:
-        """Follower: the last fetched epoch of its next fetch, by which the leader sees whether the logs part."""
+        """Return the last fetched epoch that a follower sends in its next fetch. The leader detects a divergence of the
+        logs by this epoch.
+        """
         return self.settings.truncation.epoch_to_send(latest_epoch)
 
     # ---------------------------------------------------------------------------------------------- deleting records
 
     def deletion_offset(self, offset: int) -> int | None:
-        """Return where the log is to begin after DeleteRecords before `offset` (-1: all that is committed); None:
-        refused with OFFSET_OUT_OF_RANGE. Records that are not committed cannot be deleted.
+        """Return the new log start offset for a DeleteRecords before `offset` (-1: up to the high watermark), or None
+        for OFFSET_OUT_OF_RANGE. Uncommitted records cannot be deleted.
         """
         wanted = self.high_watermark if offset == UNKNOWN_OFFSET else offset
         return wanted if 0 <= wanted <= self.high_watermark else None
 
     def low_watermark(self) -> int:
-        """The smallest log start of the replicas that are in service (those that are fenced cannot be waited for); -1
-        while one of them has not reported its own.
+        """Return the smallest log start offset of the replicas that are not fenced, or -1 while one of them has not
+        reported its own.
         """
         starts = [r.log_start_offset for r in self.followers.values() if r.broker_id not in self.brokers.fenced]
         return min([self.log_start_offset, *starts])

@@ -1,11 +1,11 @@
-"""Finds where two logs diverge: the leader's answer to a follower's last fetched epoch, and what the follower makes of
-it.
+"""Finds where two logs diverge: the leader's answer to a follower's last fetched epoch, and the truncation that the
+follower derives from this answer.
 
-Truncating by leader epoch and not to the high watermark is what keeps acknowledged records when leaders change quickly
-(KIP-101, KIP-279), and fetch requests that carry the last fetched epoch need no extra round trip for it (KIP-595). Used
-by partitions and, with its own log, by the metadata quorum.
+Truncation by leader epoch, rather than to the high watermark, keeps acknowledged records when leaders change quickly
+(KIP-101, KIP-279). Fetch requests carry the last fetched epoch, so no extra round trip is needed (KIP-595). Partitions
+use this module, and so does the metadata quorum with its own log.
 
-How it went before KIP-101 is here too, as the other one of two rules to choose from: `squall.replication.truncation`.
+The truncation before KIP-101 is here as well, as the second of two rules that `squall.replication.truncation` selects.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ UNDEFINED: Final = -1
 
 
 class EpochCachePort(Protocol):
-    """A log's leader epochs, as `broker.log`'s EpochCache keeps them."""
+    """Answers where the leader epochs of a log end, as `broker.log`'s EpochCache does."""
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset exclusive) of the largest known epoch at most `epoch`.
+        """Return (epoch, exclusive end offset) of the largest known epoch that is at most `epoch`.
 
-        The latest epoch ends at the log's end; an epoch above it is undefined, (-1, -1); one below the first known
-        epoch ends where the first one starts, and is answered as itself.
+        The latest epoch ends at the log end offset. The answer is (-1, -1) for an epoch above the latest. An epoch
+        below the first known epoch is returned as itself, and ends where the first known epoch starts.
         """
 
 
 class Divergence(NamedTuple):
-    """The leader's log has another history: the follower's could agree with it up to `end_offset` of `epoch` only.
+    """Describes how a follower's log diverges from the leader's: both logs agree at most up to `end_offset` of `epoch`.
 
-    Both UNDEFINED: this leader cannot tell, and the fetch is answered OFFSET_OUT_OF_RANGE.
+    If both fields are UNDEFINED, this leader cannot tell, and the fetch is answered with OFFSET_OUT_OF_RANGE.
     """
 
     epoch: int
@@ -40,15 +40,15 @@ class Divergence(NamedTuple):
 
     @property
     def is_undefined(self) -> bool:
-        """True where the leader knows nothing of the follower's epoch."""
+        """Return whether the leader knows nothing of the follower's epoch."""
         return self.epoch == UNDEFINED or self.end_offset == UNDEFINED
 
 
 def divergence(
     epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
 ) -> Divergence | None:
-    """Return where a fetch at `fetch_offset`, after records of `last_fetched_epoch`, diverges from this log; None: it
-    does not.
+    """Return where the log of a follower that fetches at `fetch_offset`, after records of `last_fetched_epoch`,
+    diverges from this log; None if it does not diverge.
 
     A fetch without an epoch (UNDEFINED) comes from an empty log, which agrees with every log.
     """
@@ -63,10 +63,10 @@ def divergence(
 
 
 def truncation_target(epochs: EpochCachePort, diverging_epoch: int, diverging_end: int, log_end_offset: int) -> int:
-    """The offset to which a follower truncates after the leader's diverging (epoch, end offset exclusive).
+    """Return the offset to which a follower truncates, given the leader's diverging epoch and its exclusive end offset.
 
-    Where this log lacks that epoch, its own largest smaller one ends the common part, and the next fetch asks again
-    from there (KIP-279: the epoch in the answer matters, not only its offset).
+    If this log lacks the diverging epoch, the common part ends with the largest smaller epoch of this log, and the next
+    fetch continues from there (KIP-279: the epoch in the answer matters, not only its offset).
     """
     own_epoch, own_end = epochs.end_offset_for(diverging_epoch, log_end_offset)
     if own_epoch == UNDEFINED or own_end == UNDEFINED:
@@ -77,26 +77,33 @@ def truncation_target(epochs: EpochCachePort, diverging_epoch: int, diverging_en
 
 
 class TruncationRule(Protocol):
-    """Makes a follower's log agree with its leader's: one choice for leader and follower."""
+    """Chooses how a follower's log is made to agree with its leader's log. Leader and follower must use the same rule.
+    """
 
     @property
     def name(self) -> str:
-        """The setting's value that chooses it."""
+        """Return the value of `squall.replication.truncation` that selects this rule."""
 
     def divergence(
         self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
     ) -> Divergence | None:
-        """Leader: whether a fetch parts from its log; None: it does not, or it is not looked at."""
+        """Return, on the leader, where a follower's log diverges; None if it does not diverge or if this rule does not
+        check.
+        """
 
     def before_first_fetch(self, high_watermark: int, latest_epoch: int | None) -> int | None:
-        """Follower: where to truncate before the first fetch of a leader epoch; None: nowhere."""
+        """Return the offset to which a follower truncates before the first fetch of a leader epoch, or None to keep the
+        log.
+        """
 
     def epoch_to_send(self, latest_epoch: int | None) -> int:
-        """Follower: the last fetched epoch that its fetches carry; UNDEFINED: none."""
+        """Return the last fetched epoch that a follower's fetches carry; UNDEFINED for none."""
 
 
 class EpochTruncation(TruncationRule):
-    """The leader tells by the follower's last epoch where the logs part; nothing is cut on suspicion (KIP-101)."""
+    """Truncates by leader epoch: the leader compares the follower's last fetched epoch with its own log, and a follower
+    truncates only if the leader reports a divergence (KIP-101).
+    """
 
     name = "epoch"
 
@@ -107,23 +114,24 @@ class EpochTruncation(TruncationRule):
         return divergence(epochs, last_fetched_epoch, fetch_offset, log_end_offset)
 
     def before_first_fetch(self, high_watermark: int, latest_epoch: int | None) -> int | None:
-        """Not to the high watermark: that can be behind what this very replica helped to commit (KIP-101, KAFKA-1211).
-        Only a log that knows of no epoch cannot be compared with the leader's, and keeps just what is surely committed.
+        """Return None, so that nothing is truncated to the high watermark: the high watermark can be lower than offsets
+        that this replica helped to commit (KIP-101, KAFKA-1211). Only a log without any leader epoch, which cannot be
+        compared with the leader's log, is truncated to the high watermark.
         """
         return high_watermark if latest_epoch is None else None
 
     def epoch_to_send(self, latest_epoch: int | None) -> int:
-        """The log's latest."""
+        """Return the log's latest leader epoch, or UNDEFINED if it has none."""
         return UNDEFINED if latest_epoch is None else latest_epoch
 
 
 class HighWatermarkTruncation(TruncationRule):
-    """Truncates to the high watermark as Kafka did before KIP-101, kept to show what it loses (mechanism E4). Never
-    safe.
+    """Truncates to the high watermark as Kafka did before KIP-101. This rule is never safe; it is kept to show what it
+    loses (mechanism E4).
 
-    Loss: a follower that restarts before it has heard of the newest high watermark cuts off what it helped to commit,
-    and then becomes the leader. Divergence: after both lost power the one with less leads, the other's high watermark
-    covers records that the leader has written anew, and the two are never compared.
+    Loss: a follower that restarts before it has learnt the newest high watermark truncates records that it helped to
+    commit, and then becomes the leader. Divergence: after both replicas lost power, the shorter log leads; the other
+    replica's high watermark covers records that the leader has since replaced, and the logs are never compared.
     """
 
     name = "high-watermark"
@@ -131,15 +139,15 @@ class HighWatermarkTruncation(TruncationRule):
     def divergence(
         self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
     ) -> Divergence | None:
-        """Leaders had nothing to say about that: only an offset beyond their log's end was noticed."""
+        """Return None: before KIP-101 a leader detected only a fetch offset beyond its log end offset."""
         return None
 
     def before_first_fetch(self, high_watermark: int, latest_epoch: int | None) -> int | None:
-        """To the follower's own high watermark, always."""
+        """Return the follower's own high watermark, always."""
         return high_watermark
 
     def epoch_to_send(self, latest_epoch: int | None) -> int:
-        """Fetches carried none."""
+        """Return UNDEFINED: fetches carried no epoch before KIP-101."""
         return UNDEFINED
 
 
@@ -147,4 +155,4 @@ BY_EPOCH: Final[TruncationRule] = EpochTruncation()
 TRUNCATION_RULES: Final[Mapping[str, TruncationRule]] = {
     rule.name: rule for rule in (BY_EPOCH, HighWatermarkTruncation())
 }
-"""By the values of `squall.replication.truncation`."""
+"""Maps each value of `squall.replication.truncation` to its rule."""

@@ -1,7 +1,7 @@
-"""The inputs of a partition's state machine, and the effects that it asks for.
+"""Defines the inputs of a partition's state machine and the effects that it asks for.
 
-Events come in as method calls of `Partition`; effects go out as tuples of the frozen values below, to be carried out in
-their order before the next event of the same partition.
+Events come in as method calls of `Partition`. Effects go out as tuples of the frozen values below; the caller carries
+them out in order, before the next event of the same partition.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replication.truncation import BY_EPOCH, TruncationRule
 
 NO_EPOCH: Final = -1
-"""No leader epoch, or a request that names none."""
+"""Means no leader epoch, or a request without a leader epoch."""
 UNKNOWN_OFFSET: Final = -1
-"""A follower's log end before its first fetch in this leader epoch."""
+"""Is a follower's log end offset before its first fetch in the current leader epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """A partition's state as the control plane decided it. Every change of it has a higher partition epoch."""
+    """Holds the state of a partition as the control plane decided it. Every change of the state has a higher partition
+    epoch.
+    """
 
     leader: int
-    """Broker id, or NO_NODE."""
+    """Holds the leader's broker id, or NO_NODE."""
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
@@ -33,22 +35,26 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """The settings that a partition's state machine depends on."""
+    """Holds the settings that a partition's state machine depends on."""
 
     replica_lag_time_max_ms: int = 30_000
     min_insync_replicas: int = 1
     replica_lag_max_messages: int = -1
-    """A switch of Kafka's past: followers that are further behind than this leave the ISR. -1: off."""
+    """Limits the lag of ISR members in messages, as old Kafka releases did: followers that lag more leave the ISR. -1
+    turns it off.
+    """
     truncation: TruncationRule = BY_EPOCH
-    """By leader epoch, or, a switch of Kafka's past, to the high watermark."""
+    """Selects truncation by leader epoch or, as in old Kafka releases, truncation to the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatuses:
-    """Holds what the newest metadata of this node says of the brokers. One value for all partitions of a node."""
+    """Holds what this node's newest metadata says about all brokers. All partitions of a node share one value."""
 
     epochs: Mapping[int, int] = field(default_factory=dict)
-    """Broker epoch of every registered broker, this one included: each registration gets a higher one."""
+    """Maps each registered broker, including this broker, to its broker epoch. Each registration gets a higher broker
+    epoch.
+    """
     fenced: frozenset[int] = frozenset()
     shutting_down: frozenset[int] = frozenset()
 
@@ -58,14 +64,16 @@ class BrokerStatuses:
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkMoved:
-    """Says that records below the leader's `high_watermark` are committed. Answer producers, wake waiting consumers."""
+    """Asks to answer producers and to wake consumers, because the records below the leader's `high_watermark` are
+    committed now.
+    """
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteLeaderEpoch:
-    """Write (epoch, start_offset) to the epoch cache, durably, before anything is appended in this epoch."""
+    """Asks to write (epoch, start_offset) to the epoch cache durably, before any record is appended in this epoch."""
 
     epoch: int
     start_offset: int
@@ -73,33 +81,34 @@ class WriteLeaderEpoch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProposeIsr:
-    """Ask the controller for this ISR by AlterPartition. The answer goes to `isr_accepted` or `isr_rejected`, with
-    this very object: an answer to an older question says nothing about the present one.
+    """Asks to propose this ISR to the controller with AlterPartition. The response is passed to `isr_accepted` or
+    `isr_rejected` together with this same object, so that a response to an older proposal is recognised and ignored.
     """
 
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
-    """(broker id, broker epoch) of each member; -1 for an epoch that this leader has not learnt."""
+    """Holds (broker id, broker epoch) for each member; the epoch is -1 if this leader has not learnt it."""
     reason: str = ""
-    """What somebody did to join or to be thrown out, for traces."""
+    """Says, for traces, why brokers join or leave the ISR."""
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The proposed members' ids."""
+        """Return the ids of the proposed members."""
         return tuple(broker_id for broker_id, _ in self.isr)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryIsrProposal:
-    """Send the same proposal again, after a back-off: whether it was applied is not known."""
+    """Asks to send the same proposal again after a back-off, because it is unknown whether the controller applied it.
+    """
 
     proposal: ProposeIsr
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChanged:
-    """The committed or the maximal ISR is another now. For traces."""
+    """Reports, for traces, that the committed ISR or the maximal ISR has changed."""
 
     leader_epoch: int
     partition_epoch: int
@@ -109,8 +118,8 @@ class IsrChanged:
 
 @dataclass(frozen=True, slots=True)
 class StartFetching:
-    """Fetch from `leader_id` in `leader_epoch`, from the log's end on, after `prepare_to_fetch` and what it asks for.
-    Replaces any fetching of this partition; answers to earlier fetches are dropped (`accepts_fetched`).
+    """Asks to fetch from `leader_id` in `leader_epoch`, from the log end offset on, after `prepare_to_fetch` and its
+    effects. It replaces any fetching of this partition; responses to earlier fetches are dropped (`accepts_fetched`).
     """
 
     leader_id: int
@@ -119,26 +128,30 @@ class StartFetching:
 
 @dataclass(frozen=True, slots=True)
 class StopFetching:
-    """Fetch no more for this partition."""
+    """Asks to stop fetching this partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipLost:
-    """No longer the leader, of `leader_epoch`: answer all who wait on this partition with NOT_LEADER_OR_FOLLOWER."""
+    """Asks to answer all requests that wait on this partition with NOT_LEADER_OR_FOLLOWER, because this broker no
+    longer leads it in `leader_epoch`.
+    """
 
     leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRefused:
-    """Answer the follower's fetch with this error and without records."""
+    """Asks to answer the follower's fetch with this error and without records."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Truncate the log to `offset`, and its epoch cache even where no record is cut: then `truncated(offset)`."""
+    """Asks to truncate the log to `offset`, and the epoch cache too even if no record is removed; then to call
+    `truncated(offset)`.
+    """
 
     offset: int
     reason: str
@@ -146,7 +159,7 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class TruncateFullyAndStartAt:
-    """Drop the whole log and start an empty one at `offset`: then `restarted(offset)`."""
+    """Asks to delete the whole log and to start an empty log at `offset`; then to call `restarted(offset)`."""
 
     offset: int
     reason: str
@@ -154,7 +167,7 @@ class TruncateFullyAndStartAt:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """The leader has dropped what is below `offset`: drop it too, then `log_start_moved(offset)`."""
+    """Asks to delete the records below `offset`, as the leader has done; then to call `log_start_moved(offset)`."""
 
     offset: int
 

@@ -1,1 +1,1 @@
-"""The group coordinator's shard: committed offsets and classic groups as state machines, without any I/O."""
+"""Implements the group coordinator's shard without I/O: committed offsets, classic groups and consumer groups."""

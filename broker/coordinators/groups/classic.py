@@ -1,18 +1,18 @@
-"""A classic group knows the members of its generation, and the members that wait for an answer (P6).
+"""Implements a classic group: the members of its generation, and the members that wait for a response (P6).
 
-| state | Join of a new member | Sync | heartbeat | a member goes |
+| state | Join of a new member | Sync | heartbeat | a member leaves |
 |---|---|---|---|---|
 | Empty | Preparing | 25 | 25 | |
-| PreparingRebalance | joins this one | 27 | 27 | perhaps the last one that was waited for |
+| PreparingRebalance | joins this rebalance | 27 | 27 | may complete the rebalance |
 | CompletingRebalance | Preparing | waits for the leader's | 0 | Preparing |
 | Stable | Preparing | its assignment | 0 | Preparing |
 
-25: UNKNOWN_MEMBER_ID. 27: REBALANCE_IN_PROGRESS. Members join again in their own time, for as long as the slowest one's
-rebalance time-out. A member that has not joined by then is removed, unless it is static: that one goes with its
-session.
+25: UNKNOWN_MEMBER_ID. 27: REBALANCE_IN_PROGRESS. Members have to join again within the longest rebalance time-out of
+all members. A member that has not joined by then is removed, unless it is static: a static member is removed when its
+session ends.
 
-Nothing here is durable but what `record` says, which is appended when a generation has its assignments or loses its
-last member. A request that waits for an answer is named by a token; what happens to it is in `effects`, in order.
+Only the result of `record` is durable. It is appended when a generation has its assignments or loses its last member. A
+waiting request is identified by a token; its response is in `effects`, in order.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import LeaveGroup
 
 STATIC_WAIT_MS = 1000
-"""Static members of which none has joined are not looked for more often: their rebalance timeout may be 0 or less."""
+"""Gives the shortest pause between checks of static members that have not joined: their time-out may be 0."""
 
 
 class ClassicGroup(ClassicGroupRules):
-    """A group and its members. Each call takes the moment at which it happens, and adds to `effects`."""
+    """Implements a classic group and its members. Each call takes the current time, and adds to `effects`."""
 
     __slots__ = ("_grew", "_join_deadline_ms", "_joining_until_ms", "_settings", "_sync_deadline_ms", "effects")
 
     def __init__(
         self, group_id: str, settings: GroupCoordinatorSettings, now: ClockReading, record: GroupRecord | None = None
     ) -> None:
-        """`record`: the latest one in the log. Its members get a whole session to be heard of."""
+        """Create the group, from the latest `record` in the log if any. Its members get a whole session time-out."""
         self.group_id, self._settings = group_id, settings
         self.state, self.generation = GroupState.EMPTY, 0
         self.protocol_type, self.since_ms = "", now.wall_ms
@@ -67,13 +67,13 @@ class ClassicGroup(ClassicGroupRules):
         self.members, self.static, self.pending = {}, {}, {}
         self.effects: list[Effect] = []
         self._join_deadline_ms: int | None = None
-        """When a rebalance stops to wait for members."""
+        """Gives the time at which a rebalance stops waiting for members; None outside of a rebalance."""
         self._joining_until_ms: int | None = None
-        """Of a group's first rebalance: up to when it may go on waiting for more members to come."""
+        """Gives the time until which a group's first rebalance may wait for more members; None for later rebalances."""
         self._grew = False
-        """Another member has come since the first rebalance's last look."""
+        """Is True if a member has joined since the first rebalance's last check."""
         self._sync_deadline_ms: int | None = None
-        """When members that have not asked for their assignment are given up."""
+        """Gives the time at which members that have not fetched their assignment are removed."""
         if record is not None:
             self._load(record, now)
 
@@ -90,21 +90,21 @@ class ClassicGroup(ClassicGroupRules):
             self._rebalance(now)  # it was a consumer group: nobody has assigned anything yet
 
     def held(self) -> int:
-        """Bytes of its name, and of what its members have sent; of one that is asked for by its new id, the id."""
+        """Return the memory, in bytes, for the group's name, its members' data, and member ids without a member."""
         of_members = sum(member.held() for member in self.members.values())
         return of_members + OF_EACH * len(self.pending) + size_of_names(self.group_id, *self.pending)
 
     # ------------------------------------------------------------------------------------------------------------ time
 
     def next_deadline_ms(self) -> int | None:
-        """The monotonic moment at which `expire` has something to do; None: not before something else happens."""
+        """Return the monotonic time at which `expire` has something to do, or None if nothing has a deadline."""
         found = [m.deadline_ms for m in self.members.values() if m.deadline_ms is not None]
         found += [at for at in (self._join_deadline_ms, self._sync_deadline_ms) if at is not None]
         found += self.pending.values()
         return min(found, default=None)
 
     def expire(self, now: ClockReading) -> None:
-        """Give up whoever has not been heard of, and rebalances that have waited for long enough."""
+        """Remove members whose session has ended, and end rebalances whose time-out has passed."""
         for member_id, at in list(self.pending.items()):
             if at <= now.mono_ms:
                 self._forget_pending(member_id, now)
@@ -122,7 +122,7 @@ class ClassicGroup(ClassicGroupRules):
         self._check()
 
     def _wait_for(self, member: ClassicGroupMember, now: ClockReading) -> None:
-        """It is to be heard of within its session. While the coordinator owes it an answer, it cannot be."""
+        """Start the member's session time-out. It does not run while the coordinator owes the member a response."""
         if member.is_new and member.joining is not None:
             member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
         elif member.joining is not None or member.syncing is not None:
@@ -133,7 +133,7 @@ class ClassicGroup(ClassicGroupRules):
     # --------------------------------------------------------------------------------------------------------- joining
 
     def join(self, request: Join, token: Token, now: ClockReading) -> None:
-        """A consumer wants to be in the next generation. It waits until all have joined."""
+        """Handle a JoinGroup. The member waits for the next generation until all members have joined."""
         names = frozenset(name for name, _ in request.protocols)
         if not self.has_room(request.member_id, self._settings.max_size):
             self._refuse(token, request, ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -167,7 +167,7 @@ class ClassicGroup(ClassicGroupRules):
             self._admit(request, request.fresh_id, token, now)
 
     def _admit(self, request: Join, member_id: str, token: Token, now: ClockReading) -> None:
-        """A member more: the next generation has it."""
+        """Add a member to the group, which starts a rebalance."""
         assert member_id not in self.members
         member = ClassicGroupMember(request, member_id)
         if not self.members:
@@ -187,7 +187,7 @@ class ClassicGroup(ClassicGroupRules):
         assert self.leader in self.members
 
     def _take_over(self, member: ClassicGroupMember, request: Join, token: Token, now: ClockReading) -> None:
-        """A static member is back, under a new member id: whoever has the old one is fenced (KIP-345)."""
+        """Give a returning static member a new member id. A client with the old member id is fenced (KIP-345)."""
         leader_before = self.leader
         self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
         place = list(self.members.values())
@@ -256,7 +256,7 @@ class ClassicGroup(ClassicGroupRules):
     # ----------------------------------------------------------------------------------------------------- rebalancing
 
     def _rebalance(self, now: ClockReading) -> None:
-        """Members are to join the next generation, or one more of them has."""
+        """Start a rebalance, or continue it after one more member has joined."""
         if self.state == GroupState.PREPARING:
             if self._joining_until_ms is None and self.all_joined():
                 self._begin_generation(now)
@@ -299,7 +299,7 @@ class ClassicGroup(ClassicGroupRules):
         return [m for m in self.members.values() if m.joining is not None]
 
     def _begin_generation(self, now: ClockReading) -> None:
-        """Everybody who is waited for has joined, or nobody is left."""
+        """Begin the next generation, because all awaited members have joined, or no member is left."""
         assert self.state == GroupState.PREPARING
         self._join_deadline_ms = self._joining_until_ms = None
         self.generation += 1
@@ -329,7 +329,7 @@ class ClassicGroup(ClassicGroupRules):
     # ----------------------------------------------------------------------------------------------------- assignments
 
     def sync(self, request: Sync, token: Token, now: ClockReading) -> None:
-        """A member asks for its assignment; the leader brings everybody's. Answered once they are in the log."""
+        """Handle a SyncGroup, with all assignments if it is the leader's. It is answered once they are in the log."""
         refused = self._refusal_of_sync(request)
         if refused:
             self.effects.append(SendResponse(token, SyncResult(refused)))
@@ -366,7 +366,7 @@ class ClassicGroup(ClassicGroupRules):
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == GroupState.PREPARING else ErrorCode.NONE
 
     def assigned(self, generation: int, error: ErrorCode, now: ClockReading) -> None:
-        """The assignments of a generation are committed, or are not in the log."""
+        """Answer waiting SyncGroups, because the assignments of a generation are committed or could not be appended."""
         if self.state != GroupState.COMPLETING or generation != self.generation:
             return
         if error:
@@ -384,8 +384,8 @@ class ClassicGroup(ClassicGroupRules):
                 self.effects.append(SendResponse(token, self._assignment_of(member)))
 
     def _make_room(self) -> None:
-        """The log can never have this generation: the next one is without the members that take most of its record. To
-        the others Kafka answers UNKNOWN_SERVER_ERROR, on which its consumers end, and so again in each generation.
+        """Remove the members that take most of a generation's record, because the record is too large for the log.
+        Kafka answers UNKNOWN_SERVER_ERROR instead, which ends its consumers, again in each generation.
         """
         newest_first = reversed([(member.recorded(self.protocol), member) for member in self.members.values()])
         largest_first = sorted(newest_first, key=lambda each: each[0], reverse=True)
@@ -410,7 +410,7 @@ class ClassicGroup(ClassicGroupRules):
     # ------------------------------------------------------------------------------------------------ living and going
 
     def beat(self, request: ClassicHeartbeat, token: Token, now: ClockReading) -> None:
-        """A member is alive. It learns here that it has to join again."""
+        """Extend a member's session, and answer REBALANCE_IN_PROGRESS if the member has to join again."""
         error = self.refusal_of(request.member_id, request.instance_id)
         if not error and not self.is_current(request.generation):
             error = ErrorCode.ILLEGAL_GENERATION
@@ -421,13 +421,13 @@ class ClassicGroup(ClassicGroupRules):
         self.effects.append(SendResponse(token, GroupResponse(error)))
 
     def heard_of(self, member_id: str, now: ClockReading) -> None:
-        """A request of a member has come."""
+        """Extend a member's session, because a request of it has arrived."""
         member = self.members.get(member_id)
         if member is not None:
             self._wait_for(member, now)
 
     def leave(self, request: LeaveGroup, token: Token, now: ClockReading) -> None:
-        """Members go: at once, and not with their session."""
+        """Remove members at once, without waiting for their sessions to end."""
         errors = [self._leave_one(member_id, instance_id, now) for member_id, instance_id in request.members]
         named = tuple((*who, error) for who, error in zip(request.members, errors, strict=True))
         self.effects.append(SendResponse(token, LeaveResult(members=named)))
@@ -436,7 +436,7 @@ class ClassicGroup(ClassicGroupRules):
         self._check()
 
     def _check(self) -> None:
-        """Assert what holds between two calls."""
+        """Assert the invariants between two calls."""
         assert not self.members or self.state != GroupState.EMPTY
         assert len(self.static) <= len(self.members)
         assert self._join_deadline_ms is None or self.state == GroupState.PREPARING
@@ -459,7 +459,7 @@ class ClassicGroup(ClassicGroupRules):
             self._rebalance(now)
 
     def _remove(self, member: ClassicGroupMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """It is no member any more. `_members_went` has to follow."""
+        """Remove a member. Call `_members_went` next."""
         self._answer_waiting(member, error)
         del self.members[member.member_id]
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
@@ -469,7 +469,7 @@ class ClassicGroup(ClassicGroupRules):
         assert (self.leader is None) == (not self.members)
 
     def _members_went(self, now: ClockReading) -> None:
-        """The others share what those had."""
+        """Rebalance after members were removed, so that the others get their partitions."""
         if self.state != GroupState.EMPTY:
             if self.state == GroupState.PREPARING and not self.members:
                 self._joining_until_ms = None
@@ -484,7 +484,7 @@ class ClassicGroup(ClassicGroupRules):
             self.effects.append(SendResponse(token, SyncResult(error)))
 
     def dissolve(self, error: ErrorCode) -> None:
-        """This coordinator coordinates no more: everybody who waits is told."""
+        """Answer all waiting requests with `error`, because this broker no longer coordinates the group."""
         for member in self.members.values():
             self._answer_waiting(member, error)
         self.state = GroupState.DEAD
@@ -492,7 +492,7 @@ class ClassicGroup(ClassicGroupRules):
     # --------------------------------------------------------------------------------------------------------- records
 
     def record(self) -> GroupRecord:
-        """The generation as the log is to have it."""
+        """Return the generation as it is written to the log."""
         members = tuple(member.record(self.protocol) for member in self.members.values())
         return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
 

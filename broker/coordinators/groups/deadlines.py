@@ -1,4 +1,4 @@
-"""Keeps the next deadline of each group, so that a tick costs what is due in it and not what all groups come to."""
+"""Keeps the next deadline of each group, so that a tick costs only as much as the groups that are due."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ if TYPE_CHECKING:
 
 
 OF_PLACE = 100
-"""Bytes of a place in the heap, beside the group's name."""
+"""Gives the bytes of a heap entry, beside the group id."""
 OVERTAKEN_MAX = 100_000
-"""Places that nobody needs are cleared away once they take so many bytes more than all others."""
+"""Limits the bytes of outdated heap entries: beyond it, and the size of the other entries, they are removed."""
 
 
 class GroupDeadlines:
-    """Groups by their deadlines: monotonic moments in ms.
+    """Holds groups in the order of their deadlines: monotonic times in ms.
 
-    A deadline that moves to a later moment, as with every heartbeat, costs nothing: the group keeps its place, and is
-    asked again when that comes.
+    Moving a deadline to a later time, as every heartbeat does, costs nothing: the group keeps its heap entry, and its
+    deadline is checked again when that entry is due.
     """
 
     __slots__ = ("_heap", "_known", "_needed", "_taken")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, str]] = []
-        """What is not in `_known` as well counts no more: an earlier moment came, or the group has nothing to do."""
+        """Holds (time, group id) entries. An entry that is not also in `_known` is outdated: an earlier deadline was
+        set, or the group has none.
+        """
         self._known: dict[str, int] = {}
-        """Of each group that waits for something: a moment that is not after its deadline."""
+        """Maps each group with a deadline to a time that is not after its deadline."""
         self._taken, self._needed = 0, 0
-        """Bytes of all places in the heap, and of those that `_known` has."""
+        """Count the bytes of all heap entries, and of the entries that are also in `_known`."""
 
     def of(self, group_id: str) -> int | None:
-        """A moment that is not after the group's deadline; None: it has none."""
+        """Return a time that is not after the group's deadline, or None if it has no deadline."""
         return self._known.get(group_id)
 
     def put(self, group_id: str, at_ms: int | None) -> None:
-        """The group's deadline is that; None: it has none."""
+        """Set the group's deadline; None removes it."""
         known = self._known.get(group_id)
         if at_ms is None:
             if known is not None:
@@ -54,7 +56,7 @@ class GroupDeadlines:
         self._check()
 
     def _check(self) -> None:
-        """Assert that each group in `_known` has a place in the heap."""
+        """Assert that each group in `_known` has an entry in the heap."""
         assert 0 <= self._needed
         assert self._needed <= self._taken
         assert len(self._known) <= len(self._heap)
@@ -76,7 +78,8 @@ class GroupDeadlines:
         assert self._taken <= 2 * self._needed + OVERTAKEN_MAX
 
     def next_ms(self, deadline_of: Callable[[str], int | None]) -> int | None:
-        """The first deadline of all. `deadline_of` tells that of a group as it is now."""
+        """Return the earliest deadline of all groups, or None. `deadline_of` returns the current deadline of a group.
+        """
         while self._heap:
             at_ms, group_id = self._heap[0]
             if self._known.get(group_id) == at_ms:
@@ -92,7 +95,7 @@ class GroupDeadlines:
         return None
 
     def due(self, now_ms: int) -> list[str]:
-        """The groups whose moment has come. Each is to be put in again."""
+        """Return and remove the groups whose entry is due. The caller has to `put` each of them again."""
         found = []
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, group_id = self._pop()

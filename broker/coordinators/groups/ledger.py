@@ -1,8 +1,8 @@
-"""Holds the state that the log of one partition of __consumer_offsets describes: groups, committed offsets, and offsets
-of transactions that are not decided (P5, P4).
+"""Holds the state that the log of one partition of __consumer_offsets describes: groups, committed offsets, and pending
+offsets of open transactions (P5, P4).
 
-Only `replay` and `end_transaction` change it, with the records and markers of the log in their order: so a ledger is at
-any time equal to its log, however it was filled.
+Only `replay` and `end_transaction` change the state, with the log's records and markers in order: so the state always
+equals that of its log, however it was built.
 """
 
 # The record of a committed offset has its topic's id, and the image decides at each fetch, deletion and load whether
@@ -33,24 +33,24 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 class ReplayedGroupState:
-    """The durable state of one shard."""
+    """Holds the durable state of one shard, as replayed from its log."""
 
     __slots__ = ("_forgotten", "_last", "consumers", "groups", "offsets", "pending")
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupRecord] = {}
-        """Classic groups."""
+        """Maps a group id to the record of its classic group."""
         self.consumers: dict[str, ConsumerGroup] = {}
-        """Consumer groups (KIP-848)."""
+        """Maps a group id to its consumer group (KIP-848)."""
         self.offsets: dict[str, Offsets] = {}
-        """By group; none is empty."""
+        """Maps a group id to its committed offsets; no group's offsets are empty."""
         self.pending: dict[int, dict[str, Offsets]] = {}
-        """By producer id and group: offsets of its open transaction."""
+        """Maps a producer id, then a group id, to the offsets of the producer's open transaction."""
         self._last: dict[str, int] = {}
         self._forgotten = NOTHING_WRITTEN
 
     def replay(self, written: GroupLogRecord, at: int, producer_id: int = NO_PRODUCER) -> None:
-        """Take the record at `at` into account; `producer_id` of the transaction that it belongs to."""
+        """Apply the record at offset `at`. `producer_id` is the producer id of its transaction, or -1."""
         group_id = written.group_id
         assert at > self._last.get(group_id, NOTHING_WRITTEN)
         self._last[group_id] = at
@@ -83,7 +83,7 @@ class ReplayedGroupState:
             self._forgotten = max(self._forgotten, self._last.pop(group_id))
 
     def _forget(self, written: OffsetCommitRecord) -> None:
-        """A tombstone takes what a transaction may still bring with it, as Kafka's does."""
+        """Remove an offset. A tombstone also removes pending offsets of transactions, as Kafka's tombstones do."""
         group_id, partition = written.group_id, written.partition
         found = self.offsets.get(group_id)
         if found is not None:
@@ -104,9 +104,10 @@ class ReplayedGroupState:
             del self.pending[producer_id]
 
     def end_transaction(self, producer_id: int, commit: bool, at: int) -> tuple[str, ...]:
-        """The marker at `at`: what was pending counts, or never was. The groups that had something pending.
+        """Apply or drop the pending offsets of a transaction whose marker is at offset `at`. Return the groups that had
+        pending offsets.
 
-        An offset that was committed after the transaction's own record stays: it is the later word (KAFKA-5547).
+        An offset that was committed after the transaction's own record is kept, because it is newer (KAFKA-5547).
         """
         ended = self.pending.pop(producer_id, {})
         for group_id, owed in ended.items():
@@ -127,16 +128,18 @@ class ReplayedGroupState:
         assert found
 
     def is_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
-        """Return whether an undecided transaction may change this partition's offset; None: any of the group's."""
+        """Return whether an undecided transaction may change this partition's offset, or any of the group's offsets if
+        `partition` is None.
+        """
         owed = (groups[group_id] for groups in self.pending.values() if group_id in groups)
         return any(partition is None or partition in found for found in owed)
 
     def group_ids(self) -> list[str]:
-        """Groups with offsets, pending ones included."""
+        """Return the groups that have offsets, including pending offsets."""
         return list(dict.fromkeys([*self.offsets, *(group for groups in self.pending.values() for group in groups)]))
 
     def places(self, group_id: str) -> list[TopicPartition]:
-        """Partitions of which a group has an offset, or an open transaction may bring one."""
+        """Return the partitions for which a group has an offset or a pending offset."""
         owed = [where for groups in self.pending.values() for where in groups.get(group_id, ())]
         return list(dict.fromkeys([*self.offsets.get(group_id, ()), *owed]))
 
@@ -146,8 +149,8 @@ class ReplayedGroupState:
         places: Iterable[TopicPartition],
         is_orphan: Callable[[TopicPartition, OffsetAndMetadata], bool],
     ) -> list[TopicPartition]:
-        """Partitions whose offsets are all of topics that are gone. One stays while a transaction may bring an offset
-        of the next topic of its name: a tombstone takes pending offsets, too.
+        """Return the partitions all of whose offsets belong to deleted topics. A partition is kept while a transaction
+        may commit an offset for a new topic of the same name, because a tombstone removes pending offsets, too.
         """
         pending = [groups[group_id] for groups in self.pending.values() if group_id in groups]
         kept = [self.offsets.get(group_id, {}), *pending]
@@ -155,7 +158,9 @@ class ReplayedGroupState:
         return [where for where, here in found if here and all(is_orphan(where, each) for each in here)]
 
     def rests_on(self, group_id: str) -> int:
-        """Offset of the last record that what is said of this group rests on; NOTHING_WRITTEN if it rests on none."""
+        """Return the offset of the last record that responses about this group depend on; NOTHING_WRITTEN if there is
+        none.
+        """
         return self._last.get(group_id, self._forgotten)
 
     def inspect_consumers(self) -> dict[str, tuple[object, ...]]:
@@ -163,7 +168,7 @@ class ReplayedGroupState:
         return {group_id: group.facts() for group_id, group in self.consumers.items()}
 
     def inspect(self) -> tuple[dict[str, GroupRecord], dict[str, Offsets], dict[int, dict[str, Offsets]]]:
-        """Groups, offsets and pending offsets: copies, for whoever compares them with the log."""
+        """Return copies of groups, offsets and pending offsets, for comparisons with the log."""
         return (
             dict(self.groups),
             {group: dict(found) for group, found in self.offsets.items()},

@@ -1,4 +1,4 @@
-"""A member of a classic group, as its coordinator has it in memory."""
+"""Holds a member of a classic group in the coordinator's memory."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from squall.broker.coordinators.groups.memory_budget import size_of
 from squall.broker.coordinators.groups.values import Join, MemberRecord, Token
 
 OF_EACH_RECORDED = 40
-"""Bytes of a member in a record, beside its texts."""
+"""Gives the bytes of a member in a record, beside its strings."""
 NEW_MEMBER_MS = 300_000
-"""A new member that waits for its generation longer than this is given up: it has no id to send heartbeats with, and
-has perhaps tried again under another one."""
+"""Gives the time in ms after which a new member that waits for its first generation is removed: it has no member id to
+send heartbeats with, and may have joined again under another id.
+"""
 
 
 class ClassicGroupMember:
-    """Represents a member of a classic group: its identity, protocols, assignment, and the requests that wait for an
-    answer.
-    """
+    """Holds a member of a classic group: its identity, protocols and assignment, and its waiting requests."""
 
     __slots__ = (
         "_known",
@@ -41,19 +40,19 @@ class ClassicGroupMember:
         self._know(request.protocols)
         self.assignment = b""
         self.joining: Token = None
-        """Who waits for the next generation."""
+        """Holds the token of a JoinGroup that waits for the next generation; None if none waits."""
         self.syncing: Token = None
-        """Who waits for the assignment."""
+        """Holds the token of a SyncGroup that waits for the assignment; None if none waits."""
         self.is_new = True
-        """It has not been in a generation yet."""
+        """Is True until the member is in a generation for the first time."""
         self.unsynced = False
-        """It has its generation and has not asked for its assignment."""
+        """Is True while the member knows its generation and has not asked for its assignment."""
         self.deadline_ms: int | None = None
-        """Monotonic: when it is given up. None while the coordinator owes it an answer."""
+        """Gives the monotonic time at which the member is removed; None while the coordinator owes it a response."""
 
     @classmethod
     def loaded(cls, record: MemberRecord, protocol: str) -> ClassicGroupMember:
-        """As a generation's record has it."""
+        """Return the member that a generation's record describes."""
         subscribed = ((protocol, record.subscription),)
         request = Join(
             group_id="",
@@ -72,7 +71,7 @@ class ClassicGroupMember:
         return made
 
     def update(self, request: Join) -> None:
-        """Take what a Join says of itself."""
+        """Take over the protocols, time-outs and client data of a JoinGroup."""
         self._know(request.protocols)
         self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
         self.client_id, self.client_host = request.client_id, request.client_host
@@ -83,11 +82,11 @@ class ClassicGroupMember:
         self._known = dict(reversed(protocols))
 
     def said(self) -> int:
-        """Bytes of what it has sent of itself."""
+        """Return the bytes of the data that the member has sent about itself."""
         return size_of(self.protocols, self.member_id, self.client_id, self.instance_id)
 
     def held(self) -> int:
-        """Bytes of what it and its leader have sent."""
+        """Return the bytes of the data that the member and its group leader have sent."""
         return self.said() + len(self.assignment)
 
     def knows(self, protocol: str) -> bool:
@@ -99,12 +98,12 @@ class ClassicGroupMember:
         return b"" if protocol is None else self._known.get(protocol, b"")
 
     def recorded(self, protocol: str | None) -> int:
-        """About the bytes that it takes in a record of the log."""
+        """Return the approximate bytes of the member in a record of the log."""
         texts = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
         return OF_EACH_RECORDED + sum(map(len, texts)) + len(self.metadata(protocol)) + len(self.assignment)
 
     def record(self, protocol: str | None) -> MemberRecord:
-        """As a record of the log has it."""
+        """Return the member as it is written to the log."""
         return MemberRecord(
             self.member_id,
             self.instance_id,

@@ -1,7 +1,7 @@
-"""Limits the memory for what members of classic groups have sent: names, protocols, and assignments.
+"""Limits the memory for data that members of classic groups send: names, protocols and assignments.
 
-What is in the log costs disk before it costs memory. What a member sends as it joins costs nothing but the
-coordinator's memory, for as long as its session lasts. Kafka's coordinators have no limit for it.
+Records in the log cost disk before they cost memory. The data of a joining member costs only the coordinator's memory,
+as long as the session lasts. Kafka's coordinators have no limit for it.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 OF_EACH, OF_PROTOCOL = 1000, 300
-"""Bytes of a group or member, and of a protocol of one, beside their texts."""
+"""Give the bytes of a group or member, and of one of its protocols, beside their strings."""
 OF_CHARACTER = 4
-"""Of a name: what Python needs at most."""
+"""Gives the most bytes that Python needs for a character of a name."""
 AGAIN_AFTER_MS = 1000
 
 
 class MemoryAccount(Protocol):
-    """A group."""
+    """Describes a group whose memory is counted."""
 
     def held(self) -> int:
-        """Bytes of its name, and of what its members have sent."""
+        """Return the bytes of the group's name and of its members' data."""
 
 
 class MemoryBudget:
-    """The memory of all groups of a coordinator, and whether there is room for more.
+    """Limits the memory of all groups of a coordinator.
 
-    What is admitted is added up; only where the sum is over the limit is it counted what is really held, because
-    members come again and go. Once there is no room, that is counted once a second.
+    Admitted sizes are added up. Only when the sum exceeds the limit is the memory in use counted, because members come
+    and go. If the limit is reached, it is counted at most once a second.
     """
 
     __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")
@@ -37,7 +37,7 @@ class MemoryBudget:
         self._sum, self._full_until_ms = 0, 0
 
     def admits(self, size: int, now_ms: int) -> bool:
-        """Return whether there is room for that many more bytes. If so, they are counted from now on."""
+        """Return whether `size` more bytes fit into the budget. If so, they are counted from now on."""
         assert size >= 0
         if self._sum + size <= self._limit:
             self._sum += size
@@ -54,11 +54,11 @@ class MemoryBudget:
 
 
 def size_of(protocols: Iterable[tuple[str, bytes]], *names: str | None) -> int:
-    """Bytes of the protocols that a member knows, and of the member, which goes by these names."""
+    """Return the bytes of a member with these protocols and names."""
     known = sum(OF_PROTOCOL + len(name) + len(metadata) for name, metadata in protocols)
     return OF_EACH + known + size_of_names(*names)
 
 
 def size_of_names(*names: str | None) -> int:
-    """Bytes of names; None is one that there is not."""
+    """Return the bytes of names; None counts as nothing."""
     return OF_CHARACTER * sum(len(name) for name in names if name is not None)

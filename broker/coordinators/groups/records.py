@@ -1,4 +1,6 @@
-"""Records of __consumer_offsets, in Kafka's own format: keys for each group, and one for each offset of a group."""
+"""Encodes and decodes records of __consumer_offsets in Kafka's format: a key for each group, and a key for each
+committed offset.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ from squall.broker.protocol.schema.group_records import (
 
 GROUP_VERSION: Final = 3
 OFFSET_VERSION: Final = 4
-"""The versions that Kafka 4.3 writes. 4 is the first version of an offset's value that holds its topic's id."""
+"""Is the version that Kafka 4.3 writes. 4 is the first version of an offset's value that holds the topic id."""
 EXPIRING_VERSION: Final = 1
-"""The only version of an offset's value that holds when it expires."""
+"""Is the only version of an offset's value that holds its expiration time."""
 
 
 def encode(written: GroupLogRecord) -> tuple[bytes, bytes | None]:
-    """Key and value of a record."""
+    """Return the key and the value of a record; the value is None for a tombstone."""
     if isinstance(written, GroupMetadataRecord):
         key = encode_key(GroupMetadataKey(group=written.group_id))
         return key, None if written.group is None else encode_versioned(_of_group(written.group), GROUP_VERSION)
@@ -68,7 +70,7 @@ def _of_group(group: GroupRecord) -> GroupMetadataValue:
 
 
 def decode(key: bytes, value: bytes | None) -> GroupLogRecord | None:
-    """A record of the log; None for one of a type that this version does not know. Raises only MalformedFrame."""
+    """Return the decoded record, or None for an unknown record type. Raises only MalformedFrame."""
     found = decode_group_record(key, value)
     if found is None:
         return None

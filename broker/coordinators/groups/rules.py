@@ -1,7 +1,8 @@
-"""The rules of groups (P6) and their offsets (P5), one method each. None of them changes anything.
+"""Decides the rules of classic groups (P6) and their offsets (P5), with one method for each rule. No rule changes any
+state.
 
-They are methods so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them
-directly. `ClassicGroup` adds what changes a group's members.
+The rules are methods so that a planted bug can replace exactly one rule (`chaos/mutants`), and so that tests can call
+them directly. `ClassicGroup` adds the methods that change a group's members.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.member import ClassicGroupMember
 
 CONSUMER: str = "consumer"
-"""Protocol type of Kafka's own consumers, whose subscriptions a coordinator can read."""
+"""Is the protocol type of Kafka's own consumers, whose subscriptions a coordinator can decode."""
 
 
 def refusal(static: Mapping[str, str], members: Collection[str], member_id: str, instance_id: str | None) -> ErrorCode:
-    """Why this is no member, or none any more: its id is unknown, or another consumer has taken its instance id
-    (KIP-345). NONE for a member. `static`: instance ids -> member ids.
+    """Return UNKNOWN_MEMBER_ID for an unknown member id, FENCED_INSTANCE_ID if another member has taken the instance id
+    (KIP-345), or NONE for a member. `static` maps instance ids to member ids.
     """
     if instance_id is not None:
         current = static.get(instance_id)
@@ -48,7 +49,7 @@ def unknown_member(group_id: str) -> ErrorCode:
 
 
 class ClassicGroupRules:
-    """A classic group, and the rules over its members."""
+    """Holds the state of a classic group, with the rules over its members."""
 
     __slots__ = (
         "generation",
@@ -70,28 +71,29 @@ class ClassicGroupRules:
     protocol: str | None
     leader: str | None
     since_ms: int
-    """Wall clock: since when the group is in its state."""
+    """Gives the wall-clock time, in ms, of the group's last change of state."""
     members: dict[str, ClassicGroupMember]
-    """By member id, in the order in which they came."""
+    """Maps a member id to its member, in the order in which the members joined."""
     static: dict[str, str]
-    """Instance id to the member id that it has now (KIP-345)."""
+    """Maps an instance id to the member id that it has now (KIP-345)."""
     pending: dict[str, int]
-    """Member ids that were given and not joined with yet, to the moment at which they are forgotten."""
+    """Maps each member id that was handed out but not used yet to the time at which it is dropped."""
 
     # ------------------------------------------------------------------------------------------------------- who is who
 
     def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return the error of a request with these ids, as `refusal`."""
+        """Return the error of a request with these ids, as the function `refusal` does."""
         return refusal(self.static, self.members, member_id, instance_id)
 
     def is_current(self, generation: int) -> bool:
-        """Return whether a request comes from the generation that owns the partitions now."""
+        """Return whether `generation` is the group's current generation."""
         return generation == self.generation
 
     # ---------------------------------------------------------------------------------------------------------- joining
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Return whether a consumer can be in one group with its members: they have a protocol in common."""
+        """Return whether a consumer can join: it has the group's protocol type and a protocol that all members support.
+        """
         if not protocol_type or not names:
             return False
         if not self.members:
@@ -99,13 +101,13 @@ class ClassicGroupRules:
         return protocol_type == self.protocol_type and any(name in names for name in self.common_protocols())
 
     def common_protocols(self) -> tuple[str, ...]:
-        """The protocols that every member knows, in the first one's order."""
+        """Return the protocols that every member supports, in the first member's order."""
         members = list(self.members.values())
         first = members[0].protocols if members else ()
         return tuple(name for name, _ in first if all(member.knows(name) for member in members))
 
     def elected_protocol(self) -> str:
-        """The protocol that most members prefer, among those that all know."""
+        """Return the protocol that most members prefer, among the protocols that all members support."""
         common = self.common_protocols()
         assert common
         votes = dict.fromkeys(common, 0)
@@ -114,26 +116,25 @@ class ClassicGroupRules:
         return max(common, key=lambda name: votes[name])
 
     def has_room(self, member_id: str, most: int) -> bool:
-        """Return whether one more member may join; members of the group always may."""
+        """Return whether the member may join; a member of the group always may."""
         if member_id in self.members:
             return True
         joined = [m for m in self.members.values() if m.joining is not None]
         return len(joined if self.state == GroupState.PREPARING else self.members) < most
 
     def all_joined(self) -> bool:
-        """Return whether the next generation can begin: every member has joined, and no member id is handed out and
-        unused.
+        """Return whether the next generation can begin: every member has joined, and no handed-out member id is unused.
         """
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     def returns_unchanged(self) -> bool:
-        """Return whether a static member that comes back leaves the generation as it is: no assignment depends on what
-        it changed (KIP-345, KIP-814).
+        """Return whether a returning static member needs no rebalance, because no assignment depends on what it changed
+        (KIP-345, KIP-814).
         """
         return self.state == GroupState.STABLE and self.elected_protocol() == self.protocol
 
     def joins_anew(self, member: ClassicGroupMember, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Return whether a Join of a member of this generation asks for the next one. If not, its answer got lost."""
+        """Return whether the JoinGroup of a current member asks for a rebalance. If not, its last response got lost."""
         if self.state == GroupState.COMPLETING:
             return member.protocols != protocols
         return self.state == GroupState.STABLE and (member.member_id == self.leader or member.protocols != protocols)
@@ -141,10 +142,11 @@ class ClassicGroupRules:
     # --------------------------------------------------------------------------------------------------------- offsets
 
     def refusal_of_commit(self, request: Commit | TxnOffsetCommit) -> ErrorCode:
-        """Why these offsets must not be committed: their sender owns the partitions no more. NONE where it may.
+        """Return the error of an offset commit, or NONE if it is accepted. It is refused if the sender may no longer
+        own the partitions.
 
-        Who is no member may commit for a group that has none (admins, and consumers that assign themselves), and in a
-        transaction always: its producer's epoch fences it.
+        A client that is no member may commit if the group has no members (admins, and consumers that assign
+        themselves), and in a transaction always, because its producer epoch fences it.
         """
         in_transaction = isinstance(request, TxnOffsetCommit)
         if request.generation < 0 and self.state == GroupState.EMPTY:
@@ -164,8 +166,8 @@ class ClassicGroupRules:
 
 
 def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
-    """Return whether an offset of a group without members has been left alone for offsets.retention.minutes: since it
-    was committed, or since the last member went (KIP-211).
+    """Return whether an offset of a group without members is older than offsets.retention.minutes, counted from its
+    commit or from the time at which the last member left (KIP-211).
     """
     if committed.expires_ms != NO_TIME:
         return wall_ms >= committed.expires_ms

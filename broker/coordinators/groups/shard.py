@@ -1,8 +1,8 @@
-"""Holds the groups of one partition of __consumer_offsets.
+"""Coordinates the groups of one partition of __consumer_offsets.
 
 Offsets, generations and consumer groups are in the log: a request only decides on records, which change the shard once
-they are appended and replayed. Members of classic groups, sessions and waiting requests are in memory alone: they are
-lost with the partition's leadership, and return with the next requests of members that are alive.
+they are appended and replayed. Members of classic groups, sessions and waiting requests are in memory only: they are
+lost with the partition's leadership, and return with the next requests of live members.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import OffsetAndMetadata
 
 EXPIRED_AT_ONCE = 100
-"""Offsets of one group that are looked at before others may have their turn: their tombstones take some 2 ms."""
+"""Limits how many offsets of a group are checked before other tasks may run: their tombstones take some 2 ms."""
 
 
 class GroupCoordinatorShard:
-    """Groups and their offsets, as of the records replayed so far."""
+    """Coordinates the groups of one partition, with the state of the records replayed so far."""
 
     __slots__ = ("_deadlines", "_held", "_now", "consumers", "groups", "ledger", "settings")
 
@@ -90,22 +90,22 @@ class GroupCoordinatorShard:
         held: MemoryBudget | None = None,
         matching: RegexMatchCache | None = None,
     ) -> None:
-        """topics: the cluster's. ledger: records replayed so far. held, matching: shared by a coordinator's shards."""
+        """Set up the shard. `ledger` holds the replayed records; a coordinator's shards share `held` and `matching`."""
         self.settings = settings
         self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = ReplayedGroupState() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
-        """Classic groups that have members, or had some."""
+        """Maps a group id to its classic group, if that has or had members."""
         self._deadlines = GroupDeadlines()
         self._now: ClockReading | None = None
-        """The latest moment that it was told; None while the log is being replayed."""
+        """Holds the latest time that was passed in; None while the log is being replayed."""
         known_topics = TopicTable() if topics is None else topics
         self.consumers = ConsumerCoordination(self.ledger, settings, known_topics, matching)
 
     # ------------------------------------------------------------------------------------------------------------ life
 
     def begin(self, now: ClockReading) -> None:
-        """The whole log is replayed: take its groups' members up again."""
+        """Start the sessions of all members, because the whole log is replayed."""
         self._now = now
         for group_id, record in self.ledger.groups.items():
             self.groups[group_id] = ClassicGroup(group_id, self.settings, now, record)
@@ -114,7 +114,7 @@ class GroupCoordinatorShard:
             self._watch(group_id)
 
     def replay(self, written: GroupLogRecord, at: int, producer_id: int = NO_PRODUCER) -> None:
-        """Take a record of the log into account. Records must come in the log's order."""
+        """Apply a record of the log. Records must come in the log's order."""
         self.ledger.replay(written, at, producer_id)
         group = self.groups.get(written.group_id)
         if isinstance(written, GroupMetadataRecord):
@@ -131,17 +131,18 @@ class GroupCoordinatorShard:
                 del self.groups[written.group_id]  # it is a consumer group from here on
 
     def dissolve(self, error: ErrorCode) -> list[Effect]:
-        """The partition is not led here any more: everybody who waits gets `error`."""
+        """Answer all waiting requests with `error`, because this broker no longer leads the partition."""
         for group in self.groups.values():
             group.dissolve(error)
         return [effect for group in self.groups.values() for effect in _taken(group)]
 
     def next_deadline_ms(self) -> int | None:
-        """The monotonic moment at which `tick` has something to do."""
+        """Return the monotonic time at which `tick` has something to do; None if never."""
         return self._deadlines.next_ms(self._deadline_of)
 
     def deadline_of(self, group_id: str) -> int | None:
-        """Return when `tick` has to look at a group: at its deadline, or before. None: it waits for nothing."""
+        """Return a time, not after the group's deadline, at which `tick` has to check it; None if it has no deadline.
+        """
         return self._deadlines.of(group_id)
 
     def _deadline_of(self, group_id: str) -> int | None:
@@ -150,11 +151,11 @@ class GroupCoordinatorShard:
         return min((at for at in both if at is not None), default=None)
 
     def _watch(self, group_id: str) -> None:
-        """Whatever a group waits for may have changed."""
+        """Update the group's deadline, which may have changed."""
         self._deadlines.put(group_id, self._deadline_of(group_id))
 
     def tick(self, now: ClockReading) -> list[Effect]:
-        """Time has passed."""
+        """End the sessions and rebalances that are due."""
         self._now = now
         effects: list[Effect] = []
         for group_id in self._deadlines.due(now.mono_ms):
@@ -168,12 +169,12 @@ class GroupCoordinatorShard:
         return effects
 
     def _let_go(self, group: ClassicGroup) -> None:
-        """Of a group that somebody asked for an id in, and never came back to, nothing stays."""
+        """Drop a group that only handed out a member id which was never used."""
         if group.generation == 0 and group.state == GroupState.EMPTY and not group.pending:
             del self.groups[group.group_id]
 
     def settle(self, settles: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
-        """An append is committed (NONE), or is not in the log or not known to be (an error)."""
+        """Finish a request whose append is committed (NONE), or failed or may have failed (an error)."""
         self._now = now
         effects: list[Effect] = []
         if settles.group is not None:
@@ -187,7 +188,7 @@ class GroupCoordinatorShard:
         return effects
 
     def submit(self, request: Request, token: Token, now: ClockReading) -> list[Effect]:
-        """Handle a request. Its answer is among the effects, or comes with later ones."""
+        """Handle a request. The response is among the returned effects, or among later effects."""
         self._now = now
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
         group = self.groups.get(request.group_id)
@@ -225,7 +226,7 @@ class GroupCoordinatorShard:
         return []
 
     def _has_room(self, group: ClassicGroup | None, request: Join, now: ClockReading) -> bool:
-        """Return whether there is room for the member. One that sends no more than before has its place already."""
+        """Return whether the memory budget admits the member. One that sends no more than before is always admitted."""
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
         size = size_of(request.protocols, member_id, request.client_id, request.instance_id)
@@ -354,7 +355,7 @@ class GroupCoordinatorShard:
         return where in self.ledger.offsets.get(group_id, {}) or self.ledger.is_pending(group_id, where)
 
     def _subscribed(self, group_id: str) -> frozenset[str] | None:
-        """The topics that a group's members read; None if nobody can tell, so that it may be any."""
+        """Return the topics that a group's members read; None if they are unknown, so that it may be any topic."""
         group = self.groups.get(group_id)
         if group_id in self.ledger.consumers:
             return frozenset(self.ledger.consumers[group_id].subscribed())
@@ -372,7 +373,7 @@ class GroupCoordinatorShard:
         return known or ledger.is_pending(group_id)
 
     def state_of(self, group_id: str) -> GroupState:
-        """The state of a group of either protocol; Empty where only offsets are known of it."""
+        """Return the state of a group of either protocol; Empty if the group has only offsets."""
         group = self.groups.get(group_id)
         if group is not None:
             return group.state
@@ -416,7 +417,7 @@ class GroupCoordinatorShard:
         return self.consumers.describe(request, token)
 
     def listed(self) -> list[GroupListing]:
-        """Return each group, those that have only offsets too."""
+        """Return all groups, including groups that have only offsets."""
         ledger = self.ledger
         found = {name: GroupListing(name, group.protocol_type, group.state) for name, group in self.groups.items()}
         for group_id in ledger.consumers:
@@ -428,9 +429,7 @@ class GroupCoordinatorShard:
     # ---------------------------------------------------------------------------------------------------------- expiry
 
     def expiring(self, wall_ms: int, *, retention: bool = True) -> Iterator[ExpireOffsets | None]:
-        """The groups that there are now, some offsets at a time, of which something is to be forgotten; None for the
-        others.
-        """
+        """Yield, for some offsets of a group at a time, a request to expire them, or None if nothing has to expire."""
         for group_id in dict.fromkeys((*self.groups, *self.ledger.consumers, *self.ledger.group_ids())):
             places = tuple(self.ledger.places(group_id))
             for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):
@@ -444,13 +443,13 @@ class GroupCoordinatorShard:
         return [AppendRecords(tuple(records), AppendCompletion(token, GroupResponse()), whole=1)]
 
     def _is_orphan(self, where: TopicPartition, committed: OffsetAndMetadata) -> bool:
-        """Return whether the topic of a committed offset is gone, perhaps with another one of its name there."""
+        """Return whether the topic of a committed offset was deleted, even if another topic has its name now."""
         found = self.consumers.topics.find(where[0])
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
     def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
-        """Tombstones of offsets whose topic is gone (`OffsetMetadataManager.onTopicsDeleted`), or that was not used
-        for long. Of the latter those that a live group reads are spared, and those that a transaction may change.
+        """Return tombstones for offsets of deleted topics (`OffsetMetadataManager.onTopicsDeleted`), or else for
+        offsets past their retention, except those that a live group reads or that a transaction may change.
         """
         group_id, ledger = request.group_id, self.ledger
         orphans = ledger.orphans(group_id, request.partitions, self._is_orphan)

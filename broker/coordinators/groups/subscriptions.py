@@ -1,4 +1,4 @@
-"""Decodes the subscriptions that Kafka's consumers send when they join: the topics that they want to read."""
+"""Decodes the subscriptions that Kafka's consumers send when they join: the topics that they read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all members; None if one of them cannot be read: then nobody knows what they subscribe to."""
+    """Return the topics of all subscriptions, or None if one of them cannot be decoded and the topics are unknown."""
     found: list[str] = []
     for subscription in subscriptions:
         try:

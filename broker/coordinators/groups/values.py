@@ -1,8 +1,8 @@
-"""Defines the values that go in and out of a shard of the group coordinator: offsets, members, records, requests,
-answers and effects.
+"""Defines the inputs and outputs of a shard of the group coordinator: offsets, members, records, requests, responses
+and effects.
 
-Wall-clock times are ms since the Unix epoch, as they are in the log. Times of members (sessions, rebalances) are
-monotonic ms of the coordinator's node.
+Wall-clock times are ms since the Unix epoch, as in the log. Times of members (sessions, rebalances) are monotonic ms of
+the coordinator's node.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
 NO_PRODUCER: Final = -1
 NOTHING_WRITTEN: Final = -1
-"""In place of an offset of the coordinator's log: what is said rests on no record."""
+"""Takes the place of an offset in the coordinator's log if a response depends on no record."""
 
 TopicPartition = tuple[str, int]
 Token = Any
-"""Whoever waits for an answer. The shard hands it back and asks nothing of it."""
+"""Identifies a waiting request. The shard returns it with the response and does not use it otherwise."""
 
 
 class GroupState(StrEnum):
-    """States of a group, as DescribeGroups, ConsumerGroupDescribe and ListGroups call them."""
+    """Names the states of a group, as DescribeGroups, ConsumerGroupDescribe and ListGroups do."""
 
     EMPTY = "Empty"
-    """No members. Its offsets may remain."""
+    """The group has no members, but may have offsets."""
     PREPARING = "PreparingRebalance"
-    """Waits for all members to join the next generation."""
+    """The group waits for all members to join the next generation."""
     COMPLETING = "CompletingRebalance"
-    """The generation is known to its members; their leader has not said yet who gets what."""
+    """The members know their generation, but the group leader has not sent the assignments yet."""
     ASSIGNING = "Assigning"
-    """Of a consumer group: its epoch has no target assignment yet."""
+    """The consumer group's epoch has no target assignment yet."""
     RECONCILING = "Reconciling"
-    """Of a consumer group: not every member has reached its target."""
+    """Some member of the consumer group has not reached its target assignment yet."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class ClockReading(NamedTuple):
-    """Now."""
+    """Holds the current time, in ms, of the monotonic clock and of the wall clock."""
 
     mono_ms: int
     wall_ms: int
@@ -61,24 +61,24 @@ class ClockReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset of one partition."""
+    """Holds a committed offset of one partition."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     committed_ms: int = NO_TIME
-    """Wall clock."""
+    """Gives the wall-clock time of the commit, in ms."""
     expires_ms: int = NO_TIME
-    """Wall clock; only where an old client asked for a retention of its own."""
+    """Gives the wall-clock time, in ms, at which the offset expires, if an old client asked for its own retention."""
     topic_id: bytes = ZERO_UUID
-    """Of the topic that the partition belongs to; ZERO_UUID in records of versions before 4, which do not hold it."""
+    """Holds the id of the partition's topic; ZERO_UUID in records of versions before 4, which lack it."""
     written_at: int = field(default=NOTHING_WRITTEN, compare=False)
-    """Offset of its record in the coordinator's log."""
+    """Holds the offset of the commit's record in the coordinator's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member as a generation's record has it."""
+    """Holds a member as the record of its generation describes it."""
 
     member_id: str
     instance_id: str | None
@@ -87,32 +87,32 @@ class MemberRecord:
     rebalance_ms: int
     session_ms: int
     subscription: bytes
-    """The member's metadata for the protocol that was chosen."""
+    """Holds the member's metadata for the elected protocol."""
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group's latest generation that has its assignments, or that has no members."""
+    """Holds a classic group's latest generation that has its assignments, or that has no members."""
 
     protocol_type: str
     generation: int
     protocol: str | None
     leader: str | None
     since_ms: int
-    """Wall clock: since when the group is in this state."""
+    """Gives the wall-clock time, in ms, since which the group is in this state."""
     members: tuple[MemberRecord, ...] = ()
 
 
 class GroupMetadataRecord(NamedTuple):
-    """A record of the log: the group as of a generation, or None where it is forgotten."""
+    """Sets a classic group to a generation. None removes the group."""
 
     group_id: str
     group: GroupRecord | None
 
 
 class OffsetCommitRecord(NamedTuple):
-    """A record of the log: an offset that a group has committed, or None where it is forgotten."""
+    """Sets an offset that a group has committed. None removes the offset."""
 
     group_id: str
     partition: TopicPartition
@@ -127,7 +127,7 @@ GroupLogRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerGroupLogReco
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A consumer wants to be in the next generation."""
+    """Asks to join the next generation (JoinGroup)."""
 
     group_id: str
     member_id: str
@@ -138,20 +138,20 @@ class Join:
     rebalance_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, metadata), the preferred one first."""
+    """Lists (name, metadata) of each protocol, the preferred protocol first."""
     fresh_id: str
-    """An id that nobody has, for a consumer that comes without one."""
+    """Holds an unused member id, for a consumer that has none yet."""
     needs_id: bool = True
-    """A new dynamic member is given its id first, and joins with it (KIP-394): else one that gives up and tries again
-    would leave a member behind each time.
+    """Says whether a new dynamic member first gets its id and has to join again with it (KIP-394). Otherwise a client
+    that gives up and retries would leave a member behind each time.
     """
     may_skip: bool = False
-    """The client knows that its generation may need no assignment (KIP-814)."""
+    """Says whether the client knows that the leader may not have to assign partitions (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A member wants its assignment. The leader brings those of all."""
+    """Asks for a member's assignment (SyncGroup). The group leader also sends the assignments of all members."""
 
     group_id: str
     generation: int
@@ -164,7 +164,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class ClassicHeartbeat:
-    """A member is alive."""
+    """Says that a classic member is alive (Heartbeat)."""
 
     group_id: str
     generation: int
@@ -174,7 +174,8 @@ class ClassicHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """Members go: (member id, instance id) each. An admin names static members by their instance id alone."""
+    """Removes members, each named by (member id, instance id). An admin names a static member by its instance id alone.
+    """
 
     group_id: str
     members: tuple[tuple[str, str | None], ...]
@@ -182,8 +183,8 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Offsets of a group. Generation -1 and no member id: of somebody who is no member. Members of consumer groups
-    send their member epoch as the generation.
+    """Commits offsets of a group (OffsetCommit). A client that is no member sends generation -1 and no member id.
+    Members of consumer groups send their member epoch as the generation.
     """
 
     group_id: str
@@ -192,12 +193,12 @@ class Commit:
     instance_id: str | None
     offsets: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
     version: int = 2**15 - 1
-    """Of the request."""
+    """Is the version of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommit:
-    """Offsets that count once their transaction is committed, and never if it is aborted."""
+    """Commits offsets that take effect only if their transaction is committed."""
 
     group_id: str
     generation: int
@@ -210,19 +211,21 @@ class TxnOffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """Asks for a group's committed offsets; None: all of them. `stable`: not while a transaction may change one."""
+    """Asks for committed offsets of a group; `partitions` None means all. With `stable`, an offset that an open
+    transaction may change gets UNSTABLE_OFFSET_COMMIT.
+    """
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
     stable: bool = False
     member_id: str | None = None
-    """Of a member of a consumer group, with its member epoch; None: of anybody."""
+    """Holds the id of a consumer group's member, whose epoch is checked; None for any other client."""
     epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Forget offsets of partitions to which no member subscribes."""
+    """Asks to delete offsets of partitions to which no member subscribes."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...]
@@ -230,27 +233,27 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Forget a group that has no members, and all its offsets."""
+    """Asks to delete a group without members, and all its offsets."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """Nothing changes: the answer carries the group."""
+    """Asks for a description of a classic group; the request changes nothing."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """The coordinator's own: forget offsets whose topic is gone, or that were left alone for long."""
+    """Asks to delete offsets whose topic was deleted or whose retention has passed. The coordinator itself sends it."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...]
-    """Only the offsets of these."""
+    """Holds the partitions whose offsets are checked."""
     retention: bool = True
-    """False: only those whose topic is gone."""
+    """Is False to delete only offsets whose topic was deleted."""
 
 
 Request = (
@@ -275,28 +278,30 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class GroupResponse:
-    """The answer to a request, in the words of its latest version; the APIs translate for older ones."""
+    """Holds the response to a request, in the terms of its latest version; the APIs translate it for older versions."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsetsResult(GroupResponse):
-    """Answers FetchOffsets."""
+    """Answers FetchOffsets with (partition, offset or None, error) for each partition."""
 
     offsets: tuple[tuple[TopicPartition, OffsetAndMetadata | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionErrors(GroupResponse):
-    """Answers Commit and DeleteOffsets, where partitions differ."""
+    """Answers Commit and DeleteOffsets if the errors of partitions differ."""
 
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JoinResult(GroupResponse):
-    """Answers Join with the generation. `members` is for the leader alone: (member id, instance id, metadata) each."""
+    """Answers Join with the generation. `members` is filled for the leader only: (member id, instance id, metadata) of
+    each.
+    """
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -305,12 +310,12 @@ class JoinResult(GroupResponse):
     leader: str = NO_MEMBER
     members: tuple[tuple[str, str | None, bytes], ...] = ()
     skip: bool = False
-    """The leader need not assign anything: the assignments of before are in force (KIP-814)."""
+    """Tells the leader not to assign partitions, because the previous assignments are still in force (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult(GroupResponse):
-    """Answers Sync."""
+    """Answers Sync with the member's assignment."""
 
     assignment: bytes = b""
     protocol_type: str | None = None
@@ -319,28 +324,28 @@ class SyncResult(GroupResponse):
 
 @dataclass(frozen=True, slots=True)
 class LeaveResult(GroupResponse):
-    """Answers Leave, for each member in the request's order."""
+    """Answers LeaveGroup with an error for each member, in the request's order."""
 
     members: tuple[tuple[str, str | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeResult(GroupResponse):
-    """Answers Describe."""
+    """Answers DescribeGroup with the state and the members of a classic group."""
 
     state: GroupState = GroupState.DEAD
     protocol_type: str = ""
     protocol: str = ""
     members: tuple[MemberRecord, ...] = ()
     message: str = ""
-    """What is wrong."""
+    """Holds an error message for the client; empty if there is none."""
 
 
 # ------------------------------------------------------------------------------------------------------------- effects
 
 
 class SendResponse(NamedTuple):
-    """Answer somebody, once the record at `rests_on` is committed."""
+    """Asks to send a response once the record at offset `rests_on` is committed."""
 
     token: Token
     answer: GroupResponse
@@ -348,21 +353,23 @@ class SendResponse(NamedTuple):
 
 
 class AppendRecords(NamedTuple):
-    """Append records and replay them. When they are committed, or cannot be, have the shard settle."""
+    """Asks to append and replay records. Once they are committed, or cannot be, call the shard's `settle` with
+    `settles`.
+    """
 
     records: tuple[GroupLogRecord, ...]
     settles: AppendCompletion
     producer: tuple[int, int] | None = None
-    """(producer id, epoch) of the transaction that the records belong to."""
+    """Holds the (producer id, epoch) of the transaction that the records belong to."""
     whole: int | None = None
-    """So many of them are in one batch; None: all. Those behind them may go into further ones, where one would be
-    larger than the log takes: it is no harm if the log ends with any of them.
+    """Gives the number of records that must be in the first batch; None means all. Later records may go into further
+    batches if one batch would be too large for the log: the log may end after any of them without harm.
     """
 
 
 class AppendCompletion(NamedTuple):
-    """Describes what is to be settled when an append ends: the request of `token`, the assignment of `group` in
-    `generation`, and `then`, a request that can only be looked at after the append.
+    """Describes what to do when an append ends: answer the request of `token`, complete the assignment of `group` in
+    `generation`, and handle the request `then`, which had to wait for the append.
     """
 
     token: Token = None
@@ -376,7 +383,7 @@ Effect = SendResponse | AppendRecords
 
 
 class GroupListing(NamedTuple):
-    """A group, as ListGroups tells of it."""
+    """Describes a group for ListGroups."""
 
     group_id: str
     protocol_type: str
@@ -397,10 +404,10 @@ class GroupCoordinatorSettings:
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration: str = "bidirectional"
-    """Which ways a group with members may go from one protocol to the other."""
+    """Names the directions in which a group with members may change its protocol."""
     max_held: int = 64 << 20
-    """Bytes of what members of classic groups have sent."""
+    """Limits the bytes of data that members of classic groups have sent."""
     most_bytes: Callable[[], int] = lambda: 1 << 20
-    """Of a batch that the log takes."""
+    """Returns the size in bytes of the largest batch that the log accepts."""
     own_session_ms: Callable[[str], int | None] = lambda group_id: None
-    """The session of a consumer group's members where the group has a setting of its own."""
+    """Returns the session time-out of a consumer group that has its own setting, or None."""

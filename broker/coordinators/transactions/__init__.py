@@ -1,1 +1,1 @@
-"""The transaction coordinator's shard: what becomes of the transactional ids of one partition of the log."""
+"""Implements the transaction coordinator's shard: it decides over the transactional ids of one partition of the log."""

@@ -1,4 +1,5 @@
-"""Decides how a client ends a transaction: EndTxn in every state, of either generation, first time or retry.
+"""Decides how a client ends a transaction: EndTxn in every state, with transaction version 1 (V1) or 2 (V2), as a first
+attempt or a retry.
 
 | state | V1 commit | V1 abort | V2 commit: retry, current | V2 abort: retry, current |
 |---|---|---|---|---|
@@ -8,10 +9,11 @@
 | CompleteCommit | 0 | 48 | 0, 48 | 48, abort |
 | CompleteAbort | 48 | 0 | 48, 48 | 0, abort |
 
-0: done before. 48: INVALID_TXN_STATE. 51: CONCURRENT_TRANSACTIONS. 90: PRODUCER_FENCED. V1 knows no retry: any epoch
-but the current one is fenced. V2 tells a retry by the epoch before the bump, and may abort at rest: the broker may not
-have heard of the records that the client wants to be rid of. While markers are being written V2 answers 51 to every
-epoch and every producer id, as Apache Kafka 4.3.1 does: a producer that is on to its next transaction is not fenced.
+0: already done. 48: INVALID_TXN_STATE. 51: CONCURRENT_TRANSACTIONS. 90: PRODUCER_FENCED. V1 knows no retry: any epoch
+but the current epoch is fenced. V2 recognises a retry by the epoch before the bump, and may abort without an open
+transaction: the broker may not know yet of the records that the client wants to abort. While markers are being written,
+V2 answers 51 to every epoch and producer id, as Apache Kafka 4.3.1 does: a producer that has begun its next transaction
+is not fenced.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ _DECIDED: Final = {
     TxnState.COMPLETE_COMMIT: True,
     TxnState.COMPLETE_ABORT: False,
 }
-"""Complete state -> True where the transaction was committed."""
+"""Maps a complete state to True if the transaction was committed, or False if it was aborted."""
 
 
 def decide(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
-    """Decide an EndTxn."""
+    """Decide an EndTxn request."""
     return (_v2 if request.client_version >= V2 else _v1)(rules, found, request, now_ms, fresh_id)
 
 
@@ -91,7 +93,7 @@ def _v2(
 def _prepared(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
-    """The decision itself: once this record is committed, nothing else can come of the transaction."""
+    """Return the decision to commit or abort. Once its record is committed, the outcome of the transaction is final."""
     assert found.state == TxnState.ONGOING or found.state in AT_REST
     v2 = request.client_version >= V2
     next_id = NO_PRODUCER_ID
@@ -121,7 +123,7 @@ def _prepared(
 
 
 def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The record that all markers are written; with the next producer id where that was allotted (V2)."""
+    """Return the state after all markers are written, with the next producer id if one was allocated (V2)."""
     assert prepared.state in PREPARED
     goes_on = prepared.next_producer_id >= 0 and prepared.client_version >= V2
     return replace(

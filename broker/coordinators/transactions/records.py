@@ -1,4 +1,6 @@
-"""Records of __transaction_state, in Kafka's own format: a key for each transactional id, and its whole state."""
+"""Encodes and decodes records of __transaction_state in Kafka's format: a key for each transactional id, and its whole
+state as the value.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 TAGGED_FROM = 1
-"""First version of the value that holds the previous and the next producer id, and the client's generation."""
+"""Is the first version of the value that holds the previous and next producer ids and the client's transaction version.
+"""
 
 _STATES = frozenset(TxnState)
 
 
 def encode(written: TransactionLogRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
-    """Key and value of a record. The cluster's level of `transaction.version` decides on the value's version: 0 knows
-    nothing of producer ids that change, nor of generations.
+    """Return the key and the value of a record. The cluster's `transaction.version` selects the version of the value:
+    version 0 holds neither changing producer ids nor the client's transaction version.
     """
     key = encode_key(TransactionLogKey(transactional_id=written.transactional_id))
     transaction = written.transaction
@@ -55,7 +58,7 @@ def _by_topic(transaction: TransactionMetadata) -> list[PartitionsSchema]:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionLogRecord | None:
-    """A record of the log; None for one of a type that this version does not know. Raises only MalformedFrame."""
+    """Return the decoded record, or None for an unknown record type. Raises only MalformedFrame."""
     found = decode_transaction_record(key, value)
     if found is None:
         return None
@@ -86,10 +89,11 @@ def decode(key: bytes, value: bytes | None) -> TransactionLogRecord | None:
 
 
 def _last_epoch(wire: TransactionLogValue) -> int:
-    """The epoch before the last bump, as far as a record implies it: an end of V2, be it asked for or a fence, raised
-    the epoch by one, or where epochs were used up gave the next producer id (KIP-890 part 2).
+    """Return the epoch before the last bump as far as a record implies it. With V2, the end of a transaction (requested
+    or by a fence) raised the epoch by one, or moved to the next producer id if the epochs were used up (KIP-890 part
+    2).
 
-    Of a bump that InitProducerId asked for, Kafka's records do not say whether its producer claimed the one before.
+    For a bump by InitProducerId, Kafka's records do not say whether the producer claimed the epoch before.
     """
     ended = (*PREPARED, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
     if wire.client_transaction_version < V2 or wire.transaction_status not in ended:

@@ -1,8 +1,8 @@
-"""The transactional ids of one partition of __transaction_state, as a state machine that decides and replays.
+"""Implements the transactional ids of one partition of __transaction_state as a state machine that decides and replays.
 
-`decide` changes nothing. Whoever runs the shard appends the records to the partition's log, and then has them replayed:
-so the shard is at any time what its log says, and a record that could not be appended has not happened. An answer
-must not leave before everything it rests on is committed: `offset_of` says up to where that is.
+`decide` changes nothing. The caller appends the decided records to the partition's log, and then replays them: so the
+shard always equals its log, and a record that could not be appended has no effect. A response must not be sent before
+the records that it depends on are committed: `offset_of` returns the last of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CONCURRENT = TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class TransactionCoordinatorShard(TransactionRules):
-    """Holds one partition's transactional ids, as of the records replayed so far."""
+    """Holds one partition's transactional ids, with the state of the records replayed so far."""
 
     __slots__ = ("_forgotten", "_offsets")
 
@@ -59,12 +59,12 @@ class TransactionCoordinatorShard(TransactionRules):
         self.transactions = {}
         self._offsets: dict[str, int] = {}
         self._forgotten = NOTHING_WRITTEN
-        """Offset of the last tombstone: what is said of an id that is not there may rest on it."""
+        """Holds the offset of the last tombstone, which a response about an unknown id may depend on."""
 
     # ---------------------------------------------------------------------------------------------------------- replay
 
     def replay(self, written: TransactionLogRecord, offset: int) -> None:
-        """Take a record of the log into account. Records must come in the log's order."""
+        """Apply a record of the log. Records must come in the log's order."""
         name = written.transactional_id
         assert offset > self._offsets.get(name, NOTHING_WRITTEN)
         if written.transaction is None:
@@ -77,21 +77,23 @@ class TransactionCoordinatorShard(TransactionRules):
         self._offsets[name] = offset
 
     def offset_of(self, transactional_id: str) -> int:
-        """Offset of the last record that what is said of this id rests on; NOTHING_WRITTEN if it rests on none."""
+        """Return the offset of the last record that responses about this id depend on; NOTHING_WRITTEN if there is
+        none.
+        """
         return self._offsets.get(transactional_id, self._forgotten)
 
     def inspect(self) -> dict[str, TransactionMetadata]:
-        """Return every transaction, by its id: a copy, to be compared with the log."""
+        """Return a copy of all transactions by their id, for comparisons with the log."""
         return dict(self.transactions)
 
     # -------------------------------------------------------------------------------------------------- what is due
 
     def owing_markers(self) -> list[TransactionMetadata]:
-        """The transactions that are decided and not complete, in the order in which their ids were first written."""
+        """Return the transactions that are decided but not complete, in the order of their ids' first records."""
         return [t for t in self.transactions.values() if self.owes_markers(t)]
 
     def timed_out(self, now_ms: int) -> list[AbortTimedOutTransaction]:
-        """Return requests to abort the transactions that have been open for too long."""
+        """Return requests to abort the transactions that have exceeded their time-out."""
         return [
             AbortTimedOutTransaction(t.transactional_id)
             for t in self.transactions.values()
@@ -99,7 +101,7 @@ class TransactionCoordinatorShard(TransactionRules):
         ]
 
     def expired(self, now_ms: int) -> list[ExpireTransactionalId]:
-        """The ids that nobody has used for long."""
+        """Return requests to remove the transactional ids that have expired."""
         return [
             ExpireTransactionalId(t.transactional_id) for t in self.transactions.values() if self.is_expired(t, now_ms)
         ]
@@ -107,7 +109,7 @@ class TransactionCoordinatorShard(TransactionRules):
     # ---------------------------------------------------------------------------------------------------------- decide
 
     def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> TxnCoordinatorResult:
-        """Decide a request. `fresh_producer_id`: one that is not in use, or -1 if there is none at hand."""
+        """Decide a request. `fresh_producer_id` is an unused producer id, or -1 if none is available."""
         found = self.transactions.get(request.transactional_id)
         decision: TxnCoordinatorResult = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
         for written in decision.records:
@@ -118,7 +120,7 @@ class TransactionCoordinatorShard(TransactionRules):
         return decision
 
     def _check(self, before: TransactionMetadata | None, after: TransactionMetadata | None) -> None:
-        """Assert what holds for each new record."""
+        """Assert the invariants of a new record."""
         if after is None:
             assert before is not None
             assert before.state in AT_REST
@@ -141,7 +143,9 @@ class TransactionCoordinatorShard(TransactionRules):
     def _init_producer(
         self, found: TransactionMetadata | None, request: InitProducer, now_ms: int, fresh_id: int
     ) -> TxnCoordinatorResult:
-        """InitProducerId: fence whoever had this id before, end what it left behind, and give the next epoch."""
+        """Decide an InitProducerId: fence the previous producer of this id, abort its open transaction, and return the
+        next epoch.
+        """
         claims = request.producer_id >= 0
         if not request.transactional_id or claims != (request.epoch >= 0):
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
@@ -182,7 +186,7 @@ class TransactionCoordinatorShard(TransactionRules):
     def _rotate(
         self, found: TransactionMetadata, request: InitProducer, now_ms: int, fresh_id: int
     ) -> TxnCoordinatorResult:
-        """The epochs of this producer id are used up: go on with another."""
+        """Move to another producer id, because the epochs of this producer id are used up."""
         if fresh_id < 0:
             return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
         last_epoch = found.epoch if request.producer_id >= 0 else NO_EPOCH
@@ -196,7 +200,7 @@ class TransactionCoordinatorShard(TransactionRules):
         return self._given(replace(self._rested(found, request, now_ms), epoch=bumped[0], last_epoch=bumped[1]))
 
     def _rested(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TransactionMetadata:
-        """An id with no transaction, ready for its next one."""
+        """Return the state of the id without a transaction, ready for the next transaction."""
         return replace(
             found,
             timeout_ms=request.timeout_ms,
@@ -209,11 +213,12 @@ class TransactionCoordinatorShard(TransactionRules):
         )
 
     def _fence(self, found: TransactionMetadata, now_ms: int) -> TransactionLogRecord:
-        """Abort what is open, under an epoch that its producer does not have. One record: there is no moment at which
-        the producer is fenced and the abort undecided.
+        """Abort the open transaction in an epoch that its producer does not have. One record does both, so that the
+        producer is never fenced while the abort is undecided.
 
-        With V2 its producer may still claim the epoch before the fence, and so go on after a time-out (KIP-588,
-        KIP-360), until another one gets an epoch. Where the epoch cannot rise, partitions take the marker as one of V1.
+        With V2 the producer may still claim the epoch before the fence, and continue after a time-out (KIP-588,
+        KIP-360), until another producer gets an epoch. If the epoch cannot rise, partitions handle the marker as a V1
+        marker.
         """
         version = V1 if self.is_nobodys(found.epoch) else self.settings.version
         return TransactionLogRecord(
@@ -232,7 +237,7 @@ class TransactionCoordinatorShard(TransactionRules):
     def _add_partitions(
         self, found: TransactionMetadata | None, request: AddPartitions, now_ms: int, _: int
     ) -> TxnCoordinatorResult:
-        """AddPartitionsToTxn. The first partitions begin the transaction, without another word."""
+        """Decide an AddPartitionsToTxn. The first partitions begin the transaction."""
         if not request.transactional_id:
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
@@ -259,7 +264,7 @@ class TransactionCoordinatorShard(TransactionRules):
         return TxnCoordinatorResult(TxnResponse(), (TransactionLogRecord(found.transactional_id, after),))
 
     def _verify(self, found: TransactionMetadata | None, request: VerifyPartitions, *_: int) -> TxnCoordinatorResult:
-        """Return, for each of these partitions, whether it is in the transaction."""
+        """Return, for each of these partitions, whether the transaction contains it."""
         if not request.transactional_id:
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None or found.producer_id != request.producer_id:
@@ -288,7 +293,7 @@ class TransactionCoordinatorShard(TransactionRules):
     def _end(
         self, found: TransactionMetadata | None, request: EndTransaction, now_ms: int, fresh_id: int
     ) -> TxnCoordinatorResult:
-        """EndTxn, of either generation."""
+        """Decide an EndTxn of either transaction version."""
         if not request.transactional_id:
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
@@ -298,7 +303,9 @@ class TransactionCoordinatorShard(TransactionRules):
     def _markers_written(
         self, found: TransactionMetadata | None, request: MarkersWritten, now_ms: int, _: int
     ) -> TxnCoordinatorResult:
-        """All markers are written: complete, and where the producer id is used up, go on with the next one."""
+        """Complete a transaction all of whose markers are written, and move to the next producer id if one was
+        allocated.
+        """
         same = found is not None and (found.producer_id, found.epoch) == (request.producer_id, request.epoch)
         if found is None or not same or not self.owes_markers(found):
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))

@@ -1,7 +1,6 @@
-"""Defines the values that go in and out of a shard of the transaction coordinator: transactions, requests, and
-decisions.
+"""Defines the inputs and outputs of a shard of the transaction coordinator: transactions, requests and results.
 
-Times are wall-clock ms since the Unix epoch, as they are in the log. Producer ids and epochs that are absent are -1.
+Times are wall-clock ms since the Unix epoch, as in the log. Absent producer ids and epochs are -1.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 MAX_EPOCH: Final = 32_767
-"""The last epoch of a producer id. No client ever gets it, so that whoever uses the one before can be fenced."""
+"""Is the last epoch of a producer id. No client gets it, so that the producer with the epoch before can be fenced."""
 V1: Final = 0
-"""Generation of a client's transactions: the producer epoch stays the same from one to the next."""
+"""Is the transaction version of clients whose producer epoch stays the same between transactions."""
 V2: Final = 2
-"""Each end of a transaction raises the producer epoch (KIP-890 part 2)."""
+"""Is the transaction version with which each end of a transaction raises the producer epoch (KIP-890 part 2)."""
 
 TopicPartition = tuple[str, int]
 
 
 class TxnState(IntEnum):
-    """States of a transactional id, with the numbers that Kafka's log has for them."""
+    """Names the states of a transactional id, with the numbers of Kafka's log."""
 
     EMPTY = 0
     ONGOING = 1
     PREPARE_COMMIT = 2
-    """Decided: markers are being written to every partition. Nothing but COMPLETE_COMMIT can follow."""
+    """The commit is decided, and markers are being written to every partition. Only COMPLETE_COMMIT can follow."""
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Only in Kafka's memory: an id that is being expired."""
+    """The id is being expired. Kafka has this state in memory only."""
     PREPARE_EPOCH_FENCE = 7
-    """Only in Kafka's memory: fencing and aborting are one record here."""
+    """The producer is being fenced. Kafka has this state in memory only; here a single record fences and aborts."""
 
 
 STATE_NAMES: Final = {
@@ -51,10 +50,10 @@ STATE_NAMES: Final = {
     TxnState.DEAD: "Dead",
     TxnState.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""As DescribeTransactions and ListTransactions call the states."""
+"""Maps a state to its name in DescribeTransactions and ListTransactions."""
 
 AT_REST: Final = (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
-"""No transaction is open, and no marker is owed."""
+"""Lists the states without an open transaction and without missing markers."""
 PREPARED: Final = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
 
 LEGAL: Final = {
@@ -66,12 +65,14 @@ LEGAL: Final = {
     TxnState.COMPLETE_COMMIT: (TxnState.PREPARE_COMMIT,),
     TxnState.COMPLETE_ABORT: (TxnState.PREPARE_ABORT,),
 }
-"""New state to the states that it may follow."""
+"""Maps a new state to the states that it may follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """A transactional id and its latest transaction. Immutable: each record of the log replaces it as a whole."""
+    """Holds a transactional id and its latest transaction. It is immutable: each record of the log replaces it as a
+    whole.
+    """
 
     transactional_id: str
     producer_id: int
@@ -79,24 +80,24 @@ class TransactionMetadata:
     timeout_ms: int
     state: TxnState = TxnState.EMPTY
     partitions: tuple[TopicPartition, ...] = ()
-    """Each once, sorted: as they stand in the log. Empty at rest."""
+    """Lists the partitions of the transaction, sorted and without duplicates; empty if no transaction is open."""
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id as of the record before."""
+    """Holds the producer id as of the record before."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id to go on with once this transaction is complete, where the epochs of this one are used up."""
+    """Holds the producer id to use once this transaction is complete, if the epochs of the current id are used up."""
     client_version: int = V1
-    """Generation of whoever wrote the latest record: V1 or V2."""
+    """Holds the transaction version, V1 or V2, of the client whose request wrote the latest record."""
     last_epoch: int = field(default=NO_EPOCH, compare=False)
-    """The epoch before the last bump, which the producer that had it may claim (KIP-360). Kafka's records do not hold
-    it: a new coordinator knows it where V2 ended a transaction, and fences a retry of what InitProducerId bumped.
+    """Holds the epoch before the last bump, which its producer may claim (KIP-360). Kafka's records lack it: a new
+    coordinator knows it only if V2 ended a transaction, and fences retries of a bump by InitProducerId.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogRecord:
-    """A record of the log: the new state of a transactional id, or None where the id is forgotten."""
+    """Sets the state of a transactional id. None removes the id."""
 
     transactional_id: str
     transaction: TransactionMetadata | None
@@ -107,7 +108,9 @@ class TransactionLogRecord:
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """A producer begins, or bumps its own epoch after an error (KIP-360): then it says which ones it had."""
+    """Asks for a producer id and epoch, or for a higher epoch after an error (KIP-360), in which case it claims the
+    previous id and epoch.
+    """
 
     transactional_id: str
     timeout_ms: int
@@ -117,7 +120,7 @@ class InitProducer:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """Partitions come into the transaction. The first ones begin it."""
+    """Adds partitions to the transaction. The first partitions begin it."""
 
     transactional_id: str
     producer_id: int
@@ -128,7 +131,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """A partition's leader asks whether these partitions are in the transaction (KIP-890 part 1)."""
+    """Asks, for a partition's leader, whether these partitions are in the transaction (KIP-890 part 1)."""
 
     transactional_id: str
     producer_id: int
@@ -138,7 +141,7 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """A client commits or aborts."""
+    """Commits or aborts the transaction for a client."""
 
     transactional_id: str
     producer_id: int
@@ -149,14 +152,16 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransaction:
-    """Nothing changes: the answer carries the transaction."""
+    """Asks for a description of the transaction; the request changes nothing."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """The coordinator's own: every partition of the prepared transaction has its marker, or is gone."""
+    """Reports that every partition of the prepared transaction has its marker or was deleted. The coordinator itself
+    sends it.
+    """
 
     transactional_id: str
     producer_id: int
@@ -165,14 +170,14 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True)
 class AbortTimedOutTransaction:
-    """The coordinator's own: abort what has been open for longer than its producer asked for."""
+    """Aborts a transaction that has exceeded its time-out. The coordinator itself sends it."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireTransactionalId:
-    """The coordinator's own: forget an id that nobody has used for long."""
+    """Removes an unused transactional id. The coordinator itself sends it."""
 
     transactional_id: str
 
@@ -194,29 +199,29 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class TxnResponse:
-    """The answer to a request, in the words of its latest version; the APIs translate for older ones."""
+    """Holds the response to a request, in the terms of its latest version; the APIs translate it for older versions."""
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
-    """Of VerifyPartitions that as a whole had no error: the verdict on each."""
+    """Holds the error for each partition of a VerifyPartitions that had no error as a whole."""
     transaction: TransactionMetadata | None = None
-    """Of Describe."""
+    """Holds the transaction that a DescribeTransaction asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class TxnCoordinatorResult:
-    """Records to append, and the answer. The answer may leave once the records, and all that it rests on, are
-    committed.
+    """Holds the records to append and the response. The response may be sent once the records, and all records that it
+    depends on, are committed.
     """
 
     answer: TxnResponse
     records: tuple[TransactionLogRecord, ...] = ()
     needs_producer_id: bool = False
-    """Nothing is decided: ask again with a fresh producer id."""
+    """Is True if nothing is decided yet: decide again with a fresh producer id."""
     used_producer_id: bool = False
-    """The fresh producer id is in the records: never use it again."""
+    """Is True if the records use the fresh producer id, which must not be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +231,6 @@ class TransactionSettings:
     max_timeout_ms: int = 900_000
     expiration_ms: int = 604_800_000
     version: int = V2
-    """The cluster's level of `transaction.version`."""
+    """Holds the cluster's `transaction.version`."""
     first_epoch: int = 0
-    """Producer epoch of an id that nobody has used before."""
+    """Gives the first producer epoch of a new transactional id."""

@@ -1,1 +1,1 @@
-"""The coordinators' shards that this broker hosts: one on each replica of a coordinator's log that it leads."""
+"""Hosts the coordinators' shards of this broker: one shard for each partition of a coordinator's log that it leads."""

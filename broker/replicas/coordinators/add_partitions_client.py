@@ -1,7 +1,7 @@
-"""A partition's leader asks the coordinator of a transaction about a partition before the transaction begins in it.
+"""Asks a transaction's coordinator, for a partition's leader, about the partition before the transaction writes to it.
 
-In the first generation the producer has added the partition itself, and the leader only has that verified (KIP-890,
-part 1). In the second one the leader adds it (part 2).
+With transaction.version 1 the producer has added the partition itself, and the leader only verifies that (KIP-890, part
+1). With transaction.version 2 the leader adds the partition (part 2).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from squall.broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnResponse
 
 VERSION = 5
-"""Of AddPartitionsToTxn: the first one that may answer TRANSACTION_ABORTABLE."""
+"""Is the version of AddPartitionsToTxn: the first version that may answer TRANSACTION_ABORTABLE."""
 LANE = "enrolment"
-"""A link of its own: an addition waits for the coordinator's log."""
+"""Names the separate connection for these requests, because they wait for the coordinator's log."""
 
 Place = tuple[str, int]
 
 
 class ProduceTransaction(NamedTuple):
-    """A transaction as a Produce names it."""
+    """Identifies the transaction of a Produce request: transactional id, producer id and producer epoch."""
 
     transactional_id: str
     producer_id: int
@@ -43,7 +43,7 @@ class ProduceTransaction(NamedTuple):
 
 
 class AddPartitionsClient:
-    """Asks the coordinators of transactional ids."""
+    """Sends AddPartitionsToTxn to the coordinators of transactional ids."""
 
     def __init__(self, image: ClusterImage, peers: PeerClient, timeout_ms: int) -> None:
         self._image, self._peers, self._timeout_ms = image, peers, timeout_ms
@@ -51,9 +51,10 @@ class AddPartitionsClient:
     async def ask(
         self, transaction: ProduceTransaction, places: Sequence[Place], *, add: bool
     ) -> dict[Place, ErrorCode]:
-        """The coordinator's answer for each partition: NONE if it is part of the transaction. `add`: make it so.
+        """Return the coordinator's error for each partition: NONE if the partition is part of the transaction. If `add`
+        is true, the coordinator adds the partitions; otherwise it only verifies them.
 
-        NETWORK_EXCEPTION where no answer came: the partition may have been added.
+        The error is NETWORK_EXCEPTION if no response came: the partition may have been added.
         """
         leader = self._coordinator_of(transaction.transactional_id)
         if leader == NO_NODE:
@@ -85,7 +86,7 @@ class AddPartitionsClient:
 
 
 def _verdicts(response: AddPartitionsToTxnResponse, places: Sequence[Place]) -> dict[Place, ErrorCode]:
-    """Return the error code of each partition; one that the answer does not name was not added."""
+    """Return the error code of each partition. A partition that the response does not name was not added."""
     if response.error_code:
         return dict.fromkeys(places, ErrorCode(response.error_code))
     named = {

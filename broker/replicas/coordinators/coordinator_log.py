@@ -1,7 +1,7 @@
-"""A partition of a coordinator's log while this broker leads it in one leader epoch.
+"""Appends to a partition of a coordinator's log while this broker leads the partition in one leader epoch.
 
-The leader epoch is the coordinator's epoch: nothing is appended, and no answer leaves, in another one. Answers
-that wait for the high watermark leave in the order of the offsets they wait for.
+The leader epoch is the coordinator's epoch: the coordinator appends nothing and sends no response in another epoch.
+Responses that wait for the high watermark are sent in the order of the offsets that they wait for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnCommitted = Callable[[ErrorCode], None]
-    """Called once: with NONE when what was waited for is committed, else with the error for clients. It must neither
-    wait nor append.
+    """Is called once: with NONE when the awaited record is committed, or else with the error for clients. The callback
+    must neither wait nor append.
     """
 
 _TO_CLIENTS = {
@@ -40,20 +40,20 @@ _TO_CLIENTS = {
     ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_TXN_STATE: ErrorCode.INVALID_TXN_STATE,
 }
-"""What clients of a coordinator are told of an error of its log: as in Kafka 4's CoordinatorOperationExceptionHelper
-(groups) and TransactionStateManager.
+"""Maps an error of the coordinator's log to the error for the coordinator's clients, as in Kafka 4's
+CoordinatorOperationExceptionHelper (groups) and TransactionStateManager.
 """
 
 
 OF_A_BATCH, OF_A_RECORD = 61, 30
-"""Bytes at most beside the keys and values."""
+"""Give the largest number of bytes of a batch and of a record beside keys and values."""
 
 
 def batches(
     records: Sequence[tuple[bytes, bytes | None]], whole: int, most_bytes: int
 ) -> list[Sequence[tuple[bytes, bytes | None]]]:
-    """(key, value) pairs in as few batches as may have so many bytes each. The first has `whole` of them at least, and
-    each has one, however large.
+    """Split (key, value) pairs into as few batches as possible, with at most `most_bytes` bytes each. The first batch
+    has at least `whole` records, and every batch has at least one record, however large it is.
     """
     found, first, size = [], 0, OF_A_BATCH
     for n, (key, value) in enumerate(records):
@@ -66,13 +66,15 @@ def batches(
 
 
 def error_for_clients(error: int) -> ErrorCode:
-    """Kafka's translation: nobody who asks a coordinator leads partitions."""
+    """Return the error for a coordinator's clients, as Kafka translates it: clients of a coordinator do not expect
+    errors about partition leaders.
+    """
     code = ErrorCode(error)
     return code if code == ErrorCode.NONE else _TO_CLIENTS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class LedCoordinatorShard(Protocol):
-    """Represents what a coordinator hosts of a partition that it leads."""
+    """Describes a coordinator's shard on a partition that this broker leads."""
 
     @property
     def log(self) -> CoordinatorLog: ...
@@ -84,8 +86,8 @@ L = TypeVar("L", bound=LedCoordinatorShard)
 def is_led_anew(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
-    """Return whether a partition of the log has to be loaded because its role has changed: this broker leads it, in an
-    epoch that has no shard yet. A shard of the epoch before is unloaded first.
+    """Return whether a partition of the log has to be loaded, because this broker leads it in an epoch for which
+    `shards` has no shard yet. Call `unload` for a shard of an earlier epoch first.
     """
     present = shards.get(h.state.index)
     if present is not None:
@@ -96,7 +98,7 @@ def is_led_anew(
 
 
 class _CommitWait:
-    """Everybody who waits for one offset to be committed."""
+    """Holds the callbacks that wait until one offset is committed."""
 
     __slots__ = ("calls", "end_offset", "result")
 
@@ -105,14 +107,14 @@ class _CommitWait:
         self.calls: list[OnCommitted] = []
 
     def settled(self) -> None:
-        """The log's queue has the answer."""
+        """Call the callbacks with the result: the offset is committed, or never will be in this epoch."""
         calls, self.calls = self.calls, []
         for call in calls:
             call(error_for_clients(self.result.error))
 
 
 class CoordinatorLog:
-    """Appends to one partition and waits for it, for as long as this broker leads it in `epoch`."""
+    """Appends to one partition and waits for commits, as long as this broker leads the partition in `epoch`."""
 
     __slots__ = ("_awaited", "_env", "_h", "_replicas", "closed", "epoch", "index")
 
@@ -125,7 +127,7 @@ class CoordinatorLog:
 
     @property
     def hosted(self) -> HostedPartition:
-        """The replica."""
+        """Return the replica that holds the log."""
         return self._h
 
     def is_ours(self) -> bool:
@@ -134,23 +136,27 @@ class CoordinatorLog:
         return not self.closed and state.is_leader and state.leader_epoch == self.epoch
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether no other broker led this partition at that time: `PartitionRules.is_followed`."""
+        """Return whether no other broker has led this partition since `since_s`, as `PartitionRules.is_followed`
+        decides.
+        """
         return self._h.state.is_followed(since_s)
 
     def call_followers(self) -> None:
-        """Answer the fetches that are parked here: who still follows fetches again at once, and that counts here."""
+        """Answer the fetches that are parked on this partition. Each follower then fetches again at once, which proves
+        that it still follows this leader.
+        """
         self._replicas.calls += 1
         self._replicas.woken.update(self._h.followers)
 
     def is_committed(self, offset: int) -> bool:
-        """Return whether the record at `offset` is below the high watermark: no answer that rests on it may be sent
-        before.
+        """Return whether the record at `offset` is below the high watermark. A response that depends on the record must
+        not be sent before.
         """
         return offset < self._h.state.high_watermark
 
     @property
     def most_bytes(self) -> int:
-        """Of a batch that the log takes."""
+        """Return the size in bytes of the largest batch that the log accepts."""
         config = self._h.log.config
         return min(config.max_message_bytes, config.segment_bytes)
 
@@ -161,11 +167,11 @@ class CoordinatorLog:
         *,
         spare: int = 0,
     ) -> tuple[ErrorCode, int]:
-        """Append (key, value) pairs as one batch. The error for clients, and the offset of the first record.
+        """Append (key, value) pairs as one batch. Return the error for clients and the offset of the first record.
 
-        `producer`: (id, epoch) of the transaction that the records belong to. `spare`: by how many bytes the batch must
-        be smaller than the largest one that the log takes. With an error nothing is in the log. OSError if the disk
-        fails.
+        `producer` is the (id, epoch) of the transaction that the records belong to. `spare` is the number of bytes by
+        which the batch must be smaller than the largest batch that the log accepts. If an error is returned, nothing
+        was appended. Raises OSError if the disk fails.
         """
         if not self.is_ours():
             return ErrorCode.NOT_COORDINATOR, -1
@@ -191,8 +197,8 @@ class CoordinatorLog:
         return ErrorCode.NONE, done.base_offset
 
     def question(self, producer_id: int, epoch: int, *, raises_epoch: bool) -> VerificationStateEntry | None:
-        """Return what to ask the transaction's coordinator before records of that transaction are appended; None:
-        nothing. `raises_epoch`: of generation V2.
+        """Return the verification to request from the transaction's coordinator before records of that transaction are
+        appended, or None if no verification is needed. `raises_epoch` is true for transaction.version 2.
         """
         log = self._h.log
         if not raises_epoch and not log.config.transaction_partition_verification_enable:
@@ -201,8 +207,8 @@ class CoordinatorLog:
         return log.producers.begin_verification(header, self._env.wall_ms(), raises_epoch=raises_epoch)
 
     def is_agreed(self, producer_id: int, epoch: int) -> bool:
-        """Return whether records of a transaction may be appended: it is open here, or its coordinator knows of it.
-        Otherwise it would never end (KIP-890).
+        """Return whether records of a transaction may be appended: the transaction is ongoing in this log, or its
+        coordinator has verified it. Without the check a transaction could stay open for ever (KIP-890).
         """
         log = self._h.log
         producers = log.producers
@@ -213,7 +219,7 @@ class CoordinatorLog:
         return producers.is_verified(producers.verification(producer_id, epoch), epoch)
 
     def when_committed(self, offset: int, call: OnCommitted) -> None:
-        """Have `call` called as soon as the record at `offset` is committed, which may be now."""
+        """Call `call` as soon as the record at `offset` is committed, which may be at once."""
         if not self.is_ours():
             call(ErrorCode.NOT_COORDINATOR)
         elif self.is_committed(offset):
@@ -243,7 +249,9 @@ class CoordinatorLog:
         return made
 
     def close(self) -> None:
-        """This broker leads no more in this epoch: whoever waits gets NOT_COORDINATOR. Idempotent."""
+        """Answer all waiting callbacks with NOT_COORDINATOR, because this broker no longer leads in this epoch. A
+        second call has no effect.
+        """
         self.closed = True
         while self._awaited:
             awaited = self._awaited.popleft()

@@ -1,10 +1,11 @@
-"""The group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads (P5).
+"""Runs the group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads (P5).
 
-A request takes effect at once, and in the order in which it came; but stable positions that wait for followers
-(`GroupCoordinator._confirm`) are those of the moment in which they are told. A request's records are appended and
-replayed in the same step; its answer leaves once what it rests on is committed in the leader epoch in which the shard
-was loaded. A shard is loaded from the log's start when its partition is led in a new epoch, serves once everything in
-the log is committed, and is dropped with the leadership: whoever waits is told to look for the next coordinator.
+Requests take effect at once, in the order in which they came. Stable committed offsets that wait for followers
+(`GroupCoordinator._confirm`) are an exception: they are read when they are answered. A request's records are appended
+and replayed in the same step; its response is sent once the records that it depends on are committed in the leader
+epoch in which the shard was loaded. A shard is loaded from the log's start when this broker leads the partition in a
+new epoch, serves once all records in the log are committed, and is unloaded with the leadership: waiting clients get
+NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -58,43 +59,43 @@ if TYPE_CHECKING:
 
     OnAnswer = Callable[[GroupResponse], None]
     Unconfirmed = tuple[FetchOffsets, OnAnswer, float]
-    """The last is the monotonic moment, in seconds, in which the question came."""
+    """Holds a request, its callback and the monotonic time, in seconds, at which the request came."""
 
 TOPIC = "__consumer_offsets"
 LOAD_BYTES = 1 << 20
-"""A load lets others run after that much of the log."""
+"""Limits how many bytes of the log a load reads before other tasks run."""
 EXPIRED_IN_A_TURN = 100
-"""Groups whose offsets are looked at before others have their turn: some 10 ms of them."""
+"""Limits how many groups are checked for expired offsets before other tasks run: some 10 ms."""
 WRITTEN_AS = 10
-"""A request that writes tombstones takes as long as that many looks."""
+"""Gives the cost of a request that writes tombstones, in checks of a group."""
 MINUTE_MS = 60_000
 CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
-"""When positions that cannot be told yet are looked at again: soon, then in twice the time, and at last so often."""
+"""Give the first and the longest pause between checks whether followers have confirmed this leader."""
 TOLD_IN_A_TURN = 500
-"""Positions and groups. A request may ask for 50,000 of either."""
+"""Limits how many offsets and groups are answered before other tasks run. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
-"""A follower fetches again within that time, beside the time for which its fetch may wait."""
+"""Gives the time in which a follower fetches again, beside the time for which its fetch may be parked."""
 POSITION_BYTES, REQUEST_BYTES = 110, 640
-"""What positions take that wait to be told, and the request that asks for them."""
+"""Give the memory, in bytes, of an offset in a waiting OffsetFetch and of the request itself."""
 CLOCK_STEP_S = 0.001
-"""Deadlines are whole milliseconds: there is nothing to do sooner than this."""
+"""Gives the shortest sleep of the timer task: deadlines are whole milliseconds."""
 
 
 class HostedGroupShard:
-    """A shard, and the partition's log in one leader epoch."""
+    """Holds a shard with its partition's log in one leader epoch."""
 
     __slots__ = ("log", "machine", "replayed", "serves")
 
     def __init__(self, log: CoordinatorLog, machine: GroupCoordinatorShard) -> None:
         self.log, self.machine = log, machine
         self.replayed = False
-        """The machine is at the log's end."""
+        """Is True once the shard has replayed the log up to its end."""
         self.serves = False
-        """Loaded, and all of it committed."""
+        """Is True once the shard is loaded and all its records are committed."""
 
 
 class GroupCoordinator:
-    """Every shard that is hosted here."""
+    """Routes requests of groups to the shards that this broker hosts, and carries out the shards' effects."""
 
     def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager) -> None:
         self._env, self._config, self._replicas = env, config, replicas
@@ -115,26 +116,26 @@ class GroupCoordinator:
         )
         self.topics = ImageTopics(replicas.image)
         self.shards: dict[int, HostedGroupShard] = {}
-        """By partition."""
+        """Maps a partition of __consumer_offsets to its shard."""
         self._held = MemoryBudget(config.squall_groups_max_bytes, self._classic_groups)
         self._matching = RegexMatchCache(self.topics)
         self._matches = False
-        """A task does what matching is left."""
+        """Is True while a task matches the pending regular expressions."""
         # After offsets.commit.timeout.ms a client is told another error, which Kafka's own do not take for a reason to
         # look for another coordinator.
         followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         self._patience_s = min(followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
-        """A coordinator that one of its followers has left for so long may have a successor."""
+        """Gives the time after which a coordinator that a follower has stopped fetching from may have been replaced."""
         self._unconfirmed: dict[HostedGroupShard, deque[Unconfirmed]] = {}
-        """Who wants positions of a shard that may have a successor, in the order in which they came."""
+        """Holds each shard's requests for stable offsets that wait for followers to confirm this leader, in order."""
         self._unconfirmed_bytes = 0
         self._start_soon: Callable[..., None] | None = None
         self._runs = False
         self._sooner = env.signal()
         self._orphans = env.signal()
-        """Set when offsets may have lost their topic."""
+        """Is set when the topic of committed offsets may have been deleted."""
         self._wakes_at_ms: int | None = None
-        """When the clock's task looks next; None: not before it is told to."""
+        """Gives the monotonic time at which the timer task next runs; None if it waits for `_sooner`."""
         replicas.role_watchers[TOPIC] = self.role_changed
         replicas.marker_watchers[TOPIC] = self.transaction_ended
 
@@ -149,11 +150,11 @@ class GroupCoordinator:
         return group_number(self._config, "consumer.session.timeout.ms", given, of_broker)
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Set where tasks run. Before the first order of the control plane."""
+        """Set the function that starts tasks. Call this before the control plane's first order."""
         self._start_soon = start_soon
 
     def inspect(self) -> dict[int, HostedGroupShard]:
-        """The shards by partition, for whoever compares them with their logs."""
+        """Return the shards by partition, for checks that compare them with their logs."""
         return dict(self.shards)
 
     def _classic_groups(self) -> Iterator[ClassicGroup]:
@@ -166,7 +167,7 @@ class GroupCoordinator:
     # -------------------------------------------------------------------------------------------- leading and following
 
     def role_changed(self, h: HostedPartition) -> None:
-        """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
+        """Load or unload a shard, because this broker's role for a partition or the leader epoch has changed."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
             machine = GroupCoordinatorShard(self._settings, self.topics, held=self._held, matching=self._matching)
@@ -179,7 +180,7 @@ class GroupCoordinator:
             self._start_soon(self._load, made)
 
     def image_changed(self, delta: ImageDelta) -> None:
-        """Committed offsets go with their topic."""
+        """Trigger the removal of committed offsets whose topic was deleted."""
         if delta.deleted_topics:
             self._orphans.set()
 
@@ -194,7 +195,7 @@ class GroupCoordinator:
                         ids=len(shard.machine.listed()))  # fmt: skip
 
     async def _load(self, shard: HostedGroupShard) -> None:
-        """Replay the log from its start to its end, then serve as soon as all of that is committed."""
+        """Replay the log from its start to its end, then serve as soon as all its records are committed."""
         log = shard.log.hosted.log
         end, read = log.log_start_offset, 0
         while end < log.log_end_offset:  # markers of transactions may come meanwhile
@@ -232,7 +233,7 @@ class GroupCoordinator:
                 shard.machine.replay(written, record.offset, producer_id)
 
     def _serve(self, shard: HostedGroupShard) -> None:
-        """Everything in the log is committed: answer requests. Members get a whole session to be heard of."""
+        """Answer requests from now on: all records are committed. Every member gets a whole session time-out."""
         if not shard.log.is_ours():
             return
         shard.machine.begin(self._now())
@@ -243,9 +244,10 @@ class GroupCoordinator:
         self._wake_at(shard.machine.next_deadline_ms())
 
     def transaction_ended(self, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
-        """The marker of a transaction is in the log: what was pending counts from here on, or never did.
+        """Apply or drop a transaction's pending offsets, because its marker was appended to the log.
 
-        This comes before the marker is answered, so whoever hears of the commit finds the offsets (KAFKA-5600).
+        This happens before the marker request is answered, so a client that learns of the commit finds the offsets
+        (KAFKA-5600).
         """
         shard = self.shards.get(h.state.index)
         if shard is not None and shard.replayed and shard.log.hosted is h:
@@ -261,14 +263,15 @@ class GroupCoordinator:
         return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the log that a group belongs to."""
+        """Return the partition of __consumer_offsets that a group belongs to."""
         return partition_of(group_id, self.partitions())
 
     def question(
         self, group_id: str, producer_id: int, epoch: int, *, raises_epoch: bool
     ) -> VerificationStateEntry | None:
-        """Return what to ask the coordinator of a transaction before offsets of a group are committed in it; None:
-        nothing, or nothing here. `raises_epoch`: of generation V2.
+        """Return the verification to request from the transaction's coordinator before offsets of a group are committed
+        in the transaction; None if no verification is needed, or if this broker does not serve the group.
+        `raises_epoch` is true for transaction.version 2.
         """
         shard = self.shards.get(self.partition_of(group_id))
         if shard is None or not shard.serves:
@@ -276,13 +279,13 @@ class GroupCoordinator:
         return shard.log.question(producer_id, epoch, raises_epoch=raises_epoch)
 
     def positions(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets, as far as they are known here. Not to be kept: it changes."""
+        """Return a group's committed offsets as far as this broker knows them. Do not keep it: the mapping changes."""
         shard = self.shards.get(self.partition_of(group_id))
         return shard.machine.ledger.offsets.get(group_id, {}) if shard is not None else {}
 
     def submit(self, request: Request, answer: OnAnswer) -> None:
-        """Have a request take effect now. `answer` is called once: now, when what it rests on is committed, or when the
-        group is ready for it.
+        """Apply a request now. `answer` is called once: at once, when the records that the response depends on are
+        committed, or when the group's rebalance permits it.
         """
         shard = self.shards.get(self.partition_of(request.group_id))
         if shard is None:
@@ -300,12 +303,13 @@ class GroupCoordinator:
                 self._start_soon(self._match)
 
     def _is_confirmed(self, shard: HostedGroupShard, since_s: float) -> bool:
-        """Return whether a shard's present state has all that was committed before that time. A coordinator that only
-        its members still reach soon has a successor, without knowing. Once that commits a transaction, the positions
-        here are old, and a client that trusts them writes the outputs of the same inputs again.
+        """Return whether a shard's state includes everything that was committed before `since_s`. A coordinator that is
+        cut off from the other brokers may have been replaced without knowing it. Once its successor commits a
+        transaction, the offsets here are old, and a client that trusts them writes the outputs of the same inputs
+        again.
 
-        As Raft's leaders do before they let clients read (Ongaro 2014, 6.4): after the question came, all that may be
-        the successor have been heard of.
+        Raft leaders do the same before they serve reads (Ongaro 2014, 6.4): since the request came, all replicas that
+        could be elected have fetched from this leader.
         """
         return not self._config.squall_group_confirmed_positions or shard.log.is_followed(since_s)
 
@@ -324,8 +328,8 @@ class GroupCoordinator:
         waiting.append((request, answer, self._env.mono()))
 
     async def _confirm_later(self, shard: HostedGroupShard, waiting: deque[Unconfirmed]) -> None:
-        """Tell positions once the followers have fetched again. Who has waited for long enough is to look for another
-        coordinator.
+        """Answer waiting requests for stable offsets once the followers have fetched again. A request that has waited
+        for too long gets NOT_COORDINATOR.
         """
         pause_s = CONFIRMED_AFTER_S
         while waiting:
@@ -359,7 +363,7 @@ class GroupCoordinator:
         del self._unconfirmed[shard]
 
     async def _match(self) -> None:
-        """Match the expressions that cost much. Others are served between the turns."""
+        """Match the costly regular expressions in turns, so that other tasks run between the turns."""
         while self._matching.waiting:
             await self._env.sleep(0)
             self._matching.go_on()
@@ -386,7 +390,7 @@ class GroupCoordinator:
             shard.log.when_committed(last, lambda error: self._settle(shard, effect, error))
 
     def _appended(self, shard: HostedGroupShard, effect: AppendRecords) -> tuple[ErrorCode, int]:
-        """The error, or the offset of the last record."""
+        """Append and replay the records. Return the error, or NONE and the offset of the last record."""
         try:
             encoded = [records.encode(written) for written in effect.records]
         except ValueError as wrong:
@@ -425,7 +429,7 @@ class GroupCoordinator:
             self._sooner.set()
 
     async def _watch_clock(self) -> None:
-        """Sessions, rebalances and ids that nobody has joined with end in time."""
+        """Let sessions, rebalances and unused member ids end when their deadline passes."""
         env = self._env
         while True:
             if self._wakes_at_ms is None:
@@ -470,13 +474,13 @@ class GroupCoordinator:
     # --------------------------------------------------------------------------------------------------------- listing
 
     def count_groups(self) -> int:
-        """At least as many groups as are coordinated here."""
+        """Return an upper bound of the number of groups that this broker coordinates."""
         machines = [shard.machine for shard in self.shards.values()]
         return sum(len(m.groups) + len(m.ledger.consumers) + len(m.ledger.offsets) for m in machines)
 
     def groups(self) -> tuple[ErrorCode, Iterable[GroupListing]]:
-        """Every group that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded. They are
-        made shard by shard, as they are asked for.
+        """Return every group that this broker coordinates, or COORDINATOR_LOAD_IN_PROGRESS while a shard is loading.
+        The listings are built lazily, shard by shard.
         """
         shards = list(self.shards.values())
         if not all(shard.serves for shard in shards):
@@ -485,7 +489,8 @@ class GroupCoordinator:
 
 
 def _positions(effects: Sequence[Effect]) -> int:
-    """Return how many positions the answers have. A request for all of a group's does not say how many that are."""
+    """Return how many offsets the responses hold. A request for all offsets of a group does not say how many there are.
+    """
     answers = (effect.answer for effect in effects if isinstance(effect, SendResponse))
     return sum(len(answer.offsets) for answer in answers if isinstance(answer, FetchOffsetsResult))
 

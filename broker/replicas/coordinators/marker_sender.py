@@ -1,9 +1,9 @@
-"""Writes the markers of decided transactions on the leaders of their partitions (WriteTxnMarkers, P3).
+"""Writes the markers of decided transactions to the leaders of their partitions (WriteTxnMarkers, P3).
 
-Each broker gets one request at a time, with the markers that it owes by then, at most MOST_IN_A_REQUEST of them. A
-partition that answers an error, or whose leader cannot be reached or is not known, is tried again, with whoever leads
-it then. A partition whose topic is deleted needs no marker: this broker's image is at least as new as the one in which
-the partition was added, for a coordinator leads in an epoch that a later metadata record began.
+Each broker gets one request at a time, with at most MOST_IN_A_REQUEST of the markers that wait for it. A marker is
+retried, on the partition's leader of that time, if its partition answers an error, or if the leader is unknown or
+unreachable. A partition whose topic is deleted needs no marker: this broker's image is at least as new as the image in
+which the partition was added, because a coordinator's leader epoch begins with a later metadata record.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 
 VERSION = 2
 LANE = "markers"
-"""A link of its own: a marker waits until it is replicated, and must not delay a Fetch."""
+"""Names the separate connection for markers: a marker waits until it is replicated, and must not delay a Fetch."""
 BACKOFF_S = 0.05
 MOST_IN_A_REQUEST = 500
-"""Partitions. The others follow as soon as these are answered."""
+"""Limits the partitions of a request. The other partitions follow as soon as these are answered."""
 
 _FENCED = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-"""A later coordinator or a later epoch was there before: these markers are not ours to write any more."""
+"""Lists the errors that mean that a later coordinator or producer epoch has taken over: this broker drops its markers.
+"""
 
 
 class MarkerJob:
-    """One decided transaction and the partitions that have no marker yet."""
+    """Holds a decided transaction and its partitions that have no marker yet."""
 
     __slots__ = ("in_flight", "log", "remaining", "transaction")
 
@@ -49,12 +50,13 @@ class MarkerJob:
         self.log, self.transaction = log, transaction
         self.remaining: dict[TopicPartition, None] = dict.fromkeys(transaction.partitions)
         self.in_flight: dict[TopicPartition, int] = {}
-        """Partition to the broker that was asked last. What was refused stays here until it is tried again. If another
-        broker leads by then, that one is asked at once: the answer of the one before may never come.
+        """Maps a partition to the broker that was asked last. A refused partition stays here until it is retried. If
+        another broker leads the partition by then, that broker is asked at once, because the previous broker may never
+        answer.
         """
 
     def marker(self, partitions: list[TopicPartition]) -> WritableTxnMarker:
-        """The marker for some of the partitions."""
+        """Return the marker for some of the partitions."""
         topics: dict[str, list[int]] = {}
         for name, index in partitions:
             topics.setdefault(name, []).append(index)
@@ -73,7 +75,7 @@ Batch = list[tuple[MarkerJob, "list[TopicPartition]"]]
 
 
 class MarkerSender:
-    """The markers that this broker's coordinators owe."""
+    """Sends the markers of all transactions that this broker's coordinators have decided."""
 
     def __init__(
         self,
@@ -84,19 +86,19 @@ class MarkerSender:
         timeout_ms: int,
         written: Callable[[MarkerJob], None],
     ) -> None:
-        """`written` is called, from a task of its own, once all markers of a job are written."""
+        """Set up the sender. `written` is called, from a task of its own, once all markers of a job are written."""
         self._env, self._node_id, self._image, self._peers = env, node_id, image, peers
         self._timeout_ms, self._written = timeout_ms, written
         self._jobs: dict[MarkerJob, None] = {}
         self._busy: dict[int, None] = {}
-        """Brokers that owe an answer."""
+        """Holds the brokers that have not answered their last request yet."""
         self._start_soon: Callable[..., None] | None = None
         self.write_here: Callable[[WriteTxnMarkersRequest], Awaitable[Any]] | None = None
-        """Writes markers on partitions that this broker leads itself."""
+        """Writes markers to partitions that this broker leads itself."""
         self._wanted = env.signal()
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Set where tasks run, and begin."""
+        """Set the function that starts tasks, and start sending."""
         self._start_soon = start_soon
         start_soon(self._run)
 
@@ -106,12 +108,12 @@ class MarkerSender:
         self._wanted.set()
 
     def look(self) -> None:
-        """Leaders may have changed, or coordinators have been lost."""
+        """Check all jobs again, because leaders may have changed or coordinators may have been lost."""
         if self._jobs:
             self._wanted.set()
 
     def inspect(self) -> list[MarkerJob]:
-        """The jobs that are not done."""
+        """Return the jobs that are not done."""
         return list(self._jobs)
 
     async def _run(self) -> None:
@@ -136,7 +138,9 @@ class MarkerSender:
             self._start_soon(self._send, broker_id, batch)
 
     def _place(self, job: MarkerJob, batches: dict[int, Batch], room: dict[int, int]) -> None:
-        """Put a job's partitions into the batches of their leaders. `room`: how many more a leader's batch may have."""
+        """Put a job's partitions into the batches of their leaders. `room` maps a leader to the number of partitions
+        that its batch may still take.
+        """
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in list(job.remaining):
             leader = self._leader_of(partition)
@@ -190,7 +194,7 @@ class MarkerSender:
         self._wanted.set()
 
     def _take(self, job: MarkerJob, broker_id: int, result: Any) -> None:
-        """Take the answers for one marker, partition by partition."""
+        """Handle the results of one marker, partition by partition."""
         for topic in result.topics:
             for part in topic.partitions:
                 error = ErrorCode(part.error_code)
@@ -204,7 +208,7 @@ class MarkerSender:
                     self._jobs.pop(job, None)
 
     async def _try_again(self, broker_id: int, failed: Batch) -> None:
-        """Send again after a pause: what was refused just now would be refused again at once."""
+        """Retry the failed markers after a pause, because an immediate retry would be refused again."""
         await self._env.sleep(BACKOFF_S * (0.5 + self._env.rng.random()))
         for job, found in failed:
             for partition in found:

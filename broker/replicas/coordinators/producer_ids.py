@@ -1,4 +1,6 @@
-"""Producer ids, from blocks that the controller hands out (P2, KIP-730). The cluster never reuses one."""
+"""Allocates producer ids from blocks that the controller hands out (P2, KIP-730). The cluster never reuses a producer
+id.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIdManager:
-    """The rest of this broker's block."""
+    """Holds the rest of this broker's block of producer ids."""
 
     def __init__(self, source: ProducerIdSource) -> None:
         self._source = source
@@ -20,17 +22,19 @@ class ProducerIdManager:
 
     @property
     def spare(self) -> int:
-        """The producer id that `take` would give; -1 if the block is used up."""
+        """Return the producer id that `take` would return, or -1 if the block is used up."""
         return self._next if self._next < self._end else -1
 
     def take(self) -> int:
-        """The next producer id, which nobody else gets. There must be one."""
+        """Return the next producer id, which no other producer gets. The block must not be used up."""
         assert self._next < self._end
         self._next += 1
         return self._next - 1
 
     async def refill(self) -> ErrorCode:
-        """Get another block, unless there is one by then. COORDINATOR_LOAD_IN_PROGRESS if no controller gives any."""
+        """Get another block from the controller, unless the current block is not used up. Return
+        COORDINATOR_LOAD_IN_PROGRESS if no controller gives a block.
+        """
         try:
             block = await self._source.allocate_producer_ids()
         except (OSError, RequestRefused):

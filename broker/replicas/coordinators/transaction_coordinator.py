@@ -1,9 +1,10 @@
-"""The transaction coordinator of this broker: a shard for each partition of __transaction_state that it leads (P3).
+"""Runs the transaction coordinator of this broker: a shard for each partition of __transaction_state that it leads
+(P3).
 
 A request is decided, its records are appended, and the shard replays them, all in one step: so requests take effect in
-the order in which they come. The answer leaves once the records that it rests on are committed in the leader epoch in
-which the shard was loaded. A shard is loaded from the log's start when its partition is led in a new epoch, serves once
-everything in the log is committed, and is dropped with the leadership.
+the order in which they come. The response is sent once the records that it depends on are committed in the leader epoch
+in which the shard was loaded. A shard is loaded from the log's start when this broker leads the partition in a new
+epoch, serves once all records in the log are committed, and is unloaded with the leadership.
 """
 
 from __future__ import annotations
@@ -57,32 +58,33 @@ if TYPE_CHECKING:
 TOPIC = "__transaction_state"
 FEATURE = "transaction.version"
 LOAD_BYTES = 1 << 20
-"""A load lets others run after that much of the log."""
+"""Limits how many bytes of the log a load reads before other tasks run."""
 BYTES_OF_THE_END = 64
-"""By so much at most the record of a transaction's end is larger than the last one before it: with the generation of
-the client, and the next producer id.
+"""Limits how many bytes the record of a transaction's end is larger than the record before, because it also holds the
+client's transaction version and the next producer id.
 """
 DUE_IN_A_TURN = 100
-"""Transactions that are aborted, or ids that are forgotten, before others have their turn: some 10 ms of them."""
+"""Limits how many transactions are aborted, or transactional ids are expired, before other tasks run: some 10 ms."""
 REFUSED_PAUSE_S = 0.05
-"""Before an append of the coordinator's own that was refused is tried again."""
+"""Gives the pause before the coordinator retries an append of its own that was refused."""
 
 
 _IN_TURN = (InitProducer, AddPartitions, EndTransaction)
-"""Requests of producers: those of one transactional id take effect in the order in which they come."""
+"""Lists the requests of producers. Such requests of one transactional id take effect in the order in which they come.
+"""
 
 
 def _spare_of(decision: TxnCoordinatorResult) -> int:
-    """Return the bytes that an open transaction leaves free in its batch: the record of its end is a little larger, and
-    has to be written.
+    """Return the number of bytes that a record of an open transaction leaves free in its batch, because the slightly
+    larger record of the transaction's end must fit as well.
     """
     opens = any(w.transaction is not None and w.transaction.state == TxnState.ONGOING for w in decision.records)
     return BYTES_OF_THE_END if opens else 0
 
 
 class TransactionalIdQueue:
-    """The requests of a transactional id that wait: the first for a producer id, or for the transaction before to be
-    complete, the others for the first.
+    """Holds the waiting requests of a transactional id. The first request waits for a producer id, or for the previous
+    transaction to complete; the other requests wait for the first.
     """
 
     __slots__ = ("ready", "waiting")
@@ -93,20 +95,21 @@ class TransactionalIdQueue:
 
 
 class HostedTransactionShard:
-    """A shard, the partition's log in one leader epoch, and the requests whose turn has not come."""
+    """Holds a shard with its partition's log in one leader epoch, and the requests that wait."""
 
     __slots__ = ("log", "machine", "serves", "turns")
 
     def __init__(self, log: CoordinatorLog, settings: TransactionSettings) -> None:
         self.log, self.machine = log, TransactionCoordinatorShard(settings)
         self.serves = False
-        """Loaded, and all of it committed."""
+        """Is True once the shard is loaded and all its records are committed."""
         self.turns: dict[str, TransactionalIdQueue] = {}
-        """By transactional id."""
+        """Maps a transactional id to its waiting requests."""
 
 
 class TransactionCoordinator:
-    """Every shard that is hosted here."""
+    """Routes requests of transactional ids to the shards that this broker hosts, and carries out the shards' decisions.
+    """
 
     def __init__(
         self, env: Env, config: BrokerConfig, replicas: ReplicaManager, producer_ids: ProducerIdManager
@@ -115,25 +118,27 @@ class TransactionCoordinator:
         self._image = replicas.image
         self._patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
         self.shards: dict[int, HostedTransactionShard] = {}
-        """By partition."""
+        """Maps a partition of __transaction_state to its shard."""
         self._start_soon: Callable[..., None] | None = None
         self._markers: MarkerSender | None = None
         replicas.role_watchers[TOPIC] = self.role_changed
 
     def bind(self, start_soon: Callable[..., None], markers: MarkerSender) -> None:
-        """Set where tasks run and who writes markers. Before the first order of the control plane."""
+        """Set the function that starts tasks and the sender of markers. Call this before the control plane's first
+        order.
+        """
         self._start_soon, self._markers = start_soon, markers
         start_soon(self._abort_timed_out)
         start_soon(self._expire_ids)
 
     def inspect(self) -> dict[int, HostedTransactionShard]:
-        """The shards by partition, for whoever compares them with their logs."""
+        """Return the shards by partition, for checks that compare them with their logs."""
         return dict(self.shards)
 
     # -------------------------------------------------------------------------------------------- leading and following
 
     def role_changed(self, h: HostedPartition) -> None:
-        """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
+        """Load or unload a shard, because this broker's role for a partition or the leader epoch has changed."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
             made = self.shards[log.index] = HostedTransactionShard(log, self._settings())
@@ -151,7 +156,7 @@ class TransactionCoordinator:
         )
 
     def image_changed(self, delta: ImageDelta) -> None:
-        """Leaders may have moved, and the level of transaction.version with them."""
+        """Apply a new transaction.version to all shards, and retry markers, because leaders may have changed."""
         if delta.features:
             for shard in self.shards.values():
                 shard.machine.settings = self._settings()
@@ -174,7 +179,7 @@ class TransactionCoordinator:
         self._markers.look()
 
     async def _load(self, shard: HostedTransactionShard) -> None:
-        """Replay the log from its start to its end, then serve as soon as all of that is committed."""
+        """Replay the log from its start to its end, then serve as soon as all its records are committed."""
         log = shard.log.hosted.log
         end, read = log.log_end_offset, 0
         for header, batch in log.read_batches(log.log_start_offset, end):
@@ -204,7 +209,9 @@ class TransactionCoordinator:
             shard.machine.replay(written, record.offset)
 
     def _serve(self, shard: HostedTransactionShard) -> None:
-        """Everything in the log is committed: answer requests, and complete what the coordinator before has decided."""
+        """Start to answer requests, because all records in the log are committed, and complete the transactions that
+        the previous coordinator has decided.
+        """
         if not shard.log.is_ours():
             return
         shard.serves = True
@@ -217,7 +224,9 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def submit(self, request: Request, answer: OnAnswer) -> None:
-        """Decide a request now. `answer` is called once, now or when what it rests on is committed."""
+        """Decide a request now. `answer` is called once: at once, or when the records that the response depends on are
+        committed.
+        """
         shard = self._shard_of(request.transactional_id)
         if shard is None:
             answer(TxnResponse(ErrorCode.NOT_COORDINATOR))
@@ -271,7 +280,7 @@ class TransactionCoordinator:
                 self._when_decided(shard, transaction, rests_on)
 
     def _trace(self, shard: HostedTransactionShard, written: TransactionLogRecord, offset: int) -> None:
-        """Trace one line for each change of state. At `offset` it is appended, and not committed yet."""
+        """Trace one line for each change of state. The record at `offset` is appended, but not committed yet."""
         found = written.transaction
         if found is None:
             self._env.trace("transaction_state", transactional_id=written.transactional_id, state="Dead",
@@ -294,12 +303,12 @@ class TransactionCoordinator:
     def _waits_for_markers(
         self, shard: HostedTransactionShard, request: Request, decision: TxnCoordinatorResult
     ) -> bool:
-        """Return whether a request waits because its producer is on to the next transaction while markers of the one
-        before are being written. They are seldom more than a few ms away, and a client that is sent back waits for
-        20 to 100 ms (KAFKA-5477).
+        """Return whether a request waits because its producer has begun the next transaction while markers of the
+        previous transaction are still being written. Markers seldom take more than a few ms, whereas a client that gets
+        CONCURRENT_TRANSACTIONS waits for 20 to 100 ms (KAFKA-5477).
 
-        Any other epoch is sent back at once, as by Kafka 4.3.1: when the markers are written it would be fenced. The
-        leader of a partition learns that then, too, but waits: Kafka's leaders ask again for as long (KAFKA-18654).
+        A request with any other epoch is refused at once, as by Kafka 4.3.1: it will be fenced when the markers are
+        written. A partition's leader would learn the same, but waits: Kafka's leaders retry for as long (KAFKA-18654).
         """
         if decision.answer.error != ErrorCode.CONCURRENT_TRANSACTIONS or decision.records or not self._patience_s:
             return False
@@ -338,7 +347,7 @@ class TransactionCoordinator:
         turn: TransactionalIdQueue,
         until: Callable[[TransactionalIdQueue], Awaitable[ErrorCode]],
     ) -> None:
-        """Wait, then decide what has waited, in the order in which it came."""
+        """Wait, then decide the waiting requests in the order in which they came."""
         error = await until(turn)
         if shard.turns.get(name) is not turn:
             return  # unloaded, and answered
@@ -363,7 +372,7 @@ class TransactionCoordinator:
         self._markers.add(MarkerJob(shard.log, transaction))
 
     def markers_written(self, job: MarkerJob) -> None:
-        """Every partition of a decided transaction has its marker: complete it."""
+        """Complete a decided transaction, because every partition has its marker."""
         shard = self.shards.get(job.log.index)
         if shard is None or shard.log is not job.log:
             return  # the coordinator after this one finds the decision in its log
@@ -414,8 +423,8 @@ class TransactionCoordinator:
     # --------------------------------------------------------------------------------------------------------- listing
 
     def transactions(self, ready: Callable[[ErrorCode, list[TransactionMetadata]], None]) -> None:
-        """Every transaction that is coordinated here, once all of them are committed. COORDINATOR_LOAD_IN_PROGRESS
-        while a shard is being loaded. `ready` is called once, now or later.
+        """Pass all transactions that this broker coordinates to `ready`, once all of them are committed; or
+        COORDINATOR_LOAD_IN_PROGRESS while a shard is loading. `ready` is called once, now or later.
         """
         shards = list(self.shards.values())
         if not all(shard.serves for shard in shards):

@@ -272,10 +272,10 @@ async def test_an_error_that_stays_ends_with_its_name_and_what_it_proves(
 
 
 @pytest.mark.parametrize(
-    ("code", "in_vain"), [(ErrorCode.REQUEST_TIMED_OUT, 1), (ErrorCode.NOT_ENOUGH_REPLICAS, 2)], ids=lambda it: str(it)
+    ("code", "refusals"), [(ErrorCode.REQUEST_TIMED_OUT, 1), (ErrorCode.NOT_ENOUGH_REPLICAS, 2)], ids=lambda it: str(it)
 )
 async def test_a_leader_that_may_have_been_deposed_makes_its_producer_ask_others_who_leads(
-    code: ErrorCode, unsupported_faults: int, clock: MockClock
+    code: ErrorCode, refusals: int, clock: MockClock
 ) -> None:
     cluster = FakeCluster()
     async with producing(cluster, ProducerSettings(linger_ms=0)) as rig:
@@ -293,7 +293,7 @@ async def test_a_leader_that_may_have_been_deposed_makes_its_producer_ask_others
         assert (await rig.settled())[number].status is OperationStatus.OK
         asked = [seen.node for seen in cluster.seen if seen.api_key == ApiKey.PRODUCE]
         # Another attempt may be under way before the answer of who leads has come.
-        assert asked in ([1] * unsupported_faults + [2], [1] * (unsupported_faults + 1) + [2])
+        assert asked in ([1] * refusals + [2], [1] * (refusals + 1) + [2])
 
 
 async def test_one_refusal_for_want_of_replicas_is_no_reason_to_ask(clock: MockClock) -> None:

@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol (KIP-848): the coordinator assigns partitions, members reconcile."""
+"""Coordinates groups of the consumer protocol (KIP-848): the coordinator assigns partitions, the members reconcile."""

@@ -1,4 +1,4 @@
-"""Builds the coordinator's answers to members of consumer groups and to their admins."""
+"""Builds the coordinator's responses to members of consumer groups and to admins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult(GroupResponse):
-    """Answers ConsumerBeat: the member's epoch, and its partitions where they may be news to it."""
+    """Answers a ConsumerHeartbeat: the member's epoch, and its partitions if the member may not know them (otherwise
+    None).
+    """
 
     member_id: str = ""
     epoch: int = 0
@@ -25,7 +27,7 @@ class HeartbeatResult(GroupResponse):
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member, what it owns, and what it is to own."""
+    """Describes a member: its subscription, its current assignment and its target assignment."""
 
     member_id: str
     subscription: MemberSubscription
@@ -35,7 +37,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerDescribeResult(GroupResponse):
-    """Answers ConsumerDescribe."""
+    """Answers a ConsumerDescribe with the state and the members of a consumer group."""
 
     state: GroupState = GroupState.DEAD
     epoch: int = 0
@@ -45,5 +47,6 @@ class ConsumerDescribeResult(GroupResponse):
 
 
 def generation_of(member_id: str, epoch: int, request: Join) -> JoinResult:
-    """Return the answer to a classic member that joins a consumer group: it never leads."""
+    """Return the JoinGroup response for a classic member of a consumer group. Such a member is never the group leader.
+    """
     return JoinResult(ErrorCode.NONE, member_id, epoch, request.protocol_type, request.protocols[0][0], NO_MEMBER)

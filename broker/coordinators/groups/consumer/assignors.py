@@ -1,9 +1,10 @@
-"""Server-side assignors (KIP-848): who is to have which partition. Pure, and the same for the same question.
+"""Implements the server-side assignors (KIP-848), which decide which member gets which partition. They are pure: the
+same input always gives the same assignment.
 
-| name | what it gives |
+| name | assignment |
 |---|---|
-| uniform | as even as the subscriptions permit; each member keeps what it has, as far as that goes |
-| range | of each topic a run of partitions for each subscriber, in the order of instance ids and member ids |
+| uniform | as even as the subscriptions permit; each member keeps its partitions as far as possible |
+| range | for each topic, consecutive partitions for each subscriber, ordered by instance id and member id |
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentMemberSpec:
-    """A member, as an assignor sees it."""
+    """Describes a member to an assignor: its subscribed topics and its last target assignment."""
 
     member_id: str
     instance_id: str | None
     topics: tuple[bytes, ...]
-    """Ids of the topics that it subscribes to and that exist."""
+    """Holds the ids of the existing topics that the member subscribes to."""
     has: tuple[Place, ...] = ()
-    """Its last target."""
+    """Holds the member's last target assignment."""
 
 
 Targets = dict[str, tuple[Place, ...]]
 
 
 def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes, int]) -> Targets:
-    """`partitions`: topic id to how many it has. Every partition of a subscribed topic has one owner.
+    """Assign every partition of a subscribed topic to one member, as evenly as possible. `partitions` maps a topic id
+    to its number of partitions.
 
-    With the same subscriptions for all, the sizes differ by one at most. No partition moves that need not.
+    If all members subscribe to the same topics, their partition counts differ by one at most. Only partitions that have
+    to move are moved.
     """
     order = sorted(members, key=lambda m: m.member_id)
     held: dict[str, list[Place]] = {}
@@ -75,10 +78,11 @@ def _readers(order: list[AssignmentMemberSpec]) -> dict[bytes, list[str]]:
 
 
 def _balance(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) -> None:
-    """Move single partitions from members that have two more than another reader of that topic, until there are none.
+    """Move single partitions from members that have at least two more than another subscriber of the topic, until there
+    are none.
 
-    Each move makes the sum of the squares of the sizes smaller, so this ends. A step along a chain of members, which
-    would even out rare mixes of subscriptions further, is not looked for.
+    Each move makes the sum of the squared counts smaller, so the loop ends. Moves along a chain of members, which could
+    even out rare mixes of subscriptions further, are not tried.
     """
     while True:
         move = _next_move(held, readers)
@@ -106,7 +110,9 @@ def _next_move(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) ->
 
 
 def range_(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes, int]) -> Targets:
-    """`partitions`: topic id to how many it has. The first members get one more where it does not come out even."""
+    """Assign consecutive partitions of each topic to its subscribers; the first members get one more if the number does
+    not divide evenly. `partitions` maps a topic id to its number of partitions.
+    """
     # Static members first: their order is that of their instance ids, which a restart does not change.
     order = sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or m.member_id))
     given: dict[str, list[Place]] = {one.member_id: [] for one in order}

@@ -1,13 +1,13 @@
-"""Classic members of a consumer group: their Joins, Syncs, heartbeats and Leaves, translated (KIP-848).
+"""Translates JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members of a consumer group (KIP-848).
 
-| they ask | what it is here |
+| request | translation |
 |---|---|
-| JoinGroup | a heartbeat that says everything, what it still owns among it: the member takes its next step |
-| SyncGroup | the answer's assignment |
-| Heartbeat | REBALANCE_IN_PROGRESS where there is a next step for it: it joins again |
-| LeaveGroup | a member less, of either protocol |
+| JoinGroup | a full heartbeat, with the partitions that the member still owns: the member reconciles |
+| SyncGroup | returns the member's current assignment |
+| Heartbeat | returns REBALANCE_IN_PROGRESS if the member has to join again to reconcile |
+| LeaveGroup | removes members of either protocol |
 
-A generation is the member's epoch. Nobody leads, so nobody assigns but the coordinator.
+The generation is the member's epoch. No member is the group leader, so only the coordinator assigns partitions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def join(
     of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: ClockReading
 ) -> list[Effect]:
-    """A classic member joins, or takes its next step."""
+    """Handle the JoinGroup of a classic member: it joins the group, or reconciles one step further."""
     assert group.members
     rests_on = of.rests_on(group.group_id)
     refused = _refusal_of_join(of, group, request)
@@ -99,7 +99,7 @@ def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Jo
 
 
 def _refusal_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Why this is no classic member, or none any more."""
+    """Return the error if the id is not that of a current classic member; NONE if it is."""
     refused = refusal(group.static, group.members, member_id, instance_id)
     if not refused and group.members[member_id].classic is None:
         refused = ErrorCode.UNKNOWN_MEMBER_ID
@@ -116,7 +116,7 @@ def _refusal_in_generation(group: ConsumerGroup, member_id: str, instance_id: st
 def sync(
     of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: ClockReading
 ) -> list[Effect]:
-    """A classic member asks for what is its own now."""
+    """Return the current assignment of a classic member, as its SyncGroup asks."""
     member_id, rests_on = request.member_id, of.rests_on(group.group_id)
     refused = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
     if refused:
@@ -138,7 +138,7 @@ def sync(
 def beat(
     of: ConsumerCoordination, group: ConsumerGroup, request: ClassicHeartbeat, token: Token, now: ClockReading
 ) -> list[Effect]:
-    """A classic member is alive. It learns here that there is a next step for it."""
+    """Extend the session of a classic member, and answer REBALANCE_IN_PROGRESS if the member has to join again."""
     member_id = request.member_id
     error = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
     if not error:
@@ -150,8 +150,8 @@ def beat(
 
 
 def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
-    """Return whether a classic member has to join again: the group has a newer epoch, the member has to give up
-    partitions, or may have more.
+    """Return whether a classic member has to join again, because the group has a newer epoch, or because the member has
+    to give up partitions or can get more.
     """
     assert group.members[member_id].classic is not None
     current = group.now_of(member_id)
@@ -166,8 +166,9 @@ def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
 def leave(
     of: ConsumerCoordination, group: ConsumerGroup, request: LeaveGroup, token: Token, now: ClockReading
 ) -> list[Effect]:
-    """Members go, of either protocol: an admin removes those of the consumer protocol (measured with Kafka 4.3.1), and
-    may name a static member by its instance id alone (KIP-345). A member that is named twice has left twice.
+    """Remove members of either protocol: an admin may remove members of the consumer protocol (measured with Kafka
+    4.3.1), and may name a static member by its instance id alone (KIP-345). A member that is named twice gets NONE
+    twice.
     """
     gone: dict[str, None] = {}
     named = []

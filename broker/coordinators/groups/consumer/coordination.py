@@ -1,7 +1,7 @@
-"""Decides what a request changes in a consumer group: records, and the answer that waits for them (KIP-848).
+"""Decides what a request changes in a consumer group: the records, and the response that waits for them (KIP-848).
 
-A heartbeat takes three steps: the member's subscription may raise the group's epoch; a new epoch gets a new target; the
-member takes its next step towards its target. Only the records change the state.
+A heartbeat is handled in three steps: the member's subscription may raise the group epoch; a new epoch gets a new
+target assignment; the member reconciles one step towards its target. Only the records change the state.
 """
 
 from __future__ import annotations
@@ -74,17 +74,18 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import Join
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
-"""Of topics' names, for all expressions but the first that a heartbeat writes: the log takes a batch of one MiB."""
+"""Limits the characters of topic names that a heartbeat writes for all expressions but the first, in a batch of a MiB.
+"""
 MOST_CHARACTERS_OF_KEYS: Final = 100_000
-"""The same of the expressions themselves, each with the group's name."""
+"""Limits the characters of the expressions themselves, each with the group id, in the same way."""
 MOST_OF_MATCHED: Final = 3, 4
-"""Of the largest batch, what one expression matches may take. One that comes to match more keeps what it had."""
+"""Gives the share (3/4) of the largest batch for one expression's topics. With more, it keeps its old topics."""
 OF_REMOVALS: Final = 8
-"""Of the largest batch, one part may be tombstones of members: expressions that have to be written have room then."""
+"""Limits tombstones of members to this fraction (1/8) of the largest batch, so that regular expressions fit as well."""
 
 
 class ConsumerCoordination(ConsumerGroupRules):
-    """The consumer groups of one shard."""
+    """Coordinates the consumer groups of one shard."""
 
     __slots__ = ("_ledger", "_matching", "_sessions", "_settings", "topics")
 
@@ -95,7 +96,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         topics: TopicLookup,
         matching: RegexMatchCache | None = None,
     ) -> None:
-        """`matching`: of all shards of a coordinator."""
+        """Set up the coordination. All shards of a coordinator may share one `matching`."""
         self._ledger, self._settings, self.topics = ledger, settings, topics
         self._matching = RegexMatchCache(topics) if matching is None else matching
         self._sessions: dict[str, MemberSessions] = {}
@@ -103,7 +104,7 @@ class ConsumerCoordination(ConsumerGroupRules):
     # ------------------------------------------------------------------------------------------------------------ time
 
     def begin(self, now: ClockReading) -> None:
-        """The whole log is replayed: its members get a whole session to be heard of."""
+        """Give every member a whole session time-out, because the whole log is replayed."""
         for group_id, group in self._ledger.consumers.items():
             sessions = self._sessions[group_id] = MemberSessions()
             for member_id in group.members:
@@ -111,7 +112,7 @@ class ConsumerCoordination(ConsumerGroupRules):
                 sessions.follow(group, member_id, now.mono_ms)
 
     def _session_ms(self, group: ConsumerGroup, member_id: str) -> int:
-        """Return how long a member may be silent, in ms: a classic member chooses that itself."""
+        """Return the member's session time-out in ms. A classic member chooses its own."""
         classic = group.members[member_id].classic
         if classic is not None:
             return classic.session_ms
@@ -119,7 +120,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         return self._settings.consumer_session_ms if own is None else own
 
     def replayed(self, written: ConsumerGroupLogRecord) -> None:
-        """A record is in the log."""
+        """Drop the sessions of groups and members that a replayed record has removed."""
         if written.group_id not in self._ledger.consumers:
             self._sessions.pop(written.group_id, None)
         elif (
@@ -130,12 +131,12 @@ class ConsumerCoordination(ConsumerGroupRules):
             self._sessions[written.group_id].forget(written.member_id)
 
     def deadline_of(self, group_id: str) -> int | None:
-        """The monotonic moment at which `expire` has something to do for a group."""
+        """Return the monotonic time, in ms, at which `expire` has something to do for a group; None if never."""
         sessions = self._sessions.get(group_id)
         return None if sessions is None else sessions.next_deadline_ms()
 
     def expire(self, group_id: str, now: ClockReading) -> list[Effect]:
-        """Give up members that have not been heard of, or have not given up what they were told to."""
+        """Remove members whose session has ended, or that have not revoked partitions in time."""
         sessions, group = self._sessions.get(group_id), self._ledger.consumers.get(group_id)
         if sessions is None:
             return []
@@ -157,7 +158,8 @@ class ConsumerCoordination(ConsumerGroupRules):
     # ------------------------------------------------------------------------------------------------------- heartbeats
 
     def beat(self, beat: ConsumerHeartbeat, token: Token, now: ClockReading, *, over_classic: bool) -> list[Effect]:
-        """A member joins, lives, or leaves. `over_classic`: the group is a classic one that has members."""
+        """Handle a heartbeat of a joining, active or leaving member. `over_classic`: a non-empty classic group exists.
+        """
         wrong, message = wrong_with(beat, self._settings.consumer_assignors)
         if not wrong and beat.regex:
             wrong, message = self._wrong_with_regex(beat.regex)
@@ -209,7 +211,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         return ErrorCode.NONE, ""
 
     def _can_be_written(self, topics: tuple[str, ...]) -> bool:
-        """Return whether the log takes what an expression matches: else no member of the group would get an answer."""
+        """Return whether these topics fit into a batch of the log. If not, no member would ever get a response."""
         part, whole = MOST_OF_MATCHED
         return of_names(topics) <= self._settings.most_bytes() * part // whole
 
@@ -230,7 +232,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         return [AppendRecords(tuple(draft.records), AppendCompletion(token, answer), whole=draft.whole)]
 
     def heard_of(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> MemberSessions:
-        """A member lives. What its group waits for."""
+        """Extend a member's session and return the deadlines of its group."""
         sessions = self._sessions.setdefault(group.group_id, MemberSessions())
         sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
         sessions.follow(group, member_id, now.mono_ms)
@@ -239,8 +241,8 @@ class ConsumerCoordination(ConsumerGroupRules):
     def _subscribe(
         self, draft: GroupDraft, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None, now: ClockReading
     ) -> None:
-        """Take what a member says of itself; the group's epoch goes up where that, or the cluster, changes who can read
-        what. `classic`: of a classic member, which may take its next step under the instance id that it has.
+        """Record a member's subscription. Raise the group epoch if the subscription or the cluster's topics change what
+        members may read. `classic` is set for a classic member, which may rejoin under the instance id that it has.
         """
         member_id = beat.member_id
         stays = classic is not None and draft.group.static.get(beat.instance_id or "") == member_id
@@ -258,9 +260,9 @@ class ConsumerCoordination(ConsumerGroupRules):
             draft.say(GroupEpochRecord(beat.group_id, draft.group.epoch + 1, found))
 
     def _match(self, draft: GroupDraft, now: ClockReading) -> None:
-        """Each regular expression of a member has the topics that it matches now, and no other has any. While that is
-        being found out, an expression has what it had before, and a new one has none: a later heartbeat learns it. So
-        it is with what has no room in the batch that this heartbeat writes.
+        """Resolve the members' regular expressions to topics, and drop expressions that no member uses. While a match
+        is pending, or does not fit into this heartbeat's batch, an expression keeps its old topics (a new expression
+        has none) until a later heartbeat.
         """
         group_id = draft.group.group_id
         wanted = dict.fromkeys(one.regex for one in draft.group.members.values() if one.regex)
@@ -283,7 +285,7 @@ class ConsumerCoordination(ConsumerGroupRules):
                 )
 
     def _take_over(self, draft: GroupDraft, instance_id: str, member_id: str) -> None:
-        """A static member is back, perhaps under a new id: it gets what it had, and nobody else notices (KIP-345)."""
+        """Give a returning static member its old assignment, even under a new id, without a rebalance (KIP-345)."""
         group = draft.group
         before = group.static.get(instance_id)
         if before is None:
@@ -299,7 +301,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         draft.say(CurrentAssignmentRecord(group.group_id, member_id, current))
 
     def _retarget(self, draft: GroupDraft, now: ClockReading) -> None:
-        """A group epoch that has no target yet gets one."""
+        """Compute a target assignment for the group epoch if it has none yet."""
         group = draft.group
         if group.epoch <= group.target_epoch:
             return
@@ -322,7 +324,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         draft.say(TargetEpochRecord(group.group_id, group.epoch, now.wall_ms))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
-        """The assignor that most members ask for; the first of the broker's where none does."""
+        """Return the assignor that most members ask for, or the broker's first assignor if no member asks for one."""
         known = self._settings.consumer_assignors
         votes = dict.fromkeys(known, 0)
         for subscription in group.members.values():
@@ -361,8 +363,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         return [AppendRecords(records, AppendCompletion(token, HeartbeatResult(ErrorCode.NONE, member_id, beat.epoch)))]
 
     def without(self, group: ConsumerGroup, member_ids: list[str], now: ClockReading) -> tuple[GroupLogRecord, ...]:
-        """They are no members any more: the group's next epoch is without them. If they were the last ones of the
-        consumer protocol, what is left is a classic group.
+        """Return the records that remove members and raise the group epoch. If they were the last members of the
+        consumer protocol, the records turn the rest into a classic group.
         """
         draft = GroupDraft(group)
         group_id = group.group_id
@@ -377,8 +379,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         return tuple(draft.records)
 
     def forgotten(self, group_id: str) -> list[GroupLogRecord]:
-        """Tombstones of all that the log has of a group without members. Where the log's beginning was cut off, it may
-        have some of a member that is not known: with that left, the group would never be gone.
+        """Return the tombstones of all records of a group without members. A log whose start was deleted may hold
+        records of an unknown member; without tombstones for them the group would never be gone.
         """
         group = self._ledger.consumers.get(group_id)
         if group is None:
@@ -392,29 +394,29 @@ class ConsumerCoordination(ConsumerGroupRules):
     # -------------------------------------------------------------------------------------------------- classic members
 
     def rests_on(self, group_id: str) -> int:
-        """Return the offset that the ledger's `rests_on` gives."""
+        """Return the offset of the last record of a group, which a response about it depends on."""
         return self._ledger.rests_on(group_id)
 
     def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:
-        """Return whether the member may join: it is one already, or the group has room for one more."""
+        """Return whether the member may join: it is a member already, or the group is not full."""
         return self.has_room(group, member_id, self._settings.consumer_max_size)
 
     @property
     def serves_classics(self) -> bool:
-        """Return whether consumer groups may have classic members at all."""
+        """Return whether consumer groups may have classic members."""
         return self._settings.consumer_migration != DISABLED
 
     def may_go_up(self, members: int) -> bool:
-        """Return whether a classic group of so many members may become a consumer group with them."""
+        """Return whether a classic group with this number of members may become a consumer group."""
         return self._settings.consumer_migration in UPWARDS and members <= self._settings.consumer_max_size
 
     def may_go_down(self, group: ConsumerGroup) -> bool:
-        """Return whether the settings let a consumer group become a classic one while its members are in it."""
+        """Return whether the settings let a consumer group with its members become a classic group."""
         allowed = self._settings.consumer_migration in DOWNWARDS and len(group.members) <= self._settings.max_size
         return allowed and is_of_classics(group)
 
     def expect(self, group_id: str, sessions_ms: Mapping[str, int], now: ClockReading) -> None:
-        """A classic group becomes a consumer group: its members have a whole session to be heard of."""
+        """Start the members' sessions when a classic group becomes a consumer group."""
         sessions = self._sessions[group_id] = MemberSessions()
         for member_id, session_ms in sessions_ms.items():
             sessions.heard_of(member_id, now.mono_ms + session_ms)
@@ -428,7 +430,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         token: Token,
         now: ClockReading,
     ) -> list[Effect]:
-        """A classic member has joined: its next step, and then its session."""
+        """Handle the join of a classic member: reconcile it one step, and start its session."""
         draft, member_id = GroupDraft(group), beat.member_id
         self._step(draft, beat, classic, now)
         if self.may_go_down(draft.group) and self._goes_down(group, beat):
@@ -443,12 +445,12 @@ class ConsumerCoordination(ConsumerGroupRules):
         return self._written(draft, token, answer)
 
     def _replaced(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> list[str]:
-        """The member whose place one takes that joins."""
+        """Return the member whose instance id the joining member takes over, as a list of at most one id."""
         holder = group.static.get(beat.instance_id or "", beat.member_id)
         return [holder] if holder != beat.member_id else []
 
     def _goes_down(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
-        """Return whether a group becomes a classic one when the member whose place is taken has left."""
+        """Return whether the group becomes a classic group once the replaced member has left."""
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
             for record in tombstones_of_member(group.group_id, member_id):
@@ -456,30 +458,30 @@ class ConsumerCoordination(ConsumerGroupRules):
         return self._fits_downwards(group, left, gone)
 
     def _fits_downwards(self, before: ConsumerGroup, after: ConsumerGroup, gone: list[str]) -> bool:
-        """Return whether one batch of the log can hold the records that make a classic group of `after`. If not, it
-        stays a consumer group: otherwise the member that has gone could never be removed.
+        """Return whether one batch can hold the records that turn `after` into a classic group. If not, the group stays
+        a consumer group, because otherwise the leaving member could never be removed.
         """
         size = of_downgrade(after, self.topics) + sum(of_removal(before, member_id) for member_id in gone)
         return size <= self._settings.most_bytes()
 
     def must_join(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
-        """A classic member is told to join again: it has its rebalance time-out to do that."""
+        """Give a classic member its rebalance time-out to join again."""
         sessions = self._sessions.setdefault(group.group_id, MemberSessions())
         sessions.owes(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
 
     def has_synced(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
-        """A classic member has its assignment."""
+        """Extend the session of a classic member that has fetched its assignment, and clear its rebalance time-out."""
         self.heard_of(group, member_id, now).paid(member_id)
 
     # ------------------------------------------------------------------------------------------------------- describing
 
     def state_of(self, group_id: str) -> GroupState | None:
-        """The state of a consumer group; None if there is none of that name."""
+        """Return the state of a consumer group; None if there is no such group."""
         group = self._ledger.consumers.get(group_id)
         return None if group is None else self.state(group)
 
     def describe(self, request: ConsumerDescribe, token: Token) -> list[Effect]:
-        """A group with its members."""
+        """Describe a group with its members."""
         group_id, rests_on = request.group_id, self._ledger.rests_on(request.group_id)
         group = self._ledger.consumers.get(group_id)
         if group is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class GroupDraft:
-    """A group as it will be, and the records that make it so."""
+    """Holds a group as it will be after a change, and the records that make the change."""
 
     __slots__ = ("_own", "group", "records", "whole")
 
@@ -30,7 +30,7 @@ class GroupDraft:
         self.group, self._own = group, False
         self.records: list[GroupLogRecord] = []
         self.whole: int | None = None
-        """As of `AppendRecords`."""
+        """Holds the value for `AppendRecords.whole`."""
 
     def say(self, written: ConsumerGroupLogRecord) -> None:
         """Add one more record, and replay it into the group."""
@@ -51,7 +51,9 @@ def tombstones_of_member(group_id: str, member_id: str) -> tuple[ConsumerGroupLo
 def updated_subscription(
     known: MemberSubscription, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None
 ) -> MemberSubscription:
-    """Return the subscription with what a heartbeat changes. `classic`: None if the member speaks the new protocol."""
+    """Return a member's subscription with the changes of a heartbeat. `classic` is None for a member of the new
+    protocol.
+    """
     return MemberSubscription(
         known.instance_id if beat.instance_id is None else beat.instance_id,
         known.rack_id if beat.rack_id is None else beat.rack_id,

@@ -1,4 +1,6 @@
-"""Kafka's consumer protocol, which classic members embed in their Joins and Syncs, in the words of a consumer group."""
+"""Decodes and encodes the subscriptions and assignments that classic members embed in JoinGroup and SyncGroup (Kafka's
+consumer protocol), for use in a consumer group.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class EmbeddedSubscription(NamedTuple):
-    """Holds what a classic member says when it joins."""
+    """Holds what a classic member's subscription says when it joins."""
 
     topics: tuple[str, ...]
     owned: tuple[Place, ...]
-    """What it keeps while it joins. An eager member has given everything up."""
+    """Holds the partitions that the member keeps while it joins. An eager member has given up all partitions."""
     rack_id: str | None
 
 
 def wanted(subscription: bytes, topics: TopicLookup) -> EmbeddedSubscription:
-    """Raises MalformedFrame. Partitions of topics that do not exist are left out."""
+    """Decode the subscription of a classic member, without partitions of unknown topics. Raises MalformedFrame."""
     said = decode_versioned(ConsumerProtocolSubscription, subscription)
     owned = [
         (known[0], index)
@@ -39,7 +41,9 @@ def wanted(subscription: bytes, topics: TopicLookup) -> EmbeddedSubscription:
 
 
 def assigned(assignment: bytes, topics: TopicLookup) -> tuple[Place, ...]:
-    """Return what a leader assigned to a member; nothing if there is no assignment yet. Raises MalformedFrame."""
+    """Return the partitions that a group leader assigned to a member; empty if there is no assignment yet. Raises
+    MalformedFrame.
+    """
     if not assignment:
         return ()
     said = decode_versioned(ConsumerProtocolAssignment, assignment)
@@ -52,7 +56,7 @@ def assigned(assignment: bytes, topics: TopicLookup) -> tuple[Place, ...]:
 
 
 def assignment(places: tuple[Place, ...], subscription: bytes, topics: TopicLookup) -> bytes:
-    """These partitions as a leader would have given them to the member of this subscription, in its version."""
+    """Encode these partitions as a group leader would, in the version of the member's subscription."""
     named = [
         ConsumerProtocolAssignmentTopicPartition(name, indexes)
         for topic_id, indexes in by_topic(places).items()

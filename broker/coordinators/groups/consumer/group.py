@@ -1,4 +1,4 @@
-"""A consumer group as its records say it is (KIP-848). Only `replay` changes it."""
+"""Holds a consumer group as replayed from its records (KIP-848). Only `replay` changes it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 class ConsumerGroup:
-    """Members with their subscriptions, targets and partitions."""
+    """Holds a consumer group's members with their subscriptions, target assignments and current assignments."""
 
     __slots__ = (
         "current",
@@ -48,17 +48,17 @@ class ConsumerGroup:
         self.epoch = self.target_epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.members: dict[str, MemberSubscription] = {}
-        """By member id, in the order in which they came."""
+        """Maps a member id to its subscription, in the order in which the members joined."""
         self.static: dict[str, str] = {}
-        """Instance id to the member id that has it now."""
+        """Maps an instance id to the member id that has it now."""
         self.current: dict[str, CurrentAssignment] = {}
         self.target: dict[str, tuple[Place, ...]] = {}
         self.owners: dict[Place, str] = {}
-        """Who owns a partition, or has yet to say that it does no more."""
+        """Maps a partition to the member that owns it, or that has not confirmed yet that it revoked it."""
         self.regexes: dict[str, ResolvedRegularExpression] = {}
 
     def copy(self) -> ConsumerGroup:
-        """A group that changes for itself."""
+        """Return a copy of the group whose changes do not affect this group."""
         made = ConsumerGroup(self.group_id)
         made.epoch, made.metadata_hash, made.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
         made.members, made.static = dict(self.members), dict(self.static)
@@ -67,7 +67,7 @@ class ConsumerGroup:
         return made
 
     def facts(self) -> tuple[object, ...]:
-        """All that its records say, for whoever compares it with another one."""
+        """Return everything that the group's records say, for comparisons with another group."""
         return (
             (self.epoch, self.metadata_hash, self.target_epoch),
             dict(self.members),
@@ -83,23 +83,23 @@ class ConsumerGroup:
         return self.current.get(member_id, NOTHING)
 
     def is_reconciled(self, member_id: str) -> bool:
-        """Return whether a member has all of the newest target, and nothing else."""
+        """Return whether a member has exactly its newest target assignment."""
         found = self.now_of(member_id)
         return found.state == MemberState.STABLE and found.epoch == self.target_epoch
 
     def topics_of(self, subscription: MemberSubscription) -> tuple[str, ...]:
-        """The names that a member subscribes to, those that its regular expression has matched among them."""
+        """Return the topic names that a member subscribes to, including those that its regular expression matches."""
         matched = self.regexes.get(subscription.regex) if subscription.regex else None
         return subscription.topics if matched is None else tuple(dict.fromkeys((*subscription.topics, *matched.topics)))
 
     def subscribed(self) -> tuple[str, ...]:
-        """The names that any member subscribes to."""
+        """Return the topic names that any member subscribes to."""
         return tuple(dict.fromkeys(name for one in self.members.values() for name in self.topics_of(one)))
 
     # ---------------------------------------------------------------------------------------------------------- replay
 
     def replay(self, written: ConsumerGroupLogRecord) -> None:
-        """Take a record into account. What a record leaves behind is as if nobody had been there."""
+        """Apply a record. A tombstone leaves the group as if the removed member or value had never been there."""
         assert written.group_id == self.group_id
         match written:
             case GroupEpochRecord(_, epoch, metadata_hash):
@@ -141,7 +141,7 @@ class ConsumerGroup:
 
     @property
     def is_forgotten(self) -> bool:
-        """Its records say no more than those of a group that there never was."""
+        """Return whether the group has no members and no state, as if it had never existed."""
         kept = self.members or self.current or self.target or self.regexes
         return not kept and (self.epoch, self.metadata_hash, self.target_epoch) == (FIRST_EPOCH, 0, FIRST_EPOCH)
 
@@ -154,7 +154,7 @@ def _put(table: dict[str, V], key: str, value: V | None) -> None:
 
 
 def by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
-    """Partitions by topic id, both in their order."""
+    """Return the partition indexes by topic id, both sorted."""
     found: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(places):
         found.setdefault(topic_id, []).append(index)

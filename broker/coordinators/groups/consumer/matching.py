@@ -1,8 +1,8 @@
 """Finds the topics that a regular expression matches, once for each change of the cluster's topics.
 
-Most expressions are matched at once. One that costs more is matched in turns, while others are served: the group learns
-of the outcome at a later heartbeat, as with Kafka, whose coordinators resolve regular expressions in the background.
-Cost is counted in steps, not in time, so that the same requests always take the same course.
+Most expressions are matched at once. Costly expressions are matched in turns, between which other requests are served:
+the group gets the result at a later heartbeat, as with Kafka, whose coordinators resolve regular expressions in the
+background. Cost is counted in steps, not in time, so that the same requests always have the same effect.
 """
 
 from __future__ import annotations
@@ -18,47 +18,49 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.patterns import ResumableNameSearch
 
 MOST_KEPT: Final = 100
-"""Compiled expressions."""
+"""Limits the compiled expressions that are cached."""
 MOST_FOUND: Final = 10_000
 MOST_NAMES_FOUND: Final = 1_000_000
-"""Expressions whose topics are kept, and these topics, 8 bytes each. A group looks at all of its expressions in each
-heartbeat: what is not kept is matched again and again.
+"""Limits the topics that are cached, at 8 bytes each; MOST_FOUND limits the expressions. A group looks up all of its
+expressions in each heartbeat, so uncached expressions are matched again and again.
 """
 MOST_WAITING: Final = 100
-"""Expressions that are being matched in turns. Others are begun again at a later heartbeat."""
+"""Limits the expressions that are being matched in turns. Further expressions are tried again at a later heartbeat."""
 STEPS_AT_ONCE: Final = 60_000
-"""What is spent within a heartbeat: at most some 20 ms, and enough for 2,500 names of 20 characters."""
+"""Limits the steps within a heartbeat: at most some 20 ms, and enough for 2,500 names of 20 characters."""
 STEPS_TO_COMPILE: Final = 3_000
-"""What it costs to compile an expression, some 1 ms."""
+"""Gives the cost of compiling an expression in steps, some 1 ms."""
 STEPS_IN_A_TURN: Final = 20_000
-"""Some 2 to 7 ms."""
+"""Limits the steps of one turn, some 2 to 7 ms."""
 
 
 class TopicNameSnapshot(NamedTuple):
-    """The names of all topics at one time."""
+    """Holds the names of all topics at one point in time."""
 
     listed: tuple[str, ...]
     known: frozenset[str]
 
 
 class MatchedNames(NamedTuple):
-    """Holds the names that an expression matches among the names of one time, sorted."""
+    """Holds the sorted topic names that an expression matches among the names of one snapshot."""
 
     names: TopicNameSnapshot
     topics: tuple[str, ...]
 
 
 class PendingRegexMatch(NamedTuple):
-    """An expression that is matched in turns."""
+    """Holds the progress of an expression that is matched in turns."""
 
     search: ResumableNameSearch
     names: TopicNameSnapshot
     kept: list[str]
-    """What it is known to match besides."""
+    """Holds the topics that an earlier match found and that still exist."""
 
 
 class RegexMatchCache:
-    """Expressions that were used lately, with what they match. All shards of a coordinator may share one."""
+    """Caches recently used regular expressions and the topics that they match. All shards of a coordinator may share
+    one cache.
+    """
 
     __slots__ = ("_found", "_kept_names", "_names", "_patterns", "_topics", "_version", "waiting")
 
@@ -66,16 +68,16 @@ class RegexMatchCache:
         self._topics = topics
         self._version: int | None = None
         self._names = TopicNameSnapshot((), frozenset())
-        """As of `_version` of the topics."""
+        """Holds the topic names as of version `_version` of the topics."""
         self._patterns: dict[str, RegexPattern] = {}
         self._found: dict[str, MatchedNames] = {}
         self._kept_names = 0
-        """How many topics `_found` has."""
+        """Counts the topics in `_found`."""
         self.waiting: dict[str, PendingRegexMatch] = {}
-        """What `go_on` is to be called for."""
+        """Maps an expression to its pending match; `go_on` continues these matches."""
 
     def pattern(self, regex: str) -> RegexPattern:
-        """The compiled expression. Raises BadPattern."""
+        """Return the compiled expression. Raises BadPattern."""
         found = self._patterns.get(regex)
         if found is None:
             found = RegexPattern(regex)
@@ -86,15 +88,15 @@ class RegexMatchCache:
         return found
 
     def topics_of(self, regex: str) -> tuple[str, ...] | None:
-        """The names of all topics that it matches; None: that is known later. An expression of a log that is not
-        understood here matches none.
+        """Return the topics that the expression matches, or None if the match is still pending. An expression from the
+        log that this code cannot compile matches no topics.
         """
         known = self._known(regex)
         return self._look(regex, STEPS_AT_ONCE)[0] if known is None else known
 
     def of_each(self, regexes: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """Yield the topics of each expression, as `topics_of` does; many together cost little more than one. What is
-        known costs nothing.
+        """Yield each expression with its topics, as `topics_of` returns them. All expressions share one limit of steps;
+        cached results cost nothing.
         """
         spent = 0
         for regex in regexes:
@@ -109,7 +111,7 @@ class RegexMatchCache:
         return known.topics if known is not None and known.names is names else None
 
     def _look(self, regex: str, steps: int) -> tuple[tuple[str, ...] | None, int]:
-        """The topics of one that is not known, and what it has cost."""
+        """Match an expression that is not cached. Return its topics (None if pending) and the cost in steps."""
         if regex in self.waiting:
             return None, 0
         names, known = self._current(), self._found.get(regex)
@@ -134,7 +136,9 @@ class RegexMatchCache:
         return None, spent + waiting.search.spent
 
     def _current(self) -> TopicNameSnapshot:
-        """The same one as long as there are the same topics: most changes of a cluster are others."""
+        """Return the current topic names. The same object is returned as long as the topics are the same, because most
+        changes of a cluster do not concern topic names.
+        """
         version = self._topics.version()
         if version != self._version:
             self._version = version
@@ -162,7 +166,7 @@ class RegexMatchCache:
         assert self._kept_names >= 0
 
     def go_on(self) -> None:
-        """One turn for the expression that has waited longest."""
+        """Continue the match that has been pending longest, for one turn."""
         assert self.waiting
         regex, waiting = next(iter(self.waiting.items()))
         if waiting.search.go_on(STEPS_IN_A_TURN):

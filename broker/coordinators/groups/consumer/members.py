@@ -1,7 +1,7 @@
-"""Defines the records that the log has of a consumer group, and the requests of its members.
+"""Defines the log records of consumer groups, and the requests of their members.
 
-A place is (topic id, partition). Epochs count up: the group's with each change of its members or their topics, the
-target assignment's with the group's, a member's with the target that it has reached.
+A place is (topic id, partition). Epochs only grow: the group epoch with each change of members or topics, the epoch of
+the target assignment with the group epoch, and a member epoch with the target that the member has reached.
 """
 
 from __future__ import annotations
@@ -14,29 +14,31 @@ from typing import Final, NamedTuple
 Place = tuple[bytes, int]
 
 FIRST_EPOCH: Final = 1
-"""Of a group, and of its empty target, before anybody reads a topic: its first assignment has epoch 2 (KAFKA-20268)."""
+"""Is the epoch of a new group and of its empty target assignment; the first assignment has epoch 2 (KAFKA-20268)."""
 JOINS: Final = 0
-"""Member epoch of a heartbeat that joins the group."""
+"""Is the member epoch in a heartbeat that joins the group."""
 LEAVES: Final = -1
-"""Member epoch of a member that goes for good."""
+"""Is the member epoch in a heartbeat of a member that leaves for good."""
 LEAVES_FOR_NOW: Final = -2
-"""Member epoch of a static member that will be back: what it owns stays its own until its session is over."""
+"""Is the member epoch in a heartbeat of a static member that will return: it keeps its partitions until its session
+ends.
+"""
 
 
 class MemberState(IntEnum):
-    """Names how far a member is on its way to its target, as the records have it."""
+    """Names how far a member has reconciled with its target assignment, with the numbers of Kafka's records."""
 
     STABLE = 0
-    """It has reached the target of its epoch."""
+    """The member has reached the target assignment of its epoch."""
     UNREVOKED = 1
-    """It has to give up partitions before it can go on to its next epoch."""
+    """The member has to revoke partitions before it can move to its next epoch."""
     UNRELEASED = 2
-    """Partitions of its target are still owned by others."""
+    """The member waits for partitions of its target that other members still own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicJoinMetadata:
-    """Holds what a member that speaks the classic protocol sent in its JoinGroup."""
+    """Holds what a member of the classic protocol sent in its JoinGroup."""
 
     session_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -44,7 +46,7 @@ class ClassicJoinMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """Represents a member and the topics that it wants to read."""
+    """Holds a member's identity and the topics that it subscribes to."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -59,34 +61,36 @@ class MemberSubscription:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """Represents a member's current assignment: partitions with the member epoch at which each was assigned to it."""
+    """Holds a member's current assignment: its partitions, each with the member epoch at which it was assigned."""
 
     epoch: int = 0
     previous_epoch: int = -1
-    """A member whose last answer got lost still comes with this one."""
+    """Holds the member epoch before this one. A member whose last response got lost still sends it."""
     state: MemberState = MemberState.STABLE
     assigned: Mapping[Place, int] = field(default_factory=dict)
     revoking: Mapping[Place, int] = field(default_factory=dict)
-    """No longer its own once it says so: nobody else may have them before."""
+    """Holds the partitions that the member has to revoke. No other member may get them before it confirms the
+    revocation.
+    """
 
     def holds(self, place: Place) -> bool:
-        """Return whether no other member may have this partition."""
+        """Return whether the member owns this partition or is still revoking it, so that no other member may get it."""
         return place in self.assigned or place in self.revoking
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegularExpression:
-    """The topics that matched a regular expression."""
+    """Holds the topics that a regular expression matches."""
 
     topics: tuple[str, ...]
     version: int
-    """Offset of the metadata log up to which topics were looked at."""
+    """Holds the offset of the metadata log up to which topics were matched."""
     at_ms: int
-    """Wall clock."""
+    """Holds the wall-clock time of the match, in ms."""
 
 
 class GroupEpochRecord(NamedTuple):
-    """The group's epoch, and a hash of the topics that it reads; None: the group is forgotten."""
+    """Sets the group epoch and a hash of the topics that the group reads. Epoch None removes the group."""
 
     group_id: str
     epoch: int | None
@@ -94,7 +98,7 @@ class GroupEpochRecord(NamedTuple):
 
 
 class SubscriptionRecord(NamedTuple):
-    """A member's subscription; None: it is no member any more."""
+    """Sets a member's subscription. None removes the member."""
 
     group_id: str
     member_id: str
@@ -102,16 +106,16 @@ class SubscriptionRecord(NamedTuple):
 
 
 class TargetEpochRecord(NamedTuple):
-    """The group epoch for which the targets of all members were computed; None: the group is forgotten."""
+    """Sets the group epoch for which the target assignments were computed. None removes the group."""
 
     group_id: str
     epoch: int | None
     at_ms: int = 0
-    """Wall clock."""
+    """Holds the wall-clock time of the assignment, in ms."""
 
 
 class TargetAssignmentRecord(NamedTuple):
-    """The partitions that a member is to have in the end; None: it is no member any more."""
+    """Sets the partitions of a member's target assignment. None removes the member."""
 
     group_id: str
     member_id: str
@@ -119,7 +123,7 @@ class TargetAssignmentRecord(NamedTuple):
 
 
 class CurrentAssignmentRecord(NamedTuple):
-    """Sets a member's current assignment; None: it has left, and owns nothing."""
+    """Sets a member's current assignment. None means that the member has left and owns nothing."""
 
     group_id: str
     member_id: str
@@ -127,7 +131,7 @@ class CurrentAssignmentRecord(NamedTuple):
 
 
 class RegularExpressionRecord(NamedTuple):
-    """The topics of a regular expression; None: no member has it any more."""
+    """Sets the topics that a regular expression matches. None means that no member uses the expression any more."""
 
     group_id: str
     regex: str
@@ -135,7 +139,9 @@ class RegularExpressionRecord(NamedTuple):
 
 
 class LegacyPartitionMetadataRecord(NamedTuple):
-    """Brokers before Kafka 4.1 wrote the topics themselves in place of their hash. Nothing is read from it."""
+    """Represents a record that brokers before Kafka 4.1 wrote: the topics themselves in place of their hash. Its value
+    is ignored.
+    """
 
     group_id: str
 
@@ -153,7 +159,8 @@ ConsumerGroupLogRecord = (
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat. What is None has not changed since the member's last one."""
+    """Holds a ConsumerGroupHeartbeat request. Fields that are None have not changed since the member's last heartbeat.
+    """
 
     group_id: str
     member_id: str
@@ -170,13 +177,15 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """It says everything, as after a failed request: then the answer has to say everything too."""
+        """Return whether the heartbeat has all fields, as after a failed request: then the response needs all fields as
+        well.
+        """
         says = self.topics is not None or self.regex is not None
         return says and self.owned is not None and self.rebalance_ms != -1
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerDescribe:
-    """Nothing changes: the answer carries the consumer group."""
+    """Asks for a description of the consumer group; the request changes nothing."""
 
     group_id: str

@@ -1,8 +1,9 @@
-"""A group that has members goes from one protocol to the other (KIP-848, group.consumer.migration.policy).
+"""Converts a group with members from one protocol to the other (KIP-848, group.consumer.migration.policy).
 
-Upwards with the first member that speaks the consumer protocol: what the classic members own becomes their target and
-their assignment, and the generation the group's epoch. Downwards when the last such member has gone: the epoch becomes
-a generation without a leader, and the classic members join the next one.
+A classic group is upgraded when the first member of the consumer protocol joins: the partitions that the classic
+members own become their target and current assignments, and the generation becomes the group epoch. A consumer group is
+downgraded when its last such member has left: the epoch becomes a generation without a leader, and the classic members
+join the next generation.
 """
 
 from __future__ import annotations
@@ -42,15 +43,16 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 UPWARDS, DOWNWARDS = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
-"""Policies that allow it."""
+"""List the policies that permit an upgrade and a downgrade."""
 DISABLED = "disabled"
 
 
 def upgraded(classic: ClassicGroup, topics: TopicLookup) -> tuple[GroupLogRecord, ...]:
-    """Records that make a consumer group of a stable classic group; none where its members say what nobody can read.
+    """Return the records that turn a stable classic group into a consumer group; none if a member's subscription or
+    assignment cannot be decoded.
 
-    A cooperative member may still read what its generation has taken from it, until it has heard of that: this waits
-    for it to be revoked, as anything else that a member is to give up.
+    A cooperative member may still read partitions that its generation has taken from it, until it learns of that. Such
+    partitions wait for their revocation, like all partitions that a member has to give up.
     """
     assert classic.state == GroupState.STABLE
     if classic.protocol_type != CONSUMER:
@@ -93,7 +95,7 @@ def _current(epoch: int, given: tuple[Place, ...], kept: list[Place]) -> Current
 
 
 def is_of_classics(group: ConsumerGroup) -> bool:
-    """Return whether the group has members, and all of them are classic ones."""
+    """Return whether the group has members and all of them are classic members."""
     return bool(group.members) and all(one.classic is not None for one in group.members.values())
 
 
@@ -104,7 +106,7 @@ def common_protocols(group: ConsumerGroup) -> tuple[str, ...]:
 
 
 def downgraded(group: ConsumerGroup, topics: TopicLookup, now: ClockReading) -> tuple[GroupLogRecord, ...]:
-    """Records that make a classic group of a consumer group of classic members only."""
+    """Return the records that turn a consumer group, all of whose members are classic members, into a classic group."""
     assert group.members
     group_id, protocol = group.group_id, common_protocols(group)[0]
     gone: list[GroupLogRecord] = []

@@ -1,13 +1,15 @@
-"""The way of a member from what it owns to its target: it revokes first, and gets what others have released (KIP-848).
+"""Moves a member from its current assignment to its target: it first revokes partitions, then gets partitions that
+other members have released (KIP-848).
 
-| state | what has come | then |
+| state | event | next |
 |---|---|---|
 | Stable | no newer target | stays |
-| Stable, Unreleased | a target | revokes what is not in it: Unrevoked, in its epoch; else goes to the target's epoch |
-| Unrevoked | owns some of it still | stays, and revokes what it subscribes to no more (KAFKA-19431) |
-| Unrevoked | owns none of it any more | as from Stable, still in its epoch if it has more to give up (KAFKA-19974) |
+| Stable, Unreleased | a newer target | Unrevoked in its epoch, if it has to revoke; else the target's epoch |
+| Unrevoked | still owns some of them | stays, revokes topics that it no longer subscribes to (KAFKA-19431) |
+| Unrevoked | owns none of them | as from Stable; in its epoch if it has more to revoke (KAFKA-19974) |
 
-A member in the target's epoch has of its target what nobody else owns: Stable if that is all of it, else Unreleased.
+A member in the target's epoch gets the partitions of its target that no other member owns: it is Stable if these are
+all, else Unreleased.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Reconciliation:
-    """Takes one step of a member towards its target. `owned`: what the member says it owns, None if it says nothing;
-    `is_free`: whether no member has a partition; `is_read`: whether the member has not just ended its subscription
-    to it.
+    """Computes one step of a member towards its target. `owned` holds the partitions that the member says it owns (None
+    if it says nothing); `is_free` returns whether no member owns a partition; `is_read` returns whether the member
+    still subscribes to the partition's topic.
     """
 
     __slots__ = ("_is_free", "_is_read", "_owned", "_target", "_target_epoch")
@@ -41,7 +43,7 @@ class Reconciliation:
         self._is_free, self._is_read = is_free, is_read
 
     def step(self, current: CurrentAssignment) -> CurrentAssignment:
-        """Return the member's assignment after its heartbeat; the same object if nothing changes."""
+        """Return the member's assignment after its heartbeat, or the same object if nothing changes."""
         if current.state == MemberState.STABLE and current.epoch == self._target_epoch:
             return current
         if current.state == MemberState.UNREVOKED and self.still_owns(current.revoking):
@@ -49,17 +51,17 @@ class Reconciliation:
         return self._next(current)
 
     def still_owns(self, revoking: Mapping[Place, int]) -> bool:
-        """Return whether the member has not confirmed yet that it has given these partitions up."""
+        """Return whether the member has not yet confirmed that it revoked these partitions."""
         return self._owned is None or any(place in revoking for place in self._owned)
 
     def must_revoke(self, given_up: Mapping[Place, int]) -> bool:
-        """Return whether the coordinator has to wait for the member to revoke these. A member that joins owns nothing,
-        and says so.
+        """Return whether the coordinator has to wait for the member to revoke these partitions. A joining member
+        reports that it owns none.
         """
         return bool(given_up) and self.still_owns(given_up)
 
     def may_have(self, place: Place) -> bool:
-        """Return whether the member may be given a partition of its target: its last owner has let go of it."""
+        """Return whether the member may get a partition of its target, because no other member owns it any more."""
         return self._is_free(place)
 
     def _without_unread(self, current: CurrentAssignment) -> CurrentAssignment:

@@ -1,4 +1,4 @@
-"""Records of consumer groups in Kafka's own format: keys of the types 3 to 8 and 16."""
+"""Encodes and decodes records of consumer groups in Kafka's format: key types 3 to 8 and 16."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from squall.broker.protocol.wire import Message
 
 VERSION = 0
-"""Of all values."""
+"""Is the version of all values."""
 
 
 def encode(written: ConsumerGroupLogRecord) -> tuple[bytes, bytes | None]:
-    """Key and value of a record."""
+    """Return the key and the value of a record; the value is None for a tombstone."""
     key, value = _ENCODERS[type(written)](written)
     return encode_key(key), None if value is None else encode_versioned(value, VERSION)
 
@@ -123,7 +123,9 @@ _ENCODERS: dict[type, Callable[[Any], tuple[Message, Message | None]]] = {
 
 
 def decode(key: Message, value: Message | None) -> ConsumerGroupLogRecord | None:
-    """A record of a consumer group; None for one of another type. `value` None: a tombstone."""
+    """Return the decoded record of a consumer group, or None for a record of another type. `value` is None for a
+    tombstone.
+    """
     found = _DECODERS.get(type(key))
     return None if found is None else found(key, value)
 
@@ -160,7 +162,9 @@ def _read_current(value: wire.ConsumerGroupCurrentMemberAssignmentValue) -> Curr
 
 
 def _read_epochs(topics: list[wire.TopicPartitions], epoch: int) -> dict[Place, int]:
-    """Coordinators before Kafka 4.3 wrote no epochs: the member's own is the latest that it can be."""
+    """Return each partition with its assignment epoch. Coordinators before Kafka 4.3 wrote no such epochs: then use the
+    member epoch, the latest that it can be.
+    """
     found: dict[Place, int] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

@@ -1,7 +1,7 @@
-"""The rules of consumer groups (P6, KIP-848), one method each. None of them changes anything.
+"""Decides the rules of consumer groups (P6, KIP-848), with one method for each rule. No rule changes any state.
 
-They are methods so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them
-directly.
+The rules are methods so that a planted bug can replace exactly one rule (`chaos/mutants`), and so that tests can call
+them directly.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import FetchOffsets
 
 EPOCHS_FROM = 9
-"""First version of OffsetCommit whose clients know member epochs."""
+"""Is the first version of OffsetCommit whose clients send member epochs."""
 
 
 def wrong_with(beat: ConsumerHeartbeat, assignors: tuple[str, ...]) -> tuple[ErrorCode, str]:
-    """Return the error of a heartbeat that is invalid whatever the group is like; NONE if it is valid."""
+    """Return the error and message for a heartbeat that is invalid for any group; NONE if it is valid."""
     if not beat.group_id:
         return ErrorCode.INVALID_REQUEST, "GroupId can't be empty."
     if beat.epoch < LEAVES_FOR_NOW:
@@ -54,15 +54,15 @@ def wrong_with(beat: ConsumerHeartbeat, assignors: tuple[str, ...]) -> tuple[Err
 
 
 class ConsumerGroupRules:
-    """Decides which requests members of a consumer group may make."""
+    """Decides which requests of a consumer group's members are accepted."""
 
     __slots__ = ()
 
     # ------------------------------------------------------------------------------------------------------- who is who
 
     def refusal_of_beat(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
-        """Why a heartbeat of this member does not count: it is unknown, another has its instance id, or the group has
-        gone on without it. NONE where it counts.
+        """Return the error of a heartbeat, or NONE if it is accepted. It is refused if the member is unknown, if
+        another member has its instance id, or if the group has fenced its epoch.
         """
         if beat.instance_id is not None:
             current = group.static.get(beat.instance_id)
@@ -79,16 +79,17 @@ class ConsumerGroupRules:
         return ErrorCode.NONE if beat.epoch < 0 else self.refusal_of_epoch(group, beat)
 
     def refusal_of_instance(self, group: ConsumerGroup, current: str | None, member_id: str) -> ErrorCode:
-        """Return the error of a join with an instance id that another member still has: that member must have left, for
-        now or with its session.
+        """Return the error of a join with an instance id that another member still has; NONE if that member has left
+        for now or its session has ended.
         """
         if current is None or group.now_of(current).epoch == LEAVES_FOR_NOW:
             return ErrorCode.NONE
         return ErrorCode.UNRELEASED_INSTANCE_ID
 
     def refusal_of_epoch(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
-        """Return the error of a heartbeat with an epoch that is not the member's. The answer with its newest epoch may
-        have got lost: then it comes with the epoch before, and owns nothing beyond what it was given.
+        """Return the error of a heartbeat whose epoch is not the member's epoch. If the response with the newest epoch
+        got lost, the member sends the previous epoch and owns only partitions that it was assigned: that heartbeat is
+        accepted.
         """
         current = group.now_of(beat.member_id)
         if beat.epoch == current.epoch:
@@ -99,7 +100,7 @@ class ConsumerGroupRules:
         return ErrorCode.FENCED_MEMBER_EPOCH
 
     def has_room(self, group: ConsumerGroup, member_id: str, most: int) -> bool:
-        """Return whether one more member may join; members of the group always may."""
+        """Return whether the member may join; a member of the group always may."""
         return member_id in group.members or len(group.members) < most
 
     # --------------------------------------------------------------------------------------------------------- offsets
@@ -107,10 +108,11 @@ class ConsumerGroupRules:
     def refusal_of_commit(
         self, group: ConsumerGroup, request: Commit | TxnOffsetCommit, places: tuple[Place, ...]
     ) -> ErrorCode:
-        """Why offsets of these partitions must not be committed: their sender may own them no more (KIP-848, KIP-1251).
+        """Return the error of an offset commit, or NONE if it is accepted. It is refused if the sender may no longer
+        own these partitions (KIP-848, KIP-1251).
 
-        Who is no member may commit for a group that has none, and in a transaction always: its producer's epoch
-        fences it.
+        A client that is no member may commit if the group has no members, and in a transaction always, because its
+        producer epoch fences it.
         """
         in_transaction = isinstance(request, TxnOffsetCommit)
         if request.generation < 0 and not group.members:
@@ -128,8 +130,8 @@ class ConsumerGroupRules:
         return ErrorCode.NONE if self.owns_since(group, request.member_id, request.generation, places) else stale
 
     def owns_since(self, group: ConsumerGroup, member_id: str, epoch: int, places: tuple[Place, ...]) -> bool:
-        """Return whether a member has had these partitions since `epoch` or before: then no other member can have read
-        on.
+        """Return whether a member has owned these partitions since `epoch` or before, so that no other member can have
+        read them since.
         """
         current = group.now_of(member_id)
         if epoch == current.epoch:
@@ -140,7 +142,9 @@ class ConsumerGroupRules:
         return all(place in held and held[place] <= epoch for place in places)
 
     def refusal_of_fetch(self, group: ConsumerGroup, request: FetchOffsets) -> ErrorCode:
-        """Why offsets are not told to this member: it is none, or has yet to hear of its newest epoch."""
+        """Return the error of an OffsetFetch: the sender is not a member, or has not learnt its newest epoch yet. NONE
+        if it is accepted.
+        """
         if request.member_id is None and request.epoch < 0:
             return ErrorCode.NONE
         if request.member_id is None or request.member_id not in group.members:
@@ -152,7 +156,7 @@ class ConsumerGroupRules:
     # -------------------------------------------------------------------------------------------------------- the group
 
     def state(self, group: ConsumerGroup) -> GroupState:
-        """As ListGroups and ConsumerGroupDescribe call it."""
+        """Return the group's state as ListGroups and ConsumerGroupDescribe name it."""
         if not group.members:
             return GroupState.EMPTY
         if group.epoch > group.target_epoch:
@@ -161,10 +165,10 @@ class ConsumerGroupRules:
         return GroupState.STABLE if reconciled else GroupState.RECONCILING
 
     def is_answer_full(self, beat: ConsumerHeartbeat, before: tuple[Place, ...], after: tuple[Place, ...]) -> bool:
-        """Return whether the answer contains the member's assignment: it does if the member may not know it."""
+        """Return whether the response contains the member's assignment, because the member may not know it."""
         return beat.epoch == JOINS or beat.is_full or before != after
 
 
 def leaves(beat: ConsumerHeartbeat) -> bool:
-    """Return whether a heartbeat is a member's last one."""
+    """Return whether the member leaves the group with this heartbeat."""
     return beat.epoch in (LEAVES, LEAVES_FOR_NOW)

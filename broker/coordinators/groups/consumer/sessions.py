@@ -1,5 +1,5 @@
-"""Keeps the deadlines by which members of consumer groups must send a heartbeat. They are in memory only, and are lost
-with the leadership.
+"""Keeps the deadlines by which members of consumer groups must send a heartbeat. The deadlines are in memory only, and
+are lost with the leadership.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
 
 AGAIN_MS = 500
-"""A member whose end could not be written down is looked at again after this."""
+"""Gives the time in ms after which an expired member is checked again if its removal could not be written."""
 
 
 class MemberSessions:
-    """Monotonic moments at which members of one group are given up."""
+    """Holds the monotonic deadlines, in ms, after which members of one group are removed."""
 
     __slots__ = ("_owed", "_revoking", "_sessions")
 
     def __init__(self) -> None:
         self._sessions: dict[str, int] = {}
         self._revoking: dict[str, tuple[int, int]] = {}
-        """Member id to the epoch in which it was told to give partitions up, and until when."""
+        """Maps a member id to the epoch in which it was asked to revoke partitions, and to the deadline."""
         self._owed: dict[str, int] = {}
-        """Classic members: until when they have to join again, or to ask for their assignment."""
+        """Maps a classic member's id to the deadline by which it has to join again or to fetch its assignment."""
 
     def heard_of(self, member_id: str, until_ms: int) -> None:
-        """A member lives."""
+        """Extend a member's session until `until_ms`."""
         self._sessions[member_id] = until_ms
 
     def follow(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        """A member has as long as its rebalance time-out to give partitions up, from when it is first told to."""
+        """Start the rebalance time-out of a member when it is first asked to revoke partitions, and clear it once it
+        has.
+        """
         assert member_id in group.members
         current = group.now_of(member_id)
         if current.state != MemberState.UNREVOKED:
@@ -44,22 +46,22 @@ class MemberSessions:
             self._revoking[member_id] = current.epoch, now_ms + group.members[member_id].rebalance_ms
 
     def owes(self, member_id: str, until_ms: int) -> None:
-        """A classic member has to ask something. The first time that it is told so counts."""
+        """Set the deadline for a classic member's next JoinGroup or SyncGroup, unless it has a deadline already."""
         self._owed.setdefault(member_id, until_ms)
 
     def paid(self, member_id: str) -> None:
-        """It has asked."""
+        """Clear the deadline of a classic member that has sent its JoinGroup or SyncGroup."""
         self._owed.pop(member_id, None)
 
     def forget(self, member_id: str) -> None:
-        """It is not waited for any more."""
+        """Clear all deadlines of a member."""
         self._owed.pop(member_id, None)
         self._sessions.pop(member_id, None)
         self._revoking.pop(member_id, None)
 
     def due(self, now_ms: int) -> list[str]:
-        """Return the members whose session is over. Each is looked at again a little later, if it is still a member
-        then.
+        """Return the members whose deadline has passed. Each member is checked again after AGAIN_MS if it is still a
+        member then.
         """
         silent = [one for one, at in self._sessions.items() if at <= now_ms]
         owing = [one for one, (_, at) in self._revoking.items() if at <= now_ms]
@@ -73,7 +75,7 @@ class MemberSessions:
         return list(dict.fromkeys((*silent, *owing, *late)))
 
     def next_deadline_ms(self) -> int | None:
-        """Return when `due` next has something."""
+        """Return the earliest deadline, or None if there is none."""
         return min(self._moments(), default=None)
 
     def _moments(self) -> Iterator[int]:

@@ -1,4 +1,6 @@
-"""Bytes that the records of a consumer group take at most: what is too large for one batch is never in the log."""
+"""Computes upper bounds, in bytes, of the records of a consumer group: records that do not fit into one batch are never
+written.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 OF_A_BATCH: Final = 200
-"""With the records of which a group has one each."""
+"""Bounds the bytes of a batch with the records that a group has once."""
 OF_A_RECORD: Final = 50
-"""Beside its texts."""
+"""Bounds the bytes of a record beside its strings."""
 OF_A_MEMBER: Final = 40
-"""In the record of a classic group."""
+"""Bounds the bytes of a member in the record of a classic group."""
 OF_A_NAME: Final = 10
-"""With the partitions' count."""
+"""Bounds the bytes of a topic name's frame, with the partition count."""
 OF_A_PARTITION: Final = 4
 
 
@@ -30,14 +32,14 @@ def _length(text: str | None) -> int:
 
 
 def of_removal(group: ConsumerGroup, member_id: str) -> int:
-    """The tombstones of a member, and of its regular expression."""
+    """Return the bytes of a member's tombstones, including that of its regular expression."""
     regex, group_id = group.members[member_id].regex, _length(group.group_id)
     own = 3 * (OF_A_RECORD + group_id + _length(member_id))
     return own + (OF_A_RECORD + group_id + _length(regex) if regex else 0)
 
 
 def as_many_as_fit(group: ConsumerGroup, member_ids: list[str], most_bytes: int) -> list[str]:
-    """The first members whose tombstones take no more than that; one at least."""
+    """Return the first members whose tombstones fit into `most_bytes`, but at least one member."""
     assert member_ids
     left = most_bytes
     for n, member_id in enumerate(member_ids):
@@ -48,12 +50,12 @@ def as_many_as_fit(group: ConsumerGroup, member_ids: list[str], most_bytes: int)
 
 
 def of_names(names: Iterable[str]) -> int:
-    """Names of topics."""
+    """Return the bytes of these topic names."""
     return sum(OF_A_NAME + len(name) for name in names)
 
 
 def of_downgrade(group: ConsumerGroup, topics: TopicLookup) -> int:
-    """All records that make a classic group of one that has classic members only."""
+    """Return the bytes of the records that turn a consumer group of classic members into a classic group."""
     if not group.members:
         return OF_A_BATCH
     protocol = common_protocols(group)[0]

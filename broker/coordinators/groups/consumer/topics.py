@@ -1,4 +1,4 @@
-"""Provides what a coordinator needs of the cluster's topics, and finds when they have changed for a group."""
+"""Looks up the cluster's topics for a coordinator, and detects when a group's topics have changed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
 
 NO_TOPICS = 0
-"""The hash where no topic exists."""
+"""Is the hash if no topic exists."""
 
 
 class TopicLookup(Protocol):
-    """The topics of a cluster, as of now."""
+    """Looks up the current topics of a cluster."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """A topic's id and the number of its partitions."""
+        """Return a topic's id and number of partitions, or None if there is no such topic."""
 
     def names(self) -> Iterable[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic that exists."""
+        """Return the name of a topic, or None if it does not exist."""
 
     def version(self) -> int:
-        """The offset of the metadata log up to which this is so."""
+        """Return the offset of the metadata log up to which the topics are known."""
 
 
 class ImageTopics:
-    """The topics of the cluster's image, as shards ask for them."""
+    """Looks up topics in the cluster's metadata image."""
 
     __slots__ = ("_image",)
 
@@ -39,34 +39,34 @@ class ImageTopics:
         self._image = image
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """A topic's id and the number of its partitions."""
+        """Return a topic's id and number of partitions, or None if there is no such topic."""
         topic = self._image.topic(name)
         return None if topic is None else (topic.id, len(topic.partitions))
 
     def names(self) -> list[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return list(self._image.topic_ids)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic that exists."""
+        """Return the name of a topic, or None if it does not exist."""
         topic = self._image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
     def version(self) -> int:
-        """The offset of the metadata log up to which this is so."""
+        """Return the offset of the metadata log up to which the topics are known."""
         return self._image.offset
 
 
 class TopicTable:
-    """Topics from a table: for coordinators without a cluster."""
+    """Looks up topics in a table, for coordinators without a cluster."""
 
     __slots__ = ("changes", "table")
 
     def __init__(self, table: Mapping[str, tuple[bytes, int]] | None = None) -> None:
-        """`table`: name to id and number of partitions."""
+        """Set the table, which maps a topic name to its id and number of partitions."""
         self.table = dict(table or {})
         self.changes = 0
-        """To be counted up with each change of the table."""
+        """Counts the changes of the table; the code that changes the table increments it."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """Return a topic's id and the number of its partitions; None if the table does not have it."""
@@ -86,9 +86,11 @@ class TopicTable:
 
 
 def metadata_hash(topics: TopicLookup, names: Iterable[str]) -> int:
-    """An int64 that differs where a topic of these is new, has gone, is another one, or has more partitions.
+    """Return an int64 hash of these topics. It changes if a topic is created, deleted, recreated or gets more
+    partitions.
 
-    Kafka's coordinators hash otherwise: the next one computes its own, and assigns once more than needed.
+    Kafka's coordinators compute another hash: after a failover to such a coordinator the group is assigned once more
+    than needed.
     """
     digest, found = blake2b(digest_size=8), False
     for name in sorted(names):
