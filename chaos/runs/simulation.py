@@ -113,13 +113,13 @@ class _SimulatedRun:
     def looked(self) -> None:
         """Called after each event: looks at the nodes that the event may have changed."""
         kernel = self.world.kernel
-        stirred = None if kernel.touched else kernel.stirred
+        dirty_nodes = None if kernel.all_dirty else kernel.dirty_nodes
         # First: after what is raised here everything still has to come to its end.
-        kernel.touched, kernel.stirred = False, set()
+        kernel.all_dirty, kernel.dirty_nodes = False, set()
         self.looks += 1
         if not self.looks % ENOUGH_EVERY and self.enough():
             raise SimulationTimeout
-        self.watch.look(stirred)
+        self.watch.look(dirty_nodes)
         if self.world.violations and self.stop_at_first:
             self.scope.cancel()
 

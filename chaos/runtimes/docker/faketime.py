@@ -26,7 +26,7 @@ from squall.chaos.toolchain.images import LABEL
 LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
 """Names the offset file in the node's folder."""
-TELLING_MS = 0.001
+REPORTING_MS = 0.001
 """Is the offset, in ms, in the broker's own clock file while libfaketime acts: it changes nothing, but lets the broker
 report its time in its trace.
 """
@@ -76,10 +76,10 @@ class FaketimeFile:
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
     def meant(self, words: Sequence[ClockReport]) -> list[ClockReport]:
-        """Return the node's reports, with the ordered offset filled in if TELLING_MS caused the report: the node cannot
-        know that offset.
+        """Return the node's reports, with the ordered offset filled in if REPORTING_MS caused the report: the node
+        cannot know that offset.
         """
-        return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == TELLING_MS else word for word in words]
+        return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == REPORTING_MS else word for word in words]
 
     def _at(self, t_ns: int) -> float:
         return next((offset for since, offset in reversed(self._ordered) if since <= t_ns), 0.0)
@@ -108,7 +108,7 @@ class FakedClocks(Clocks):
         """
         asked_ns = time.monotonic_ns()
         self._faked[node].order(offset_ms)
-        self._own.bend(node, TELLING_MS if offset_ms else 0, 1.0)
+        self._own.bend(node, REPORTING_MS if offset_ms else 0, 1.0)
         return {"offset_ms": offset_ms, "rate": 1.0, "by": "libfaketime", "asked_ns": asked_ns}
 
     @override

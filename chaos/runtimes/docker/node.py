@@ -139,10 +139,10 @@ class ContainerNode(BrokerNode):
     @override
     async def kill(self) -> Evidence:
         asked_ns = time.monotonic_ns()
-        await self.strike()
+        await self.send_kill()
         return await self.gone(asked_ns)
 
-    async def strike(self) -> None:
+    async def send_kill(self) -> None:
         """Send the signal that ends the container."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         await self.quota.end(self.container)

@@ -111,10 +111,10 @@ class ProcessNode(BrokerNode):
     @override
     async def kill(self) -> Evidence:
         asked_ns = time.monotonic_ns()
-        await self.strike()
+        await self.send_kill()
         return await self.gone(asked_ns)
 
-    async def strike(self) -> None:
+    async def send_kill(self) -> None:
         """Send the signal that ends the process."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         self._running().signal(signal.SIGKILL)

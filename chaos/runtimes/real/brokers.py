@@ -40,7 +40,7 @@ class BrokerNode(Protocol):
     async def kill(self) -> Evidence:
         """Kill a running or paused broker. Evidence: as `Runtime.kill`."""
 
-    async def strike(self) -> None:
+    async def send_kill(self) -> None:
         """Send the signal that ends the broker."""
 
     async def gone(self, asked_ns: int) -> Evidence:

@@ -39,7 +39,7 @@ class Disks:
         asked_ns = time.monotonic_ns()
         async with trio.open_nursery() as nursery:
             for node in found:
-                nursery.start_soon(node.strike)
+                nursery.start_soon(node.send_kill)
         for node in found:
             await node.gone(asked_ns)
         ended_ns = time.monotonic_ns()

@@ -175,7 +175,7 @@ class SimEnv(Env):
             return
         kernel = self._kernel
         if self._is_node:
-            kernel.stirred.add(self.name)
+            kernel.dirty_nodes.add(self.name)
         # As `trio.lowlevel.reschedule`, less what nobody here uses.
         assert task._next_send_fn is None, "a task is woken twice"
         task._next_send_fn, task._next_send = task.coro.send, GO_ON
@@ -274,7 +274,7 @@ class SimEnv(Env):
         """End this incarnation: from now on no call of its code has an effect outside."""
         self.alive = False
         self.gate = _gone
-        self._kernel.touched = True
+        self._kernel.all_dirty = True
         self.paused = False
         self._held.clear()
         self._stopped_scopes.clear()

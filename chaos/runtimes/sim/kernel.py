@@ -61,9 +61,9 @@ class Kernel(trio.abc.Clock):
         """
         self.woken = False
         """Is True if an event has woken a task: trio runs that task before the next event."""
-        self.touched = True
+        self.all_dirty = True
         """Is True if any node may have changed since this was last set to False."""
-        self.stirred: set[str] = set()
+        self.dirty_nodes: set[str] = set()
         """Holds the names of the nodes that may have changed since this set was last cleared; no other node has
         changed.
         """
@@ -126,7 +126,7 @@ class Kernel(trio.abc.Clock):
         The next due event happens, and then those after it, until a task is runnable.
         """
         try:
-            if self.touched or self.stirred:
+            if self.all_dirty or self.dirty_nodes:
                 for look in self.after_event:
                     look()
             heap = self._heap
@@ -165,7 +165,7 @@ class Kernel(trio.abc.Clock):
         """Advance the time to the next deadline: no event is due before."""
         if deadline != math.inf:
             self.now = max(self.now, deadline)
-            self.touched = True
+            self.all_dirty = True
         else:
             self._deadlocked = self._deadlocked or not (self._over or (self._scope and self._scope.cancel_called))
             self._give_up()

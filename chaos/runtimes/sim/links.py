@@ -176,7 +176,7 @@ class SimTransport:
             task, self._reader = self._reader, None
             self.env.wake(task)
 
-    def room(self) -> None:
+    def wake_writer(self) -> None:
         """Wake a sender that waits for space at the receiver."""
         if self._writer is not None:
             task, self._writer = self._writer, None
@@ -309,7 +309,7 @@ class OneWayStream:
         held = self.held
         self.held = left = held - count if held > count else 0
         if left < WINDOW <= held:
-            self.source.room()
+            self.source.wake_writer()
 
     def pump(self) -> None:
         """Deliver the bytes that are due."""

@@ -91,7 +91,7 @@ class SimNode:
         if self.state is not NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is {self.state.value} already")
         self.incarnation += 1
-        self._world.kernel.touched = True
+        self._world.kernel.all_dirty = True
         self.state = NodeState.RUNNING
         for link in self._orphans:
             link.broken()  # the machine that comes back knows nothing of these connections
@@ -182,7 +182,7 @@ class SimNode:
     async def stop(self, grace_s: float) -> bool:
         """Shut the node down, and kill it after `grace_s`. Returns whether the node left by itself."""
         self._stop.set()
-        self._world.kernel.touched = True
+        self._world.kernel.all_dirty = True
         with trio.move_on_after(grace_s):
             await self._ended.wait()
         if self.state is NodeState.DOWN:
@@ -197,7 +197,7 @@ class SimNode:
         self.state = NodeState.PAUSED
 
     @property
-    def stands_still(self) -> bool:
+    def is_held(self) -> bool:
         """True if its effects wait, whatever state the runtime has ordered."""
         return self.env is not None and self.env.paused
 

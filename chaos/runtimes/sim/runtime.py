@@ -226,7 +226,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.PAUSED:
             raise HarnessError(f"broker {node} is {found.state.value}")
-        was = "T" if found.stands_still else "S"
+        was = "T" if found.is_held else "S"
         found.resume()
         await trio.lowlevel.checkpoint()
         return {
@@ -245,7 +245,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
         told: Evidence = {"node": node, "t_ns": self.world.now_ns()}
         if found.env is None or not found.env.alive:
             return {**told, "state": GONE}
-        return {**told, "state": "T" if found.stands_still else "S", "calls": sum(found.calls.values())}
+        return {**told, "state": "T" if found.is_held else "S", "calls": sum(found.calls.values())}
 
     @override
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:

@@ -23,7 +23,7 @@ DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in Fr
 """Maps an action on a request to the word that describes it in diagrams."""
 
 
-STRUCK_TOLD = 8
+STRUCK_REPORTS = 8
 """Limits how many frames are reported for each fault."""
 LINGER_S = 1.0
 """Gives a broker so many seconds to answer a frame that was held, although the client has gone."""
@@ -230,7 +230,7 @@ class FramedConnection(ABC):
 
     def _tell(self, on: LinkFaultState, frame: bytes, api: int, correlation_id: int) -> None:
         """Record a struck EndTxn, for the evidence."""
-        if api != frames.END_TXN or len(on.struck) >= STRUCK_TOLD:
+        if api != frames.END_TXN or len(on.struck) >= STRUCK_REPORTS:
             return
         struck = StruckEndTxn(frames.said_in(frame), self.now_ns(), int(_later_s(on) * 1000))
         on.struck.append(struck)

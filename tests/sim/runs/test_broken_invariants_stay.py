@@ -42,8 +42,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run in which an invariant broke: nothing in its history is wrong."""
     looked = InvariantChecker.look
 
-    def look(self: InvariantChecker, *stirred: Any) -> None:
-        looked(self, *stirred)
+    def look(self: InvariantChecker, *dirty_nodes: Any) -> None:
+        looked(self, *dirty_nodes)
         if self._world.kernel.now > 2 and not self._world.violations:
             self._world.violations.append(
                 InvariantViolation(NAME, "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3})

@@ -120,8 +120,8 @@ def test_a_saved_run_is_as_old_as_its_files_and_its_simulation_repeats_byte_for_
 def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looked = InvariantChecker.look
 
-    def look(self: InvariantChecker, *stirred: Any) -> None:
-        looked(self, *stirred)
+    def look(self: InvariantChecker, *dirty_nodes: Any) -> None:
+        looked(self, *dirty_nodes)
         if self._world.kernel.now > 2 and not self._world.violations:
             self._world.violations.append(
                 InvariantViolation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3})
@@ -148,8 +148,8 @@ def test_trouble_of_ours_behind_a_broken_invariant_is_told_where_the_run_was_to_
 ) -> None:
     looked = InvariantChecker.look
 
-    def look(self: InvariantChecker, *stirred: Any) -> None:
-        looked(self, *stirred)
+    def look(self: InvariantChecker, *dirty_nodes: Any) -> None:
+        looked(self, *dirty_nodes)
         if self._world.violations:
             raise RuntimeError("a look failed")
         if self._world.kernel.now > 2:

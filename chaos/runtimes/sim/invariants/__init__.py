@@ -1,7 +1,7 @@
-"""God's eye: what must hold of a cluster after every event of a simulation, and who looks.
+"""Checks after every event of a simulation which properties hold of a cluster, with a view into all nodes at once.
 
 Every invariant is a small pure function with its definition and its source in the table `INVARIANTS`.
-`InvariantChecker` looks at the world; `PartitionModel` is what it knows of a partition, above all the ledger of
+`InvariantChecker` looks at the nodes; `PartitionModel` holds its knowledge of a partition, above all the ledger of
 committed batches.
 """
 

@@ -1,4 +1,6 @@
-"""Looking at what was acknowledged: which record is there, who appended it, and on whose disks it is durable."""
+"""Compares acknowledgements with the replicas: which record is at the offset, which leader appended it, and on whose
+disks it is durable.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,24 @@ class ReplicaHost(Protocol):
 
     @property
     def id(self) -> int:
-        """The node's id."""
+        """Returns the node's id."""
 
     @property
     def sim(self) -> Any:
-        """A `sight.InspectedNode`."""
+        """Returns the node as an `inspection.InspectedNode`."""
 
     @property
     def places(self) -> Mapping[tuple[bytes, int], Any]:
-        """Return the node's replicas by topic id and partition, each with its `log` and its `copy`; none while it is
-        down.
+        """Returns the node's replicas by topic id and partition, each with its `log` and its `copy`; none while the
+        node is down.
         """
 
 
 def ack_of(
     nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes | None, acks: int, min_isr: int
 ) -> Ack:
-    """Compare an acknowledgement with the replicas' logs. `value`: the beginning of the record's value, which no other
-    has.
+    """Compare an acknowledgement with the replicas' logs. `value`: the beginning of the record's value, unique to this
+    record.
     """
     nodes = list(nodes)
     found = None if value is None else _found(nodes, known, offset, value)
@@ -54,7 +56,7 @@ def _found(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, val
 
 
 def _epoch_of(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes) -> int:
-    """The newest leader epoch of a batch with this record at `offset`; -1 where no running node has it. (A record
+    """Return the newest leader epoch of a batch with this record at `offset`; -1 if no running node has it. (A record
     that is sent again after a loss may be at the same offset in two epochs: then the later leader answered.)
     """
     newest = -1
@@ -69,8 +71,8 @@ def _epoch_of(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, 
 
 
 def _durable_on(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int) -> tuple[int, ...]:
-    """The nodes on whose disks a record is durable. What a node that is down has on its disk counts, because it was
-    flushed before anybody heard of it; and so does what a damaged one has. (At acks=1 that need not be committed.)
+    """Return the nodes on whose disks a record is durable. The disk of a dead node counts, because the record was
+    flushed before it was acknowledged; and so does a damaged disk. (At acks=1 the record need not be committed.)
     """
     found = []
     for seen in nodes:

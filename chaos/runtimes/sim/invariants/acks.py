@@ -11,30 +11,35 @@ if TYPE_CHECKING:
 
 
 class Ack(NamedTuple):
-    """A send that was answered with success."""
+    """Describes a send that was answered with success, and where its record is now."""
 
     offset: int
     acks: int
-    """-1 is all."""
+    """Is the producer's acks setting; -1 is all."""
     min_isr: int
-    """What the topic asked for."""
+    """Is the topic's min.insync.replicas."""
     found: bytes | None
-    """What the value begins with that is at the offset now, as many bytes as `sent`; None where no log tells."""
+    """Is the beginning of the value that is at the offset now, as many bytes as `sent`; None if no log has a readable
+    record there.
+    """
     sent: bytes | None
-    """What the value that was sent begins with, and no other does; None where that is not known."""
+    """Is the beginning of the value that was sent, unique to this record; None if it is not known."""
     epoch: int = -1
-    """The newest leader epoch of a batch that has the value at the offset, in the log of any running replica; -1 where
-    none has it. Looked up only after a permitted loss."""
+    """Is the newest leader epoch of a batch that has the value at the offset, in the log of any running replica; -1 if
+    no log has it. Looked up only after a permitted loss.
+    """
     durable: tuple[int, ...] | None = None
-    """The nodes on whose disks it is durable, those that are down included; None where no flush is promised."""
+    """Lists the nodes on whose disks the record is durable, dead nodes included; None if the configuration promises no
+    flush.
+    """
 
 
 def is_overtaken(ack: Ack, known: PartitionModel) -> bool:
     """Return whether a permitted loss may have taken this record.
 
-    A loss in leader epoch E overtakes what leaders of epochs before E appended. Everything from epoch E on counts
-    again. If no log has the record's epoch, it counts from the first offset on at which no leader before E ever had a
-    record.
+    A loss in leader epoch E overtakes the records that leaders of epochs before E appended. Everything from epoch E on
+    counts again. If no log has the record's epoch, it counts from the first offset on at which no leader before E ever
+    had a record.
     """
     if known.void_epoch < 0:
         return False
@@ -52,7 +57,8 @@ def _is_not_promised(known: PartitionModel) -> bool:
 )
 def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that the leader's high watermark has passed the record. (Not asked of a record from
-    before a permitted loss: see `is_overtaken`.)"""
+    before a permitted loss: see `is_overtaken`.)
+    """
     if ack.acks != -1 or ack.offset < known.ledger.end or _is_not_promised(known) or is_overtaken(ack, known):
         return None
     return f"offset {ack.offset} was acknowledged, committed is what is before {known.ledger.end}"
@@ -61,7 +67,8 @@ def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
 @invariant("acknowledged-is-replicated", CheckTrigger.ACK, "Kafka, topic configuration min.insync.replicas")
 def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that at least min ISR replicas hold the record (the disks of dead nodes count, and
-    so does what a power loss has taken since). (Not asked of batches from before a permitted loss.)"""
+    so do copies that a power loss has taken since). (Not asked of batches from before a permitted loss.)
+    """
     if ack.acks != -1 or _is_not_promised(known):
         return None
     batch = known.ledger.at(ack.offset)
@@ -75,7 +82,9 @@ def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
 @invariant("acknowledged-is-durable", CheckTrigger.ACK, "Kafka, topic configuration flush.messages")
 def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
     """If flush.messages is 1, success means that the record is durable: with acks=all on at least min ISR replicas,
-    with acks=1 on one. (Not asked of batches from before a permitted loss, nor of acks=1 where no log has it.)"""
+    with acks=1 on one replica. (Not asked of batches from before a permitted loss, nor of acks=1 if no log has the
+    record.)
+    """
     if ack.durable is None or ack.acks == 0 or _is_not_promised(known) or is_overtaken(ack, known):
         return None
     if ack.acks == -1:
@@ -92,8 +101,9 @@ def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
 
 @invariant("acknowledged-offset", CheckTrigger.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")
 def acknowledged_offset(ack: Ack, known: PartitionModel) -> str | None:
-    """The record at the acknowledged offset is the one that was sent. (Where it is committed, or acks=1 and no other
-    leader ever had a record there. Not asked of a record from before a permitted loss.)"""
+    """The record at the acknowledged offset is the record that was sent. (Asked if the record is committed, or if
+    acks=1 and no other leader ever had a record there. Not asked of a record from before a permitted loss.)
+    """
     if ack.found is None or ack.sent is None or ack.acks == 0 or ack.found == ack.sent:
         return None
     if ack.offset >= known.ledger.end or _is_not_promised(known) or is_overtaken(ack, known):

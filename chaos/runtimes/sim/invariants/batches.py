@@ -1,4 +1,4 @@
-"""Logs as a god sees them: their batches, and how far they are the committed ones."""
+"""Holds the batches of each log, and how far they equal the committed batches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from squall.chaos.runtimes.sim.invariants.transaction_journal import Transaction
 
 
 class BatchInLog(NamedTuple):
-    """A batch as some log has it."""
+    """Represents a batch and its predecessor in one log."""
 
     batch: BatchIdentity
     previous: BatchIdentity | None
-    """The one before it in that log; None where it is the log's first."""
+    """Is the batch before it in that log; None if it is the log's first."""
 
 
 NO_BATCHES: Final[tuple[BatchIdentity, ...]] = ()
@@ -26,8 +26,9 @@ _end = attrgetter("end")
 
 
 class CommittedBatches:
-    """The batches that were committed, in order, without gaps: some leader's high watermark has passed each of them.
-    Its attributes may be read by anyone, and are changed by its methods only."""
+    """Lists the committed batches, in order, without gaps: some leader's high watermark has passed each of them. Its
+    attributes may be read directly, and are changed by its methods only.
+    """
 
     __slots__ = ("bases", "batches", "changes", "end", "low", "start")
 
@@ -35,18 +36,20 @@ class CommittedBatches:
         self.batches: list[BatchIdentity] = []
         self.bases: list[int] = []
         self.start = batches[0].base if batches else 0
-        """Where what is known begins."""
+        """Is the first offset of the known batches."""
         self.end = self.start
-        """Exclusive: all before it is committed."""
+        """Is the exclusive end: all offsets before it are committed."""
         self.low = 0
-        """The largest log start that a leader sent, or a replica with all earlier records has: deleted on purpose."""
+        """Is the largest log start that a leader sent, or that a replica with all earlier records has: offsets before
+        it were deleted on purpose.
+        """
         self.changes = 0
-        """How often it has changed: as long as this stays, so does all else."""
+        """Counts the changes of this object: as long as the count is the same, so is everything else."""
         for batch in batches:
             self.add(batch)
 
     def add(self, batch: BatchIdentity) -> None:
-        """One more is committed."""
+        """Append a batch that has become committed."""
         if not self.batches:
             self.start = batch.base
         self.batches.append(batch)
@@ -69,7 +72,7 @@ class CommittedBatches:
         return bisect_right(self.bases, offset) - 1
 
     def at(self, offset: int) -> BatchIdentity | None:
-        """The committed batch that `offset` is in."""
+        """Return the committed batch that contains `offset`; None if there is none."""
         return self.batches[self.index(offset)] if self.start <= offset < self.end else None
 
     def cut(self, offset: int) -> None:
@@ -82,7 +85,9 @@ class CommittedBatches:
         self.changes += 1
 
     def compare(self, copies: Iterable[LogCopy]) -> None:
-        """Bring these up to date: each that has changed, or all where the ledger has."""
+        """Compare these copies with the committed batches again: each copy that has changed, or all if the committed
+        batches have.
+        """
         changes = self.changes
         for copy in copies:
             if copy.compared != changes:
@@ -90,12 +95,12 @@ class CommittedBatches:
 
 
 AnyJournal = TransactionJournal | GroupJournal | None
-"""Of a coordinator's log; None: the log is no coordinator's."""
+"""Is the journal of a coordinator's log; None if the log is no coordinator's."""
 
 
 class LogCopy:
-    """Represents one replica's log: its batches, and how far they are the committed ones. Its batches come and go by
-    its methods only, which know what has to be compared anew.
+    """Represents one replica's log: its batches, and how far they equal the committed batches. Only its methods change
+    its batches, because they know which batches must be compared again.
     """
 
     __slots__ = (
@@ -117,43 +122,45 @@ class LogCopy:
     def __init__(
         self, start: int = 0, batches: tuple[BatchIdentity, ...] = NO_BATCHES, journal: AnyJournal = None
     ) -> None:
-        """`journal`: of a coordinator's log, whose records are followed as well."""
+        """Start with these batches. `journal`: for a coordinator's log, whose records are followed as well."""
         self.batches = list(batches)
         self.start = batches[0].base if batches else start
-        """Where the first batch is, or would be."""
+        """Is the base offset of the first batch, or the offset at which the first batch would be."""
         self.end = batches[-1].end if batches else start
-        """Exclusive end of the last batch."""
+        """Is the exclusive end of the last batch."""
         self.low = start
-        """The log's start: what is before it has been deleted, whether or not its bytes are still there."""
+        """Is the log's start: offsets before it have been deleted, whether or not their bytes are still there."""
         self.matched = self.start
-        """All from `start` to here is what the ledger holds, or has been deleted. At most the ledger's end."""
+        """Is the offset up to which this log equals the committed batches or was deleted. At most the end of the
+        committed batches.
+        """
         self.same = 0
-        """How many batches that is."""
+        """Counts the batches before `matched`."""
         self.compared = -1
-        """The ledger's changes when these were compared last; -1 where more has come here since."""
+        """Is the ledger's `changes` at the last comparison; -1 if this log has grown since."""
         self._shift: int | None = None
-        """How many batches further the ledger has what is at `same`, or fewer; None while that is not known."""
+        """Is the index in the ledger of the batch at index `same`, less `same`; None while that is not known."""
         self.generation = 0
         self.segment, self.position = -1, 0
-        """How far the files have been read: base offset of a segment, and a byte in it."""
+        """Say how far the files have been read: the base offset of a segment, and a byte position in it."""
         self.replay = LogReplay(self.start)
-        """What its batches say of producers and transactions."""
+        """Holds the producers and transactions that result from the batches."""
         self.replay.take(self.batches)
         self.journal = journal
 
     def at(self, offset: int) -> BatchIdentity | None:
-        """The batch here that `offset` is in."""
+        """Return this log's batch that contains `offset`; None if there is none."""
         at = bisect_right(self.batches, offset, key=_end)
         return self.batches[at] if at < len(self.batches) and self.batches[at].base <= offset else None
 
     def newest(self, count: int) -> Iterator[BatchInLog]:
-        """The last so many batches, each with the one before it."""
+        """Yield the last `count` batches, each with the batch before it."""
         batches = self.batches
         for at in range(len(batches) - count, len(batches)):
             yield tuple.__new__(BatchInLog, (batches[at], batches[at - 1] if at else None))
 
     def add(self, batches: Sequence[BatchIdentity]) -> None:
-        """More are in this log, behind the last."""
+        """Append batches behind the last batch of this log."""
         if batches:
             self.batches += batches
             self.end = batches[-1].end
@@ -161,7 +168,7 @@ class LogCopy:
             self.replay.take(batches)
 
     def begin(self, start: int) -> None:
-        """Forget what was read: the log is read from its first segment on, which begins at `start`."""
+        """Forget all batches: the log is read again from its first segment on, which begins at `start`."""
         self.batches = []
         self.start = self.end = self.matched = start
         self.same, self._shift, self.compared = 0, None, -1
@@ -171,11 +178,11 @@ class LogCopy:
             self.journal.begin()
 
     def compare(self, ledger: CommittedBatches) -> int:
-        """Bring `matched` up to date after batches were added here or in the ledger. Returns it.
+        """Update `matched` after batches were added here or in the ledger, and return it.
 
         Batches that lie wholly below the ledger's `low` need not be the committed ones. A leader whose log starts after
-        the end of an epoch answers its log start for that end, as Kafka does, and a follower keeps what it has of its
-        own below until its log, too, starts there; in its files until the segment goes.
+        the end of an epoch answers its log start for that end, as Kafka does. A follower keeps its own older batches
+        until its log, too, starts there; in its files until the segment is deleted.
         """
         if self.compared == ledger.changes:
             return self.matched
@@ -209,19 +216,19 @@ class LogCopy:
         return at
 
     def first_difference(self, ledger: CommittedBatches) -> tuple[BatchIdentity | None, BatchIdentity | None]:
-        """The first batch here that is not the ledger's, and what the ledger has there."""
+        """Return this log's first batch that differs from the ledger, and the ledger's batch at that offset."""
         mine = self.batches[self.same] if self.same < len(self.batches) else None
         return mine, ledger.at(self.matched)
 
     def ledger_was_cut(self, ledger: CommittedBatches) -> None:
-        """Compare anew: the ledger is shorter than it was."""
+        """Compare everything again: the ledger is shorter than before."""
         self.same, self._shift, self.matched, self.compared = 0, None, self.start, -1
         self.compare(ledger)
 
 
 def are_alike(one: LogCopy, other: LogCopy, end: int) -> bool:
-    """Return whether two logs hold the same batches before `end`. Both have been compared with the ledger: what they
-    share with it they share with each other.
+    """Return whether two logs hold the same batches before `end`. Both have been compared with the ledger: batches that
+    both share with the ledger are equal.
     """
     known = min(one.matched, other.matched)
     if end <= known:

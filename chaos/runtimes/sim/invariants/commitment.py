@@ -1,7 +1,7 @@
 """Defines the invariants of committed batches: they are unique, complete where they must be, and never removed.
 
-A permitted loss (see `PartitionModel.is_excused` and `losing_is_permitted`) makes the ledger shorter; it is the
-watch's to see that, the checks only know the ledger.
+A permitted loss (see `PartitionModel.is_excused` and `losing_is_permitted`) makes the ledger shorter. The watch notices
+the loss; the checks only know the ledger.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lacks(known: PartitionModel, node: int) -> str:
-    """Return in words how a node's log differs from what is committed."""
+    """Describe in words how a node's log differs from the committed batches."""
     copy = known.copies.get(node)
     if copy is None:
         return f"node {node} has no log"
@@ -30,9 +30,10 @@ def lacks(known: PartitionModel, node: int) -> str:
 
 @invariant("committed-prefix", CheckTrigger.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
 def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """Below its high watermark a replica holds exactly the batches that some leader committed, as far as they have not
-    been deleted since. (Not promised with truncation to the high watermark, nor by replicas that have not heard of a
-    permitted loss, nor on a rotten disk.)"""
+    """Below its high watermark a replica holds exactly the batches that some leader committed, unless they have been
+    deleted since. (Not promised with truncation to the high watermark, nor by replicas that have not heard of a
+    permitted loss, nor on a rotten disk.)
+    """
     if known.promise.hw_truncation or not known.counts(now) or now.node in known.cluster.rotten:
         return None
     copy = known.copies[now.node]
@@ -45,9 +46,9 @@ def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known
     "hw-held-by-min-isr", CheckTrigger.LEADER, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas"
 )
 def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """When a leader's high watermark moves, at least min ISR replicas hold everything below it, on the disks of dead
-    nodes, too. (A replica still counts if a power loss has taken some of it since it reported its end. Until a
-    leader has learnt of another min ISR, the one before holds, unless its leadership was decided later.)
+    """When a leader's high watermark moves, at least min ISR replicas hold everything below it; the disks of dead nodes
+    count, too. (A replica still counts if a power loss has taken some of its records since it reported its end. Until a
+    leader has learnt of another min ISR, the previous min ISR holds, unless its leadership was decided later.)
     """
     if before is None or now.hw <= before.hw or not known.counts(now):
         return None
@@ -84,7 +85,9 @@ def weak_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Partit
 )
 def strong_isr(known: PartitionModel) -> str | None:
     """Every member of the ISR and of the eligible leader replicas, as the control plane has decided them, holds every
-    committed batch. (Except one that lost them with the power, until it has registered again; or as the last one.)"""
+    committed batch. (Except a member that lost batches with the power, until it has registered again; or as the last
+    member.)
+    """
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
         return None
@@ -142,8 +145,8 @@ def believed_end_is_shared(known: PartitionModel) -> str | None:
 )
 def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """An elected leader holds every committed batch. (Not promised of unclean elections, of a last replica that lost
-    them with the power, and with truncation to the high watermark. A replica that lost them and whose death has not
-    been noticed will not lead: it registers first, and is removed.)
+    batches with the power, and with truncation to the high watermark. A replica that lost batches and whose death has
+    not been noticed will not lead: it registers first, and is removed.)
     """
     if now.leader < 0 or (before is not None and before.leader_epoch == now.leader_epoch):
         return None
@@ -174,9 +177,10 @@ def losing_is_permitted(elected: PartitionImage, known: PartitionModel) -> bool:
 def log_matching(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
-    """Batches of one leader epoch at one offset are one and the same in whatever log they are, and so are the batches
-    before them: also what is not committed. (The latter is not promised with truncation to the high watermark, nor of
-    what the leader has deleted: see `Copy.compare`; nor across a hole on a rotten disk.)"""
+    """Two batches of one leader epoch at one offset are identical in all logs, and so are the batches before them,
+    committed or not. (The latter is not promised with truncation to the high watermark, nor of batches that the leader
+    has deleted: see `LogCopy.compare`; nor across a hole on a rotten disk.)
+    """
     if now.batch != first.batch:
         return f"{now.batch}; it was {first.batch}"
     if now.previous is None or first.previous is None or now.previous == first.previous:
@@ -209,8 +213,9 @@ def batches_in_epochs(
 
 @invariant("truncation-keeps-committed", CheckTrigger.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
 def truncation_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
-    """A follower's truncation takes nothing that is committed, unless the leader has deleted it. (Not promised with
-    truncation to the high watermark.)"""
+    """A follower's truncation removes no committed batch, unless the leader has deleted the batch. (Not promised with
+    truncation to the high watermark.)
+    """
     if known.promise.hw_truncation or known.promise.without_controller or now >= min(before, known.ledger.end):
         return None
     if min(before, known.ledger.end) <= known.ledger.low:
@@ -222,8 +227,9 @@ def truncation_keeps_committed(node: int, before: int, now: int, known: Partitio
     "recovery-keeps-committed", CheckTrigger.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop"
 )
 def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
-    """Loading a log takes away nothing that is committed and was found whole on the disk. (Not asked of a node whose
-    own disk was damaged.)"""
+    """Loading a log removes no committed batch that was found whole on the disk. (Not asked of a node whose own disk
+    was damaged.)
+    """
     if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.ledger.low:
         return None
     if node in known.cluster.damaged:
@@ -245,8 +251,9 @@ def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) 
 
 @invariant("replicas-agree", CheckTrigger.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: PartitionModel) -> str | None:
-    """Once converged, every replica holds every committed batch, and the leader has committed all that it has. (On a
-    rotten disk: it reaches as far.)"""
+    """Once converged, every replica holds every committed batch, and the leader has committed its whole log. (On a
+    rotten disk, a replica's log must reach as far, but may differ.)
+    """
     if known.truth is None:
         return None
     for node in known.truth.replicas:

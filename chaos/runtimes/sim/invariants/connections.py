@@ -1,7 +1,8 @@
-"""In which order the requests of each connection take effect.
+"""Watches in which order the requests of each connection take effect.
 
-The broker's own rule (a connection takes no further request while one still waits before its effect) is not asked: what
-is heard is each request's arrival, and the call by which it takes effect, wherever and in whichever task that comes.
+The broker's own rule (a connection takes no further request while a request still waits before its effect) is not
+asked: the watch observes each request's arrival, and the call by which it takes effect, wherever and in whichever task
+that call is made.
 """
 
 from __future__ import annotations
@@ -37,44 +38,48 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import Asked
 
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
-"""What a client asks of these may take effect, or look, at any time until it is answered."""
+"""Lists APIs whose requests from clients may take effect, or read state, at any time until they are answered."""
 BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT})
-"""These take effect by a call that is heard. All others: as they come, and then only their answer may wait."""
+"""Lists APIs whose requests take effect by a call that is observed. All other requests take effect as they arrive, and
+only their response may wait.
+"""
 _ASKING: Final[tuple[ModuleType, ...]] = (committed_offsets, consumer_groups, groups, transactions, txn_offsets)
-"""Who gives a coordinator requests."""
-Told = Callable[[int, RequestEffect, RequestEffect], None]
-"""Called with a node's id, an effect, and the last one before it on its connection."""
+"""Lists the modules that give a coordinator requests."""
+OutOfOrderCallback = Callable[[int, RequestEffect, RequestEffect], None]
+"""Is called with a node's id, an effect, and the last effect before it on its connection."""
 
 
 class RequestOrder:
-    """The requests of one connection."""
+    """Follows the order of requests on one connection."""
 
     __slots__ = ("arrived", "last", "late", "__weakref__")
 
     def __init__(self) -> None:
         self.arrived = 0
-        """How many there were so far."""
+        """Counts the requests that have arrived so far."""
         self.last = RequestEffect(0, 0)
         self.late = False
-        """The one that is being dispatched takes effect by its answer, and waits for that."""
+        """Is True if the request that is being dispatched takes effect when it is answered, later."""
 
 
 class ConnectionOrderWatch:
-    """Follows all connections of a simulation. `tell` is called at each effect that is not its connection's next one.
+    """Follows all connections of a simulation, and calls `tell` at each effect that is out of its connection's order.
     """
 
     def __init__(self) -> None:
-        self.tell: Told = lambda node, effect, last: None
+        self.tell: OutOfOrderCallback = lambda node, effect, last: None
         self.effects: Counter[int] = Counter()
-        """API key to how many requests took effect."""
+        """Maps an API key to the number of requests that took effect."""
         self.asked: Asked = {}
         self._lines: WeakKeyDictionary[Connection, RequestOrder] = WeakKeyDictionary()
         self._now: ContextVar[tuple[int, RequestOrder, RequestEffect] | None] = ContextVar("request", default=None)
-        """Whatever runs on behalf of a request: the node, the connection's line, and the request."""
+        """Holds, for code that runs on behalf of a request, the node, the order of its connection, and the request."""
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Inside, listen to what the brokers do. It wraps the present functions, those of a planted bug as well."""
+        """Observe the brokers' requests inside this block. It wraps the present functions, those of a planted bug as
+        well.
+        """
         called = ((ProduceApi, "_append_all"), (ReplicaManager, "delete_records"), (ProducerIdManager, "take"))
         hooks: list[tuple[Any, str, Callable[..., Any]]] = [
             (Controller, "decide", self._asked(Controller.decide)),

@@ -9,36 +9,38 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import Broker, PartitionImage
 
 NOT_KNOWN: Final = -1
-"""The offset at which a broker was registered, or a feature changed, where no log has the record."""
+"""Stands for the offset of a broker's registration, or of a feature's change, if no log has the record any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevelChange:
-    """Says when a feature's level has last changed."""
+    """Says when a feature's level last changed."""
 
     offset: int = field(default=NOT_KNOWN, compare=False)
-    """Of the record, as an image has it."""
+    """Is the offset of the record that changed the level, by the image."""
     begins: frozenset[int] = field(default=frozenset(), compare=False)
-    """Offsets of the snapshots that the image may come from: in such an image, all levels are of the snapshot's."""
+    """Holds the offsets of the snapshots from which the image may come: in such an image, all levels have the
+    snapshot's offset.
+    """
 
 
 class ComparableImage(NamedTuple):
-    """A cluster as a value: equal for equal images. All in order."""
+    """Holds a cluster's metadata as a value: equal for equal images. All fields are sorted."""
 
     brokers: tuple[Broker, ...] = ()
     topics: tuple[tuple[bytes, str, tuple[tuple[int, PartitionImage], ...]], ...] = ()
-    """(id, name, its partitions by index)."""
+    """Lists (id, name, partitions by index) of each topic."""
     settings: tuple[tuple[tuple[int, str], tuple[tuple[str, str], ...]], ...] = ()
-    """((resource type, resource name), its settings)."""
+    """Lists ((resource type, resource name), its settings)."""
     features: tuple[tuple[str, int], ...] = ()
     next_producer_id: int = 0
     epoch: int = -1
     names: tuple[tuple[str, bytes], ...] = ()
-    """(topic name, the id by which it is found)."""
+    """Lists (topic name, topic id found by that name)."""
     kept: tuple[str, ...] = ()
-    """The records of what is not served."""
+    """Lists the records that brokers keep but do not act on."""
     leveled: FeatureLevelChange = FeatureLevelChange()
 
     def without_registrations(self) -> ComparableImage:
-        """As one that no log has the registrations for."""
+        """Return the image without the offsets of registrations, as if no log had their records."""
         return self._replace(brokers=tuple(replace(broker, registered_at=NOT_KNOWN) for broker in self.brokers))

@@ -22,7 +22,7 @@ RECOVERY_STAYS: Final = -1
 
 
 class PartitionDecision(NamedTuple):
-    """One change of a partition, as one record has it."""
+    """Represents one change of a partition, by one metadata record."""
 
     topic: Topic
     partition: int
@@ -30,7 +30,7 @@ class PartitionDecision(NamedTuple):
 
 
 class MetadataReplay:
-    """The cluster after each batch of the metadata log. Its attributes are named as those of `ClusterImage`."""
+    """Holds the cluster after each batch of the metadata log. Its attributes are named as those of `ClusterImage`."""
 
     __slots__ = (
         "_news",
@@ -53,42 +53,45 @@ class MetadataReplay:
         self.features: dict[str, int] = {}
         self.features_offset = NOT_KNOWN
         self.kept: dict[tuple[Any, ...], Any] = {}
-        """Newest records of what is not served, by kind and by what they are of."""
+        """Maps (kind, key) to the newest record that brokers keep but do not act on."""
         self.next_producer_id = 0
         self.offset, self.epoch = -1, -1
         self.end = 0
-        """Where the next batch begins: behind all that was taken, records of the quorum itself included."""
+        """Is the base offset of the next batch: behind all batches read so far, records of the quorum itself included.
+        """
         self._news: list[PartitionDecision] = []
 
     def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[PartitionDecision]:
-        """One more batch, whose records are (offset, message). What it decides of partitions, in order.
+        """Replay one more batch, whose records are (offset, message). Returns its decisions on partitions, in order.
 
-        A controller writes what it decides at once as one batch: all or nothing of it counts.
+        A controller writes one decision as one batch: all or nothing of it counts.
         """
         self._news = []
         for offset, record in found:
             self.offset, self.epoch = offset, epoch
-            says = SAYS.get(type(record))
-            if says is not None:
-                says(self, record)
+            apply = REPLAY.get(type(record))
+            if apply is not None:
+                apply(self, record)
         self.end = end
         return self._news
 
     def adopt(self, image: ClusterImage) -> list[PartitionDecision]:
-        """Begin anew at an image, where no log has the records before it. Its partitions as if decided just now."""
+        """Start again from an image, if no log has the records before it. Returns its partitions as if they were
+        decided just now.
+        """
         other = image.clone()
         self.brokers = {each.id: replace(each, registered_at=NOT_KNOWN) for each in other.brokers.values()}
         self.topics_by_id, self.configs = other.topics_by_id, other.configs
         self.features, self.next_producer_id = other.features, other.next_producer_id
         self.features_offset, self.kept = NOT_KNOWN, {}
         for record in other.kept.values():
-            SAYS[type(record)](self, record)
+            REPLAY[type(record)](self, record)
         self.offset, self.epoch, self.end = other.offset, other.epoch, other.offset + 1
         return [PartitionDecision(topic, index, partition) for topic, index, partition in other.partitions()]
 
     @property
     def topic_ids(self) -> dict[str, bytes]:
-        """The ids by name, made from the topics."""
+        """Returns the topic ids by name, made from the topics."""
         return {topic.name: topic_id for topic_id, topic in self.topics_by_id.items()}
 
     # --------------------------------------------------------------------------------------------------- each record
@@ -237,7 +240,7 @@ class MetadataReplay:
             self.kept["quota", *of, record.key] = record
 
 
-SAYS: Final[dict[type[Any], Callable[[MetadataReplay, Any], None]]] = {
+REPLAY: Final[dict[type[Any], Callable[[MetadataReplay, Any], None]]] = {
     records.RegisterBrokerRecord: MetadataReplay._registered,
     records.UnregisterBrokerRecord: MetadataReplay._unregistered,
     records.FenceBrokerRecord: MetadataReplay._fenced,
@@ -262,9 +265,9 @@ SAYS: Final[dict[type[Any], Callable[[MetadataReplay, Any], None]]] = {
     records.ZkMigrationStateRecord: MetadataReplay._migration,
     records.ClientQuotaRecord: MetadataReplay._quota,
 }
-"""What each kind of record says."""
+"""Maps each kind of record to the method that replays it."""
 
 
 def _named(named: list[bytes] | None, before: T) -> tuple[bytes, ...] | T:
-    """The log directories that a record names, else what stood before."""
+    """Return the log directories that a record names, or `before` if it names none."""
     return before if named is None else tuple(named)

@@ -17,8 +17,9 @@ STATE = "Vanlightly, KIP-966: ValidControllerState"
 
 @invariant("valid-decision", CheckTrigger.DECISION, STATE)
 def valid_decision(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """ISR and eligible leader replicas are replicas, each once and in one of both only; a leader is in the ISR; only
-    with eligible leader replicas may the ISR be empty."""
+    """Each member of the ISR and of the eligible leader replicas is a replica, once and in only one of both sets; a
+    leader is in the ISR; only with eligible leader replicas may the ISR be empty.
+    """
     members = now.isr + now.elr
     if len(set(members)) != len(members) or not set(members) <= set(now.replicas):
         return f"ISR {list(now.isr)}, ELR {list(now.elr)} of the replicas {list(now.replicas)}"
@@ -44,7 +45,7 @@ def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: P
 
 @invariant("isr-joins-in-service", CheckTrigger.DECISION, "KIP-841, KAFKA-13916; " + STATE)
 def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """No fenced broker is in an ISR, unless it is the only one."""
+    """No fenced broker is in an ISR, unless it is the ISR's only member."""
     if len(now.isr) < 2:
         return None
     fenced = [member for member in now.isr if known.cluster.is_fenced(member)]
@@ -54,8 +55,9 @@ def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, kno
 @invariant("clean-election", CheckTrigger.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
 def clean_election(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering,
-    and that only where unclean elections or eligible leader replicas are on. (The change of the ISR that completes a
-    reassignment may elect who joins by it.)"""
+    which is permitted only if unclean elections or eligible leader replicas are on. (The change of the ISR that
+    completes a reassignment may elect a replica that joins the ISR by it.)
+    """
     if before is None or now.leader in (-1, before.leader) or now.partition_epoch != before.partition_epoch + 1:
         return None
     if now.leader in before.isr + before.elr + before.adding:
@@ -73,7 +75,7 @@ def clean_election(before: PartitionImage | None, now: PartitionImage, known: Pa
 def reassignment_within_replicas(
     before: PartitionImage | None, now: PartitionImage, known: PartitionModel
 ) -> str | None:
-    """Those that are being added and those that are being removed are replicas, each once, and nobody is both."""
+    """Every adding and every removing replica of a reassignment is a replica, once, and no replica is both."""
     moving = now.adding + now.removing
     if not moving or (len(set(moving)) == len(moving) and set(moving) <= set(now.replicas)):
         return None
@@ -85,7 +87,8 @@ def reassignment_within_replicas(
 )
 def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A reassignment ends only when every added replica is in the ISR: a replica that is no longer counted as added,
-    and stays, is in it."""
+    and stays, is in the ISR.
+    """
     if before is None or not before.adding:
         return None
     early = [each for each in before.adding if each in now.replicas and each not in now.adding + now.isr]
@@ -97,10 +100,11 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 
 @invariant("reassignment-ends-as-asked", CheckTrigger.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
-    that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
-    for, of which all were there: then nobody is new, and there are no fewer than before or after the move.) Either was
-    asked of a controller, at any time."""
+    """The change of the ISR that completes a reassignment removes exactly the removing replicas. A reassignment that
+    ends otherwise was cancelled: exactly the adding replicas go. (Or another target was requested, all of whose
+    replicas existed: then no replica is new, and there are no fewer than before or after the move.) Either was
+    requested of a controller, at any time.
+    """
     if before is None or not before.adding + before.removing or now.adding + now.removing:
         return None
     if now.partition_epoch != before.partition_epoch + 1:
@@ -130,8 +134,9 @@ def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: Part
     "image-is-a-replay", CheckTrigger.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching"
 )
 def image_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
-    """A node's image at an offset of the metadata log is what the records up to there come to. (Where no log has them
-    any more, it is as the image that was seen there first.)"""
+    """A node's image at an offset of the metadata log equals the result of the records up to that offset. (If no log
+    has these records any more, it equals the image that was seen first at that offset.)
+    """
     return None if image == replayed else of_image(image, replayed)
 
 
@@ -139,9 +144,10 @@ def image_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str 
     "registration-is-a-replay", CheckTrigger.IMAGE, "Kafka: a broker is unfenced when it has replayed its registration"
 )
 def registration_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
-    """A node's image says of each broker at which offset it was registered last: that of the record, or, where the
-    image came from a snapshot, which does not keep it, the broker's epoch. (No earlier one where no log has that
-    record any more.)"""
+    """A node's image has, for each broker, the offset of its last registration: the record's offset, or, if the image
+    came from a snapshot, which does not keep that offset, the broker's epoch. (Only no earlier offset, if no log has
+    that record any more.)
+    """
     registered = {broker.id: broker.registered_at for broker in replayed.brokers}
     for broker in image.brokers:
         found, wanted = broker.registered_at, registered.get(broker.id, NOT_KNOWN)
@@ -155,8 +161,9 @@ def registration_is_a_replay(image: ComparableImage, replayed: ComparableImage) 
     "feature-offset-is-a-replay", CheckTrigger.IMAGE, "Kafka: finalizedFeaturesEpoch, by which clients drop old levels"
 )
 def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
-    """A node's image says at which offset a feature's level has changed last: that of the record, or, where the image
-    came from a snapshot, which does not keep it, the snapshot's. (Not judged where no log has that record.)"""
+    """A node's image has the offset at which a feature's level last changed: the record's offset, or, if the image came
+    from a snapshot, which does not keep that offset, the snapshot's. (Not judged if no log has that record.)
+    """
     found, wanted = image.leveled.offset, replayed.leveled.offset
     if wanted == NOT_KNOWN or found == wanted or found in image.leveled.begins:
         return None
@@ -167,6 +174,7 @@ def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage
     "records-can-be-replayed", CheckTrigger.RECORDS, "KRaft: an image comes from the committed records of its log"
 )
 def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
-    """The records between the newest image before and a newer one are in the log of the node that has it, and none
-    contradicts those before it. (Not where bits rot, nor of a node that is down.)"""
+    """The records between the newest image before and a newer image are in the log of the node that has the newer
+    image, and no record contradicts the records before it. (Not asked if bits rot, nor of a node that is down.)
+    """
     return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

@@ -1,4 +1,6 @@
-"""Rebuilds from a log's batches alone what the log keeps beside them: epochs, indexes, the log's start."""
+"""Rebuilds, from a log's batches alone, the state that the log keeps beside them: leader epochs, indexes, the log's
+start.
+"""
 
 from __future__ import annotations
 
@@ -20,35 +22,35 @@ if TYPE_CHECKING:
 
 
 class IndexedBatch(NamedTuple):
-    """A batch as it stands in its segment."""
+    """Describes a batch by its place in its segment."""
 
     relative: int
-    """Its last offset, less the segment's base."""
+    """Is the batch's last offset, less the segment's base offset."""
     position: int
-    """The byte at which it begins."""
+    """Is the byte at which the batch begins."""
     timestamp: int
-    """Its largest."""
+    """Is the batch's largest timestamp."""
 
 
 class SegmentIndexes(NamedTuple):
-    """One segment, and what is kept beside it."""
+    """Holds one segment's batches and its indexes."""
 
     base: int
     rows: tuple[IndexedBatch, ...]
     offsets: tuple[tuple[int, int], ...]
-    """The offset index: (relative offset, position)."""
+    """Is the offset index: (relative offset, position)."""
     times: tuple[tuple[int, int], ...]
-    """The time index: (timestamp, relative offset)."""
+    """Is the time index: (timestamp, relative offset)."""
     latest: tuple[int, int]
-    """The largest timestamp in memory, and its relative offset; -1 and whatever where there is none."""
+    """Is the largest timestamp in memory, and its relative offset; -1 and any offset if there is none."""
     interval: int
-    """index.interval.bytes as the segment has it."""
+    """Is the index.interval.bytes of the segment."""
     sealed: bool
-    """Nothing more will be appended: another segment follows."""
+    """Is True if another segment follows: nothing more will be appended."""
 
 
 class EpochCacheView(NamedTuple):
-    """The epoch cache of a log that has offsets from `start` to `end` - 1."""
+    """Holds the epoch cache of a log that has offsets from `start` to `end` - 1."""
 
     entries: tuple[tuple[int, int], ...]
     start: int
@@ -56,7 +58,7 @@ class EpochCacheView(NamedTuple):
 
 
 def indexed(log: Log, disk: Any) -> list[SegmentIndexes]:
-    """All segments of a log."""
+    """Return all segments of a log, with their indexes."""
     return [_segment(log, segment, disk, segment is not log.segments[-1]) for segment in log.segments]
 
 
@@ -75,7 +77,7 @@ def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> SegmentInde
 
 
 def epochs_of(log: Log) -> EpochCacheView:
-    """A log's epoch cache as it is in memory."""
+    """Return a log's epoch cache in memory."""
     entries = tuple((each.epoch, each.start_offset) for each in log.epochs.entries)
     return EpochCacheView(entries, log.log_start_offset, log.log_end_offset)
 
@@ -89,8 +91,10 @@ def kept_start(log: Log, disk: Any, directory: str) -> int:
     "epoch-cache-is-a-replay", CheckTrigger.EPOCHS, "KIP-101: the epoch cache follows from the batches; KAFKA-10432"
 )
 def epoch_cache_is_a_replay(cache: EpochCacheView, batches: Iterable[BatchIdentity]) -> str | None:
-    """After a load, a truncation or a move of the log's start, the epoch cache is what the batches say: each epoch from
-    its first batch on, or from the log's start. (And a leader's own, from the log's end on, while it wrote nothing.)"""
+    """After a load, a truncation or a move of the log's start, the epoch cache follows from the batches: it has each
+    epoch from its first batch on, or from the log's start. (And a leader's own epoch, from the log's end on, while it
+    wrote nothing.)
+    """
     wanted: list[tuple[int, int]] = []
     for batch in batches:
         if batch.end > cache.start and (not wanted or wanted[-1][0] != batch.epoch):
@@ -103,8 +107,9 @@ def epoch_cache_is_a_replay(cache: EpochCacheView, batches: Iterable[BatchIdenti
 
 @invariant("offset-index-is-a-replay", CheckTrigger.INDEXES, "Kafka: OffsetIndex; KAFKA-5642, KAFKA-7157")
 def offset_index_is_a_replay(segment: SegmentIndexes) -> str | None:
-    """After a load or a truncation, each entry of an offset index is a batch of its segment: the last offset, and the
-    byte at which it begins; in order, each once."""
+    """After a load or a truncation, each entry of an offset index describes a batch of its segment: its last offset,
+    and the byte at which it begins. Entries are in order, each once.
+    """
     rows = {row.position: row.relative for row in segment.rows}
     wrong = [entry for entry in segment.offsets if rows.get(entry[1]) != entry[0]]
     if wrong or any(a[1] >= b[1] for a, b in zip(segment.offsets, segment.offsets[1:], strict=False)):
@@ -115,7 +120,8 @@ def offset_index_is_a_replay(segment: SegmentIndexes) -> str | None:
 @invariant("time-index-is-a-replay", CheckTrigger.INDEXES, "Kafka: TimeIndex; KIP-33, KAFKA-5213")
 def time_index_is_a_replay(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, each entry of a time index is the largest timestamp up to a batch, and the last
-    offset of the first batch that has it; and so is what the segment has in memory, for all of its batches."""
+    offset of the first batch that has it; and so is the segment's entry in memory, for all of its batches.
+    """
     steps = _steps(segment)
     known = dict(steps)
     wrong = [entry for entry in segment.times if known.get(entry[0]) != entry[1]]
@@ -126,7 +132,7 @@ def time_index_is_a_replay(segment: SegmentIndexes) -> str | None:
 
 
 def _steps(segment: SegmentIndexes) -> list[tuple[int, int]]:
-    """Return each growth of the largest timestamp, with the last offset of the batch that has it first."""
+    """Return each growth of the largest timestamp, with the last offset of the first batch that has it."""
     steps: list[tuple[int, int]] = []
     for row in segment.rows:
         if row.timestamp > (steps[-1][0] if steps else -1):
@@ -137,8 +143,9 @@ def _steps(segment: SegmentIndexes) -> list[tuple[int, int]]:
 @invariant("offset-index-is-dense", CheckTrigger.INDEXES, "Kafka: OffsetIndex, index.interval.bytes")
 def offset_index_is_dense(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, an offset index has each batch that begins more than index.interval.bytes behind
-    the last one that it has, or behind the segment's first byte. (A change of that setting holds from the next segment
-    or load on, and no simulation makes one.)"""
+    the last batch in the index, or behind the segment's first byte. (A change of that setting holds from the next
+    segment or load on, and no simulation makes one.)
+    """
     has, last = {position for _, position in segment.offsets}, 0
     for row in segment.rows:
         if row.position in has:
@@ -170,15 +177,15 @@ def _relative(step: tuple[int, int]) -> int:
 
 @invariant("log-start-is-kept", CheckTrigger.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
 def log_start_is_kept(start: int, first: int, kept: int) -> str | None:
-    """A log that was loaded starts where its checkpoint of log starts says, or at its first segment if that is
-    later."""
+    """A loaded log starts at the offset in its checkpoint of log starts, or at its first segment if that is later."""
     return None if start == max(first, kept) else f"starts at {start}; first segment {first}, checkpoint {kept}"
 
 
 @invariant("log-start-goes-on", CheckTrigger.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")
 def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
-    """While a node runs, the start of a log goes back only with its end: where a truncation reaches beyond the start,
-    the log is empty, and begins there."""
+    """While a node runs, the start of a log moves back only with its end: if a truncation reaches beyond the start, the
+    log is empty, and begins there.
+    """
     if now >= before or (cut and now == end):
         return None
     return f"starts at {now}, and started at {before}; it ends at {end}, and was {'' if cut else 'not '}truncated"
@@ -191,6 +198,6 @@ def metadata_log_follows_a_snapshot(start: int, ends: Sequence[int]) -> str | No
 
 
 def wrong_in(segments: Sequence[SegmentIndexes], checks: Iterable[Any]) -> list[tuple[Any, str]]:
-    """The invariants that one of these segments breaks, each with what is wrong first."""
+    """Return the invariants that these segments break, each with its first problem."""
     found = [(each, each.check(segment)) for each in checks for segment in segments]
     return [(each, wrong) for each, wrong in found if wrong is not None]

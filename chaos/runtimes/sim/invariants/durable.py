@@ -1,4 +1,6 @@
-"""Finds the part of a log's batches that is sure to survive a power loss, whatever the broker believes of that."""
+"""Finds the part of a log's batches that is sure to survive a power loss, whatever the broker believes of its
+durability.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def durable_end(log: Log, disk: Any) -> int:
-    """Exclusive end of the batches whose bytes, and whose file's name, nothing can take back any more."""
+    """Return the exclusive end of the batches whose bytes, and whose file's name, surely survive a power loss."""
     here, kept = disk.names.find(log.directory), disk.names.find(log.directory, durable=True)
     if not isinstance(here, FolderNode) or not isinstance(kept, FolderNode):
         return log.segments[0].base_offset
@@ -43,8 +45,8 @@ def _end_within(content: FileContent, size: int, base: int) -> int:
 
 
 def sure_bytes(content: FileContent) -> float:
-    """Return how many of a file's first bytes are durable; infinite if all are. A later fsync takes no change that an
-    earlier one failed on.
+    """Return how many of a file's first bytes are durable; infinite if all are. A later fsync makes no change durable
+    that an earlier fsync failed on.
     """
     sure = content._sure() if content._after_failure else ()
     doubtful = (op[0] for at, op in enumerate(content.pending) if at >= len(sure) or not sure[at])
@@ -52,7 +54,7 @@ def sure_bytes(content: FileContent) -> float:
 
 
 def newest_snapshot_end(disk: Any, directory: str) -> int:
-    """Exclusive end of what the newest durable snapshot of the metadata log holds; 0 where there is none."""
+    """Return the end offset of the newest durable snapshot of the metadata log; 0 if there is none."""
     names, end = disk.names, 0
     for name in getattr(names.find(directory), "entries", {}):
         snapshot, path = id_of(name), f"{directory}/{name}"
@@ -65,7 +67,7 @@ def newest_snapshot_end(disk: Any, directory: str) -> int:
 
 
 def snapshot_ends(disk: Any, directory: str) -> list[int]:
-    """Return the end offsets of the metadata log's snapshots, those that a power loss may take included."""
+    """Return the end offsets of the metadata log's snapshots, including snapshots that a power loss may take."""
     found = map(id_of, getattr(disk.names.find(directory), "entries", {}))
     return [snapshot.end_offset for snapshot in found if snapshot is not None]
 

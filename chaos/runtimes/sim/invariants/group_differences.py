@@ -1,4 +1,4 @@
-"""Puts the difference between two states of a group into words, and the log records that it is about."""
+"""Describes the difference between two states of a group in words, with the log records that cause it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OF_A_CONSUMER_GROUP = (
 )
 """What the `facts` of a consumer group are, in their order."""
 SHORT = 40
-"""Letters of a value that are said at most."""
+"""Limits the characters of a value in a description."""
 NAMES = 3
-"""Other partitions that are named at most."""
+"""Limits the number of other partitions in a description."""
 RECORDS = 4
-"""Records that are named at most: those of the first differences stand for all."""
+"""Limits the number of records in a description: those of the first differences represent all."""
 _OF_A_POSITION = {
     "leader_epoch": "leader epoch",
     "metadata": "metadata",
@@ -40,20 +40,21 @@ _OF_A_MEMBER = {"instance_id": "instance id", "subscription": "subscription", "a
 
 
 class StateDifference(NamedTuple):
-    """One thing that the coordinator knows and a replay of its log gives. None: it knows it not, the log has it not."""
+    """Describes one difference between a coordinator's state and a replay of its log. None: the coordinator, or the
+    log, has no such value.
+    """
 
     what: str
     known: str | None
     replayed: str | None
     records: tuple[tuple[int, str], ...] = ()
-    """(offset, what it says there) of the records that it comes from."""
+    """Lists the records that caused the difference, as (offset, content in words)."""
     place: str = ""
-    """The partition whose offset it is."""
+    """Names the partition whose committed offset differs."""
 
 
 def difference(group: str, has: GroupStateView | None, wanted: GroupStateView | None) -> str:
-    """Describe the difference in a line. `has`: what the coordinator knows; `wanted`: what its log says. They differ.
-    """
+    """Describe the difference in a line. `has`: the coordinator's state; `wanted`: the log's state. They differ."""
     if wanted is None:
         return f"group {group}: the coordinator knows it, and its log has no record of it"
     if has is None:
@@ -69,7 +70,7 @@ def difference(group: str, has: GroupStateView | None, wanted: GroupStateView | 
 
 
 def records_of(found: Mapping[str, GroupStateView], replayed: Mapping[str, GroupStateView]) -> list[dict[str, Any]]:
-    """The records that the first difference and those behind it are about: plain values, for violations.json."""
+    """Return the records that caused the first differences: plain values, for violations.json."""
     told: dict[tuple[int, str], None] = {}
     for group in sorted(found.keys() & replayed.keys()):
         if found[group] != replayed[group]:
@@ -79,12 +80,12 @@ def records_of(found: Mapping[str, GroupStateView], replayed: Mapping[str, Group
 
 
 def record_of(place: tuple[str, int], position: CommittedOffset) -> str:
-    """Return a committed offset's record in words."""
+    """Describe a committed offset's record in words."""
     return f"commits {position.offset} for {place[0]}-{place[1]}"
 
 
 def _differences(has: GroupStateView, wanted: GroupStateView) -> list[StateDifference]:
-    """All of them, what a person asks for first in front. At least one where the books differ."""
+    """Return all differences, the most important ones first. There is at least one if the states differ."""
     found = list(_of_offsets("committed offset of {place}", has.offsets, wanted.offsets))
     for producer in sorted(has.pending.keys() | wanted.pending.keys()):
         what = f"offset of {{place}} that waits for a transaction of producer id {producer}"
@@ -149,6 +150,6 @@ def _of_consumer_group(has: tuple[object, ...] | None, wanted: tuple[object, ...
 
 
 def short(value: object) -> str:
-    """A value as text, cut where it is long."""
+    """Return a value as text, cut if it is long."""
     text = f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
     return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"

@@ -1,5 +1,6 @@
-"""The log of groups as a god reads it: the records of __consumer_offsets, the markers between them, and what all comes
-to."""
+"""Follows the log of groups: the records of __consumer_offsets, the markers between them, and the groups' state that
+results.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ from squall.broker.protocol.schema.group_records import (
 from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 Place = tuple[str | bytes, int]
-"""Of a topic by its name, or, where members epochs are spoken of (KIP-848), by its id."""
+"""Is a topic, by its name or, for members with epochs (KIP-848), by its id; and a partition."""
 CONSUMER = "consumer"
-"""Protocol type of groups whose assignments can be read."""
+"""Is the protocol type of groups whose assignments can be read."""
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset, as its record has it."""
+    """Holds a committed offset, by its record."""
 
     offset: int
     leader_epoch: int
@@ -37,7 +38,7 @@ class CommittedOffset(NamedTuple):
     committed_ms: int
     expires_ms: int
     at: int
-    """Offset of the record."""
+    """Is the offset of the record."""
 
 
 class GenerationMember(NamedTuple):
@@ -50,7 +51,7 @@ class GenerationMember(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """A classic group, as its record has it."""
+    """Holds a classic group's generation, by its record."""
 
     protocol_type: str
     number: int
@@ -63,28 +64,30 @@ Positions = Mapping[tuple[str, int], CommittedOffset]
 
 
 class GroupStateView(NamedTuple):
-    """Holds the state of one group."""
+    """Holds the state of one group, by its log or by its coordinator."""
 
     generation: Generation | None
-    """None: it is no classic one, or has no record."""
+    """Is None if the group is no classic group, or has no record."""
     offsets: Positions
     pending: Mapping[int, Positions]
-    """By producer id: of transactions that have not ended."""
+    """Maps a producer id to the offsets that its unfinished transaction commits."""
     consumer: tuple[object, ...] | None = None
     """The `facts` of a consumer group (KIP-848); None: it is no such group."""
 
 
 class PartitionOwners(NamedTuple):
-    """Maps members to partitions, by a record or by all records of a group."""
+    """Maps members to the partitions that they own, by one record or by all records of a group."""
 
     generation: int
-    """-1: its members have epochs, each its own (KIP-848)."""
+    """Is the group's generation; -1 if each member has an epoch of its own (KIP-848)."""
     owners: Mapping[str, frozenset[Place]]
-    """By instance id where a member has one, else by member id. Of KIP-848 also what is yet to be revoked."""
+    """Maps a member, by its instance id if it has one, else by its member id, to its partitions. With KIP-848,
+    partitions that are still to be revoked count as owned.
+    """
 
 
 class OwnershipChange(NamedTuple):
-    """A batch of records changed who owns what in a group."""
+    """Records that a batch of records changed the owners of partitions in a group."""
 
     group: str
     before: PartitionOwners | None
@@ -103,18 +106,18 @@ class AssignedPartition(NamedTuple):
 
 
 class GroupJournal:
-    """Represents one partition of __consumer_offsets in one log."""
+    """Follows one partition of __consumer_offsets in one log."""
 
     __slots__ = (
         *("_consumers", "_current", "_generations", "_offsets", "_owned", "_pending"),
-        *("given", "news", "touched", "unmarked"),
+        *("given", "news", "changed_groups", "unmarked"),
     )
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all: the log is read anew."""
+        """Forget everything: the log is read again."""
         self._generations: dict[str, Generation] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         """What the broker's own rules make of the records of each consumer group, read from the first one on."""
@@ -123,20 +126,22 @@ class GroupJournal:
         self._current: dict[str, dict[str, frozenset[Place]]] = {}
         self._owned: dict[str, PartitionOwners] = {}
         self.unmarked: dict[int, int] = {}
-        """Offset of a record -> producer id: what transactions committed that have no commit marker, or none yet."""
-        self.touched: dict[str, None] = {}
-        """Groups with news since somebody last emptied this."""
+        """Maps the offset of a record to the producer id of its transaction, for transactions without a commit marker
+        so far.
+        """
+        self.changed_groups: dict[str, None] = {}
+        """Holds the groups that have changed since a reader last emptied this."""
         self.given: list[AssignedPartition] = []
         """Partitions that were given since somebody last took this list."""
         self.news: list[OwnershipChange] = []
-        """Steps that came since somebody last took them."""
+        """Lists the changes of owners since a reader last took them."""
 
     def groups(self) -> list[str]:
-        """All that anything is known of."""
+        """Return the names of all groups of which the log has a state."""
         pending = (group for groups in self._pending.values() for group in groups)
         return list(dict.fromkeys((*self._generations, *self._consumers, *self._offsets, *pending)))
 
-    def books(self, names: Iterable[str]) -> dict[str, GroupStateView]:
+    def states(self, names: Iterable[str]) -> dict[str, GroupStateView]:
         """Return the state of these groups by the log."""
         return {
             name: GroupStateView(
@@ -149,7 +154,7 @@ class GroupJournal:
         }
 
     def take(self, batch: BatchIdentity, data: memoryview) -> None:
-        """One more batch is in the log."""
+        """Replay one more batch of the log."""
         if batch.is_control:
             if batch.marker is not None:
                 self._end(batch.producer_id, batch.marker.commit)
@@ -177,7 +182,7 @@ class GroupJournal:
 
     def _replayed(self, group: ConsumerGroup, owned: Mapping[tuple[bytes, int], str]) -> None:
         """Take in that a batch has records of a consumer group. `owned`: the owners of its partitions before that."""
-        self.touched[group.group_id] = None
+        self.changed_groups[group.group_id] = None
         if group.is_forgotten:
             del self._consumers[group.group_id]
         for place, member_id in group.owners.items():
@@ -187,13 +192,15 @@ class GroupJournal:
                 self.given.append(given)
 
     def _record(self, key: object, value: object, at: int, producer: int) -> str:
-        """Take one record. The group, if it says what a member with an epoch of its own has."""
+        """Replay one record. Returns the group if the record assigns partitions to a member with an epoch of its own,
+        else "".
+        """
         match key:
             case OffsetCommitKey():
-                self.touched[key.group] = None
+                self.changed_groups[key.group] = None
                 self._offset(key, value if isinstance(value, OffsetCommitValue) else None, at, producer)
             case GroupMetadataKey():
-                self.touched[key.group] = None
+                self.changed_groups[key.group] = None
                 if isinstance(value, GroupMetadataValue):
                     now = self._generations[key.group] = generation_of(value)
                     if (owned := owned_in(now)) is not None:
@@ -227,9 +234,9 @@ class GroupJournal:
             self.unmarked[at] = producer
 
     def _end(self, producer: int, commit: bool) -> None:
-        """A marker. What was committed behind a transaction's own record is the later word (KAFKA-5547)."""
+        """Replay a marker. An offset that was committed behind the transaction's own record stays (KAFKA-5547)."""
         for group, owed in self._pending.pop(producer, {}).items():
-            self.touched[group] = None
+            self.changed_groups[group] = None
             for place, position in owed.items() if commit else ():
                 present = self._offsets.setdefault(group, {}).get(place)
                 if present is None or present.at < position.at:
@@ -248,13 +255,13 @@ class GroupJournal:
                 del self._pending[producer]
 
     def _owners_changed(self, group: str, now: PartitionOwners) -> None:
-        self.touched[group] = None
+        self.changed_groups[group] = None
         self.news.append(OwnershipChange(group, self._owned.get(group), now))
         self._owned[group] = now
 
 
 def generation_of(value: GroupMetadataValue) -> Generation:
-    """As its record has it."""
+    """Return the generation that a record describes."""
     members = tuple(
         GenerationMember(each.member_id, each.group_instance_id, bytes(each.subscription), bytes(each.assignment))
         for each in value.members
@@ -263,7 +270,7 @@ def generation_of(value: GroupMetadataValue) -> Generation:
 
 
 def owned_in(generation: Generation) -> PartitionOwners | None:
-    """Return the owners of partitions in a generation. None: only its members can read that."""
+    """Return the owners of partitions in a generation. None if its assignments can be read by its members only."""
     if generation.protocol_type != CONSUMER:
         return None
     owners: dict[str, frozenset[Place]] = {}

@@ -1,4 +1,4 @@
-"""Looking at groups: what their coordinators know, and whether it is what their log says."""
+"""Compares the state of groups in their coordinators with the state that their log gives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUPS_LOG: Final = "__consumer_offsets"
 
 
 class GroupWatch:
-    """The books of groups."""
+    """Checks the invariants of groups."""
 
     def __init__(self, report: Report, clocks: GroupClocks | None = None) -> None:
         """`clocks`: where requests of members are heard; without it, time-outs are not judged."""
@@ -30,10 +30,11 @@ class GroupWatch:
     def coordinator(
         self, node: int, known: PartitionModel, journal: GroupJournal, machine: Any, *, whole: bool
     ) -> None:
-        """A coordinator serves, and was loaded just now (`whole`), or its log has more records or markers."""
+        """Check a serving coordinator that was loaded just now (`whole`), or whose log has more records or markers."""
         (steps, journal.news), (given, journal.given) = (journal.news, []), (journal.given, [])
-        names = dict.fromkeys((*journal.groups(), *inspection.groups_of(machine.ledger))) if whole else journal.touched
-        journal.touched = {}
+        names, journal.changed_groups = journal.changed_groups, {}
+        if whole:
+            names = dict.fromkeys((*journal.groups(), *inspection.groups_of(machine.ledger)))
         if node in known.cluster.rotten:
             return
         for step in steps:
@@ -46,9 +47,9 @@ class GroupWatch:
                     self._report(each, f"group {gift.group}: {wrong}", node, known, {})
         if not names:
             return
-        found = inspection.group_books(machine.ledger, names)
+        found = inspection.group_states_of(machine.ledger, names)
         offsets = {name: books.offsets for name, books in found.items()}
-        replayed = journal.books(names)
+        replayed = journal.states(names)
         for each in self._of_groups:
             if (wrong := each.check(found, replayed)) is not None:
                 self._report(each, wrong, node, known, {"records": records_of(found, replayed)})

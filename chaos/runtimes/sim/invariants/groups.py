@@ -35,8 +35,9 @@ def group_state_is_a_replay(found: Mapping[str, GroupStateView], replayed: Mappi
     "offsets-wait-for-their-marker", CheckTrigger.OFFSETS, "KIP-98: offsets of a transaction count once it is committed"
 )
 def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Mapping[int, int]) -> str | None:
-    """No committed offset of a group that a coordinator knows comes from a record of a transaction that has no commit
-    marker in this log."""
+    """No committed offset of a group in a coordinator comes from a record of a transaction that has no commit marker in
+    this log.
+    """
     for group, positions in offsets.items():
         for (topic, index), position in positions.items():
             if position.at in unmarked:
@@ -52,8 +53,10 @@ def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Ma
     "one-owner-per-partition", CheckTrigger.OWNERS, "KIP-429, KIP-848: a partition is given away once nobody has it"
 )
 def one_owner_per_partition(before: PartitionOwners | None, now: PartitionOwners) -> str | None:
-    """By the records of a group, a partition has at most one owner: one member in a generation, and from its first
-    record to its last the same. Where members have epochs of their own, what is yet to be revoked counts as owned."""
+    """By the records of a group, a partition has at most one owner: one member in a generation, and the same member
+    from the generation's first record to its last. If members have epochs of their own, partitions still to be revoked
+    count as owned.
+    """
     owners: dict[Place, str] = {}
     for owner, places in now.owners.items():
         for place in places:

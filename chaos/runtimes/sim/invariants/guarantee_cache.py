@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class TopicGuaranteeCache:
-    """Remembers what it has found: it is asked for every partition of every image, and settings hardly ever change."""
+    """Caches the promises for each topic: they are needed for every partition of every image, and settings hardly ever
+    change.
+    """
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], tuple[BrokerConfig, TopicGuarantees]] = {}

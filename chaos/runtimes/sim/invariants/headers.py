@@ -1,4 +1,4 @@
-"""Headers of batches, and the markers of transactions, as they stand in a log's bytes."""
+"""Reads headers of batches, and the markers of transactions, from a log's bytes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from squall.broker.protocol.records import (
 )
 
 ABORT, COMMIT = 0, 1
-"""Types of control records that end a transaction (KIP-98)."""
+"""Are the types of control records that end a transaction (KIP-98)."""
 _KEY, _VALUE = Struct(">hh"), Struct(">hi")
-"""Version and type; version and coordinator epoch."""
+"""Parse a marker's key (version and type) and its value (version and coordinator epoch)."""
 
 
 class TxnMarkerBatch(NamedTuple):
@@ -36,7 +36,7 @@ class TxnMarkerBatch(NamedTuple):
 
 
 class BatchIdentity(NamedTuple):
-    """Identifies a batch. Offsets: `base` to `end` - 1."""
+    """Identifies a batch. Its offsets are `base` to `end` - 1."""
 
     base: int
     end: int
@@ -47,21 +47,21 @@ class BatchIdentity(NamedTuple):
     producer_epoch: int = -1
     sequence: int = -1
     marker: TxnMarkerBatch | None = None
-    """Of a control batch that ends a transaction."""
+    """Is the marker of a control batch that ends a transaction; None for other batches."""
 
     @property
     def is_control(self) -> bool:
-        """True for markers and the like, which have no sequence."""
+        """Is True for control batches such as markers, which have no sequence."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def is_transactional(self) -> bool:
-        """True for data of a transaction, and for its marker."""
+        """Is True for data of a transaction, and for its marker."""
         return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def where(self) -> str:
-        """Return the batch's offsets and epoch, in words."""
+        """Returns the batch's offsets and epoch, in words."""
         last = self.end - 1
         what = f"the record at offset {last}" if self.base == last else f"the batch of offsets {self.base} to {last}"
         return f"{what} in epoch {self.epoch}"
@@ -71,7 +71,7 @@ class BatchIdentity(NamedTuple):
 
 
 def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[BatchIdentity, int]]:
-    """Yield each whole batch between two bytes, with the byte behind it. Ends at whatever is none.
+    """Yield each whole batch between two bytes, with the byte behind it. Ends at the first bytes that are no batch.
 
     `checked`: ends, too, at a batch whose CRC is wrong.
     """
@@ -91,7 +91,7 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
 
 
 def marker_in(batch: memoryview) -> TxnMarkerBatch | None:
-    """The marker in a control batch; None for other control records, and for what cannot be read (bit rot)."""
+    """Return the marker in a control batch; None for other control records, and for unreadable ones (bit rot)."""
     try:
         records = decode_batch(BatchHeader._make(HEADER.unpack_from(batch)), batch)
         _, kind = _KEY.unpack_from(records[0].key or b"")

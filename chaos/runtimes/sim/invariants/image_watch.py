@@ -1,6 +1,6 @@
-"""Looking at the images that nodes have of the cluster: each is what its records come to, and every decision counts.
+"""Checks the nodes' images of the cluster: each equals the result of its records, and every decision is checked.
 
-Several decisions can be committed, and replayed, in one event. Each of them is taken from the log, and judged in turn.
+Several decisions can be committed, and replayed, in one event. Each of them is read from the log, and checked in turn.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 MOST_IMAGES = 4096
-"""Offsets for which the cluster is kept as its records had it, to compare images with."""
+"""Limits the number of offsets for which the replayed cluster is kept, to compare images with it."""
 
 
 class ImageWatch:
-    """The books of the metadata log's records."""
+    """Checks the invariants of metadata images against the metadata log's records."""
 
     def __init__(self, report: Report, cluster: ClusterModel, decided: Callable[[PartitionDecision], None]) -> None:
-        """`decided` takes each decision of a partition, while `cluster` and `log` are as the decision left them."""
+        """Start without records. `decided` takes each decision of a partition, while `cluster` and `log` are in the
+        state right after that decision.
+        """
         self._report, self._cluster, self._decided = report, cluster, decided
         self._checks = entered(CheckTrigger.IMAGE)
         self.log = MetadataReplay()
-        """The cluster as of the newest record that any image has."""
+        """Holds the cluster as of the newest record that any image has."""
         self._values: dict[int, ComparableImage] = {}
-        """By offset of a batch's last record."""
+        """Maps the offset of a batch's last record to the cluster after that batch."""
         self._begins: dict[int, frozenset[int]] = {}
-        """Node to the offsets of the snapshots that its images may have come from."""
+        """Maps a node to the offsets of the snapshots from which its images may have come."""
 
     def moved(self, node: int, image: ClusterImage, log: Log, disk: Any, *, alive: bool = True) -> bool:
-        """A node's image has moved. True if that was news. `alive`: the node runs, so that its disk has what its log
-        has."""
+        """Check a node's image that has moved. Returns True if it is newer than all before. `alive`: the node runs, so
+        that its disk has its log's bytes.
+        """
         is_news = image.offset > self.log.offset
         if is_news:
             self._read_on(node if alive else None, image, log, disk)
@@ -63,14 +66,17 @@ class ImageWatch:
         return is_news
 
     def _begun(self, node: int, value: ComparableImage, log: Log, disk: Any) -> frozenset[int]:
-        """The offsets of the snapshots that a node has, or had as its image began to say where features changed."""
+        """Return the offsets of the snapshots that the node has, or had when the offset of its feature change was first
+        seen.
+        """
         known = self._begins.get(node, frozenset())
         if value.leveled.offset not in known:
             known = self._begins[node] = known | {end - 1 for end in snapshot_ends(disk, log.directory)}
         return known
 
     def _read_on(self, node: int | None, image: ClusterImage, log: Log, disk: Any) -> None:
-        """Take the records up to the image's from the log of the node that has it. `node`: None where it is down."""
+        """Replay the records up to the image's offset from the log of the node that has it. `node`: None if it is down.
+        """
         decisions, why = self.log, ""
         is_whole = log.log_start_offset <= decisions.end
         try:

@@ -1,7 +1,7 @@
-"""Looking into running nodes and at disks, without a call that a node, its disk or its faults could notice.
+"""Looks into running nodes and at disks, without a call that a node, its disk or its faults could notice.
 
-What is read here is the broker's own memory: its state machines, its logs' bookkeeping, and the page cache's bytes by
-path (never through a handle: that would pass the incarnation's gate, and count there).
+It reads the broker's own memory: its state machines, its logs' bookkeeping, and the page cache's bytes by path (never
+through a handle: that would pass the incarnation's gate, and count there).
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ class InspectedDisk(Protocol):
     """Represents a node's disk for the watch."""
 
     names: Any
-    """`find(path)` answers with something whose `content.cached` are the bytes, or, of a directory, whose `entries` are
-    such things by name, or with None; `durable_files()` are the pairs of path and such a thing whose names are durable,
-    `content.durable()` what of the bytes is."""
+    """Gives access to the files: `find(path)` returns a file whose `content.cached` are the bytes, or a directory whose
+    `entries` are such objects by name, or None; `durable_files()` yields (path, file) for durable names, and
+    `content.durable()` returns the bytes that are durable.
+    """
 
 
 class InspectedNode(Protocol):
@@ -64,31 +65,33 @@ class InspectedNode(Protocol):
 
     @property
     def id(self) -> int:
-        """The node's id."""
+        """Returns the node's id."""
 
     @property
     def name(self) -> str:
-        """Of the node's incarnations, as their Envs have it."""
+        """Returns the name that the Envs of the node's incarnations have."""
 
     @property
     def incarnation(self) -> int:
-        """Counts its starts."""
+        """Counts the node's starts."""
 
     @property
     def node(self) -> Any:
-        """The `squall.broker.node.Node` that runs; None while it is down."""
+        """Returns the running `squall.broker.node.Node`; None while the node is down."""
 
     @property
     def env(self) -> Any:
-        """Of the incarnation that runs: while it is `paused`, nothing of it moves. None while it is down."""
+        """Returns the running incarnation's Env: while it is `paused`, no task of the node runs. None while the node is
+        down.
+        """
 
     @property
     def disk(self) -> Any:
-        """A `InspectedDisk`."""
+        """Returns the node's disk as an `InspectedDisk`."""
 
 
 def view_of(node: int, incarnation: int, hosted: HostedPartition, fetchers: Any = None) -> ReplicaSnapshot:
-    """Return one replica's view now. `fetchers`: the node's."""
+    """Return one replica's view now. `fetchers`: the node's fetchers."""
     state, log = hosted.state, hosted.log
     fields = (
         node,
@@ -123,7 +126,7 @@ def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int],
 
 
 def stable_offset(state: Partition, log: Log) -> int:
-    """The last stable offset, by the broker's rules; unlike its own call, this one forgets nothing on the way."""
+    """Return the last stable offset, by the broker's rules; unlike the broker's own call, this one changes no state."""
     producers, unstable = log.producers, None
     if producers.ongoing or producers.undecided:
         undecided = [txn for txn in producers.undecided if producers.is_undecided(txn, state.high_watermark)]
@@ -134,7 +137,9 @@ def stable_offset(state: Partition, log: Log) -> int:
 
 
 def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: bool) -> LogProducerState:
-    """Return a log's state of these producers and of open transactions; `aborted`: also what its index has."""
+    """Return a log's state of these producers and of open transactions; `aborted`: also its index of aborted
+    transactions.
+    """
     producers = log.producers
     entries = producers.entries
     return LogProducerState(
@@ -152,7 +157,7 @@ def _sender(entry: ProducerStateEntry) -> ProducerReplay:
 
 
 def aborted_in(log: Log, disk: InspectedDisk) -> tuple[CompletedTxn, ...]:
-    """The index of aborted transactions, over all segments."""
+    """Return the index of aborted transactions, over all segments."""
     found: list[CompletedTxn] = []
     for segment in log.segments:
         path = f"{log.directory}/{file_name(segment.base_offset, ABORTED_INDEX)}"
@@ -161,7 +166,7 @@ def aborted_in(log: Log, disk: InspectedDisk) -> tuple[CompletedTxn, ...]:
 
 
 def entries_of(index: IndexFile[Any], path: str, disk: InspectedDisk) -> tuple[tuple[Any, ...], ...]:
-    """The entries of an index as its log reads them: those in the file, and those that are still in memory."""
+    """Return the entries of an index as its log reads them: those in the file, and those that are still in memory."""
     rows, size = peek(disk, path) or b"", index.ENTRY.size
     count = index._count if index._count >= 0 else len(rows) // size
     whole = bytes(rows[: count * size]) + bytes(index._pending)
@@ -189,12 +194,12 @@ def _entry(known: TransactionMetadata) -> TransactionRecord:
 
 
 def groups_of(ledger: ReplayedGroupState) -> list[str]:
-    """The groups of which a coordinator's shard knows a generation or an offset."""
+    """Return the groups of which a coordinator's shard has a generation or an offset."""
     pending = (group for groups in ledger.pending.values() for group in groups)
     return list(dict.fromkeys((*ledger.groups, *ledger.consumers, *ledger.offsets, *pending)))
 
 
-def group_books(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateView]:
+def group_states_of(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateView]:
     """Return the coordinator shard's state of these groups."""
     found = {}
     for name in names:
@@ -219,7 +224,7 @@ def _generation(known: GroupRecord | None) -> Generation | None:
     return Generation(known.protocol_type, known.generation, known.protocol, known.leader, members)
 
 
-def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumNodeView) -> NodeQuorumView:
+def quorum_view_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumNodeView) -> NodeQuorumView:
     """Return one node's view of the quorum now. `seen`: its own report of itself."""
     state = seen.state
     return NodeQuorumView(
@@ -237,7 +242,7 @@ def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumNod
 
 
 def metadata_log(broker: Any) -> Log:
-    """A node's own copy of the metadata log."""
+    """Return a node's own copy of the metadata log."""
     log: Log = broker.logs.logs[METADATA_TOPIC, 0]
     return log
 
@@ -245,8 +250,8 @@ def metadata_log(broker: Any) -> Log:
 def metadata_records(
     log: Log, disk: InspectedDisk, offset: int, limit: int
 ) -> Iterator[tuple[BatchIdentity, list[tuple[int, Any]]]]:
-    """The batches of the metadata log in [offset, limit), each with its records as (offset, message); none for those
-    that the quorum writes for itself. MalformedFrame for what cannot be read.
+    """Yield the batches of the metadata log in [offset, limit), each with its records as (offset, message), without the
+    records that the quorum writes for itself. Raises MalformedFrame for a batch that cannot be read.
     """
     for batch, data in batches_from(log, disk, offset, limit):
         found: list[tuple[int, Any]] = []
@@ -257,7 +262,9 @@ def metadata_records(
 
 
 def durable_epochs(disk: InspectedDisk, directory: str) -> tuple[int, ...]:
-    """The leader epochs in a log's checkpoint as a power loss would leave it; none where that is no such file."""
+    """Return the leader epochs in a log's checkpoint as a power loss would leave it; empty if no such file would be
+    left.
+    """
     path = f"{directory}/{LEADER_EPOCHS}".strip("/")
     for name, found in disk.names.durable_files():
         if name == path:
@@ -267,8 +274,9 @@ def durable_epochs(disk: InspectedDisk, directory: str) -> tuple[int, ...]:
 
 
 def durable_state(disk: InspectedDisk, path: str) -> tuple[int, int, int] | None:
-    """(epoch, vote, leader) of a quorum-state file as a power loss would leave it; None where there would be
-    none, or none that can be read."""
+    """Return (epoch, vote, leader) of a quorum-state file as a power loss would leave it; None if no readable file
+    would be left.
+    """
     path = path.strip("/")
     for name, found in disk.names.durable_files():
         if name == path:
@@ -281,7 +289,7 @@ def durable_state(disk: InspectedDisk, path: str) -> tuple[int, int, int] | None
 
 
 def canonical(image: ClusterImage | MetadataReplay) -> ComparableImage:
-    """The cluster as a value."""
+    """Return the cluster as a comparable value."""
     topics = sorted(image.topics_by_id.items())
     return ComparableImage(
         tuple(image.brokers[broker] for broker in sorted(image.brokers)),
@@ -300,14 +308,18 @@ def canonical(image: ClusterImage | MetadataReplay) -> ComparableImage:
 
 
 def peek(disk: InspectedDisk, path: str) -> Buffer | None:
-    """A file's bytes as a process would read them now; None where there is no such file. Not to be kept."""
+    """Return a file's bytes as a process would read them now; None if there is no such file. Do not keep the result: it
+    changes with the file.
+    """
     found = disk.names.find(path)
     content = getattr(found, "content", None)
     return None if content is None else content.cached
 
 
 def follow(copy: LogCopy, log: Log, disk: InspectedDisk, *, checked: bool = False) -> list[BatchIdentity]:
-    """Read what a log has got since the last time, or all of it anew after a truncation. The batches read."""
+    """Read the batches that a log has got since the last time, or all of them again after a truncation. Returns these
+    batches.
+    """
     if log.generation != copy.generation or copy.segment < 0:
         copy.begin(log.segments[0].base_offset)
         copy.generation = log.generation
@@ -338,9 +350,10 @@ def follow(copy: LogCopy, log: Log, disk: InspectedDisk, *, checked: bool = Fals
 
 
 def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None) -> LogCopy:
-    """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see.
+    """Return a dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would
+    see them.
 
-    `journal`: an empty one, of a coordinator's log.
+    `journal`: an empty journal, for a coordinator's log.
     """
     files = getattr(disk.names.find(directory), "entries", {})
     names = [name.removesuffix(LOG) for name in sorted(files) if name.endswith(LOG)]
@@ -366,7 +379,9 @@ def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None
 
 
 def batches_from(log: Log, disk: InspectedDisk, offset: int, limit: int) -> Iterator[tuple[BatchIdentity, memoryview]]:
-    """The sound batches from the one that `offset` is in, as far as they end at `limit` or before, with their bytes."""
+    """Yield the sound batches from the batch that contains `offset`, as far as they end at `limit` or before, with
+    their bytes.
+    """
     for segment in log.segments:
         if segment.next_offset <= offset or segment.base_offset >= limit:
             continue
@@ -384,7 +399,8 @@ def batches_from(log: Log, disk: InspectedDisk, offset: int, limit: int) -> Iter
 
 
 def record_at(log: Log, disk: InspectedDisk, offset: int) -> bytes | None:
-    """The value of the record at an offset; None where the log has none there, or none that can be read (bit rot)."""
+    """Return the value of the record at an offset; None if the log has none there, or none that can be read (bit rot).
+    """
     if not log.segments[0].base_offset <= offset < log.log_end_offset:
         return None
     segment = next(s for s in reversed(log.segments) if s.base_offset <= offset)
@@ -402,6 +418,8 @@ def record_at(log: Log, disk: InspectedDisk, offset: int) -> bytes | None:
 
 @lru_cache(maxsize=64)
 def _values(batch: bytes) -> dict[int, bytes | None]:
-    """Offset -> value of a batch's records. Kept for a while, because each of its records is asked for in turn."""
+    """Map the offsets of a batch's records to their values. The result is cached, because each record is asked for in
+    turn.
+    """
     header = BatchHeader._make(HEADER.unpack_from(batch))
     return {record.offset: record.value for record in decode_batch(header, memoryview(batch))}

@@ -1,4 +1,4 @@
-"""Rebuilds producers and transactions from the batches of one log: from them alone, and from nothing the broker has.
+"""Rebuilds producers and transactions from the batches of one log alone, without any state of the broker.
 
 It is written a second time on purpose: a mistake in the broker's own replay must not be made here, too.
 """
@@ -14,16 +14,18 @@ from squall.broker.protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT
 from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 WINDOW: Final = 5
-"""Newest batches of a producer that are known again: Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""
+"""Counts the newest batches of a producer that are recognised as duplicates: Kafka's
+ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
+"""
 SEQUENCES: Final = 2**31
-"""Sequences wrap from the one before this to 0."""
+"""Is the number of sequences: a sequence wraps from SEQUENCES - 1 to 0."""
 NONE: Final = -1
 _new = tuple.__new__
-"""What is made of each batch is made without a constructor, which takes twice as long."""
+"""Makes a tuple for each batch without a constructor, which takes twice as long."""
 
 
 class ReplayedBatch(NamedTuple):
-    """A batch of a producer: its sequences and its offsets, ends included."""
+    """Holds the sequences and the offsets of a producer's batch, ends included."""
 
     first_sequence: int
     last_sequence: int
@@ -36,27 +38,27 @@ class ProducerReplay(NamedTuple):
 
     epoch: int
     expected: int
-    """The next sequence."""
+    """Is the next sequence."""
     window: tuple[ReplayedBatch, ...]
-    """Its newest batches in this epoch, at most five."""
+    """Lists the producer's newest batches in this epoch, at most five."""
     coordinator_epoch: int
-    """Of the coordinator that wrote the last marker; -1 before the first one."""
+    """Is the epoch of the coordinator that wrote the last marker; -1 before the first marker."""
     first: int
-    """Where its open transaction begins; -1 where none is open."""
+    """Is the first offset of the open transaction; -1 if none is open."""
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that its marker, at `last`, has ended. Offsets of the log."""
+    """Describes a transaction that its marker, at `last`, has ended, by offsets of the log."""
 
     producer_id: int
     first: int
     last: int
     stable: int
-    """The last stable offset once all up to the marker is committed."""
+    """Is the last stable offset once everything up to the marker is committed."""
 
 
 class WrittenMarker(NamedTuple):
-    """A marker, and what was known of its producer before."""
+    """Holds a marker, and the state of its producer before the marker."""
 
     batch: BatchIdentity
     before: ProducerReplay | None
@@ -71,7 +73,8 @@ class _Producer:
     first: int = NONE
 
     def in_epoch(self, epoch: int) -> None:
-        """Sequences begin anew with another producer epoch, and nothing of the one before is known again."""
+        """Begin another producer epoch: sequences restart at 0, and no batch of the epoch before is recognised again.
+        """
         if epoch != self.epoch:
             self.epoch, self.expected = epoch, 0
             self.window.clear()
@@ -82,25 +85,25 @@ class _Producer:
 
 
 class LogReplay:
-    """Producers and transactions of one log, from `start` on."""
+    """Holds the producers and transactions of one log, from `start` on."""
 
-    __slots__ = ("_producers", "aborted", "ended", "news", "open", "opened", "start", "touched")
+    __slots__ = ("_producers", "aborted", "ended", "news", "open", "opened", "start", "changed_ids")
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
         self._producers: dict[int, _Producer] = {}
         self.open: dict[int, int] = {}
-        """First offset of an open transaction -> its producer id, in order."""
+        """Maps the first offset of an open transaction to its producer id, in order."""
         self.ended: list[CompletedTxn] = []
-        """In the order of their markers."""
+        """Lists the ended transactions in the order of their markers."""
         self.aborted: list[CompletedTxn] = []
-        """Those of them that were aborted."""
-        self.touched: dict[int, None] = {}
-        """Producer ids that have been heard of since somebody last emptied this."""
+        """Lists the ended transactions that were aborted."""
+        self.changed_ids: dict[int, None] = {}
+        """Holds the producer ids with a batch since a reader last emptied this."""
         self.news: list[WrittenMarker] = []
-        """Markers that came since somebody last took them."""
+        """Lists the markers since a reader last took them."""
         self.opened: list[tuple[int, int]] = []
-        """(producer id, epoch) of the transactions that began since somebody last took them."""
+        """Lists (producer id, epoch) of the transactions that began since a reader last took them."""
 
     def __len__(self) -> int:
         """Return the number of producers."""
@@ -116,10 +119,10 @@ class LogReplay:
         return {producer_id: found.known for producer_id, found in self._producers.items()}
 
     def take(self, batches: Iterable[BatchIdentity]) -> None:
-        """More batches are in the log."""
+        """Replay more batches of the log."""
         for batch in batches:
             if batch.producer_id >= 0:
-                self.touched[batch.producer_id] = None
+                self.changed_ids[batch.producer_id] = None
                 if not batch.attributes & CONTROL_BIT:
                     self._sent(batch)
                 elif batch.marker is not None:
@@ -158,7 +161,7 @@ class LogReplay:
             self.aborted.append(ended)
 
     def stable_offset(self, high_watermark: int, committed: int) -> int:
-        """Return the last stable offset: readers of committed data stop before the first transaction that is open, or
+        """Return the last stable offset: read_committed readers stop before the first transaction that is open, or
         whose marker is at or behind `committed`.
         """
         stable = min(high_watermark, next(iter(self.open), high_watermark))

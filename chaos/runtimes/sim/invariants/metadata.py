@@ -11,44 +11,46 @@ from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
 class NodeQuorumView(NamedTuple):
-    """Holds one node's view of the quorum, at one instant at which all that it must not forget is durable."""
+    """Holds one node's view of the quorum, at an instant at which all state that it must not forget is durable."""
 
     node: int
     incarnation: int
     leads: bool
     epoch: int
     voted: int
-    """Whom it gave its vote in this epoch, or NO_NODE."""
+    """Is the node that got this node's vote in this epoch, or NO_NODE."""
     leader: int
-    """Who leads this epoch, as it knows for good, or NO_NODE."""
+    """Is the leader of this epoch, as far as the node knows, or NO_NODE."""
     hw: int
     log_end: int
     durable: tuple[int, int, int] | None = None
-    """(epoch, vote, leader) as a loss of power would leave them; known only where they have just changed."""
+    """Is (epoch, vote, leader) as a power loss would leave them; known only if they have just changed."""
     believed: tuple[tuple[int, int], ...] = ()
-    """Of a leader: (voter, end) of what each other voter has said to hold durably; -1 before it has spoken."""
+    """Lists, for a leader, (voter, end offset that the voter has reported as durable); -1 before the voter's first
+    report.
+    """
     deserted: float = 0.0
-    """For how long no majority has fetched from it, as a multiple of the time after which a leader gives up."""
+    """Is the time for which no majority has fetched from it, as a multiple of the time after which a leader resigns."""
 
 
 @dataclass(slots=True)
 class QuorumModel:
-    """Models the metadata log as the simulation knows it."""
+    """Models the metadata log for the simulation: its committed records, leaders and votes."""
 
     voters: tuple[int, ...] = ()
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
     copies: dict[int, LogCopy] = field(default_factory=dict)
     durable: dict[int, int] = field(default_factory=dict)
-    """Node to the end of what is durable in its log, when somebody committed last. None of a damaged disk."""
+    """Maps a node to the durable end of its log at the last commit. Damaged disks are left out."""
     leaders: dict[int, int] = field(default_factory=dict)
-    """Epoch to the node that led it."""
+    """Maps an epoch to the node that led it."""
     votes: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(node, epoch) to whom its vote went."""
+    """Maps (node, epoch) to the node that got its vote."""
     epochs: dict[int, int] = field(default_factory=dict)
-    """The highest epoch that each node has been in, over all its incarnations."""
+    """Maps a node to the highest epoch that it has been in, over all its incarnations."""
 
     def holds_durably(self, node: int, end: int) -> bool:
-        """Return whether a node has all that is committed before `end`, and no power loss can take it."""
+        """Return whether a node has all committed records before `end`, and no power loss can take them."""
         copy = self.copies.get(node)
         return copy is not None and copy.matched >= end and self.durable.get(node, end) >= end
 
@@ -66,7 +68,7 @@ def one_controller_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView,
     "one-vote-per-epoch", CheckTrigger.QUORUM, "Raft, section 5.2; KIP-595: the vote is durable before it is told"
 )
 def one_vote_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """A node gives one vote in an epoch, and does not forget it: not by a kill, not by a loss of power."""
+    """A node gives one vote in an epoch, and does not forget its vote: not by a kill, not by a power loss."""
     if now.voted == NO_NODE:
         return None
     told = quorum.votes.get((now.node, now.epoch), now.voted)
@@ -99,8 +101,9 @@ def metadata_hw_monotone(before: NodeQuorumView | None, now: NodeQuorumView, quo
 
 @invariant("metadata-committed-prefix", CheckTrigger.QUORUM, "Raft: State Machine Safety; KRaft: NoLogDivergence")
 def metadata_committed_prefix(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """Below its high watermark a node's metadata log holds what the quorum has committed. (What is before its start
-    is in a snapshot: `image-is-a-replay` sees to that.)"""
+    """Below its high watermark a node's metadata log holds the records that the quorum has committed. (Records before
+    its start are in a snapshot: `image-is-a-replay` checks them.)
+    """
     copy = quorum.copies[now.node]
     if min(now.hw, now.log_end) <= copy.matched:
         return None
@@ -128,8 +131,8 @@ def metadata_leader_completeness(before: NodeQuorumView | None, now: NodeQuorumV
     "metadata-held-by-majority", CheckTrigger.QUORUM, "Raft, section 5.3; KIP-595: committed is what a majority holds"
 )
 def metadata_held_by_majority(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """Records that a quorum leader calls committed are durable in the logs of a majority of the voters. (On a disk that
-    was damaged, or that forgets what was synced, they only have to be in the log.)
+    """Records that a quorum leader considers committed are durable in the logs of a majority of the voters. (On a disk
+    that was damaged, or that forgets synced data, they only have to be in the log.)
     """
     if not now.leads or (before is not None and before.hw == now.hw) or not quorum.voters:
         return None
@@ -166,8 +169,9 @@ def metadata_believed_end_is_shared(
     "metadata-commits-own-epoch", CheckTrigger.QUORUM, "Raft, section 5.4.2 and figure 8; KIP-595: leader-change record"
 )
 def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """A quorum leader moves its high watermark only to behind a record of its own epoch: what earlier epochs wrote can
-    still be overwritten, even where a majority holds it."""
+    """A quorum leader moves its high watermark only to behind a record of its own epoch: records of earlier epochs can
+    still be overwritten, even if a majority holds them.
+    """
     if before is None or not (before.leads and now.leads) or before.epoch != now.epoch or now.hw <= before.hw:
         return None
     last = next((batch for batch in reversed(quorum.copies[now.node].batches) if batch.base < now.hw), None)
@@ -177,15 +181,16 @@ def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumVie
 
 
 GIVES_UP = 1.2
-"""Of a leader's own patience: its timers have a resolution."""
+"""Is the tolerance, as a multiple of the leader's own timeout: its timers have a resolution."""
 
 
 @invariant(
     "metadata-leader-is-followed", CheckTrigger.QUORUM, "KAFKA-15489: check-quorum; Raft dissertation, section 6.2"
 )
 def metadata_leader_is_followed(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """A quorum leader from which no majority fetches any more gives up in time: there may be another one. (A node that
-    was held may not have known for how long: so it is seen twice, at different times.)"""
+    """A quorum leader from which no majority fetches any more resigns in time: there may be another leader. (A node
+    that was held may not have known for how long: so it is looked at twice, at different times.)
+    """
     if before is None or not (before.leads and now.leads) or before.epoch != now.epoch:
         return None
     if before.deserted <= GIVES_UP or now.deserted <= before.deserted:

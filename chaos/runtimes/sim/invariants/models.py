@@ -1,5 +1,4 @@
-"""Models one partition as the simulation knows it: what was committed, its holders, each replica's view, the decisions.
-"""
+"""Models one partition for the simulation: the committed batches, their holders, each replica's view, the decisions."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
     from squall.broker.replication import Partition
 
 RECOVERING: Final = 1
-"""`PartitionImage.leader_recovery_state` of a leader from outside the ISR."""
+"""Is `PartitionImage.leader_recovery_state` of a leader from outside the ISR."""
 LEADER, FOLLOWER, IDLE = "leader", "follower", "idle"
 
 
 class ReplicaSnapshot(NamedTuple):
-    """Holds one running replica's view at one instant. First its standing, then how far it has got."""
+    """Holds one running replica's view at one instant: first its role and epochs, then its offsets."""
 
     node: int
     incarnation: int
@@ -34,60 +33,66 @@ class ReplicaSnapshot(NamedTuple):
     maximal_isr: tuple[int, ...]
     replicas: tuple[int, ...]
     leader: int
-    """Who leads, as this replica has heard; -1 where it has not."""
+    """Is the leader that this replica knows; -1 if it knows none."""
     fetching: tuple[tuple[int, int], ...] | None
-    """(leader, leader epoch) of every fetcher that follows this partition; None where fetching has ended for good."""
+    """Lists (leader, leader epoch) of every fetcher that follows this partition; None if fetching has ended for good.
+    """
     start: int
-    """The log's start."""
+    """Is the log's start offset."""
     hw: int
     leo: int
-    """The log's end, as the state machine has it."""
+    """Is the log end offset of the replication state machine."""
     log_end: int
-    """The log's end, as the log has it."""
+    """Is the log end offset of the log itself."""
     lso: int
-    """Where readers of committed data stop."""
+    """Is the last stable offset: read_committed readers stop there."""
     generation: int
     """Counts the log's truncations."""
     epochs: tuple[tuple[int, int], ...]
-    """The epoch cache: (epoch, first offset)."""
+    """Is the epoch cache: (epoch, first offset)."""
     leads: bool
-    """It thinks that it is the leader: its role, once more."""
+    """Is True if the replica believes that it is the leader: its role, as a bool."""
 
 
 STANDING: Final = ReplicaSnapshot._fields.index("start")
-"""So many of a view's fields are the replica's standing: what stays as records come and are committed."""
+"""Counts a view's first fields, which describe the role and epochs: they stay the same as records are appended and
+committed.
+"""
 
 
 class LeaderView(NamedTuple):
-    """Holds a leader's beliefs of where its followers' logs end."""
+    """Holds a leader's beliefs of its followers' log end offsets."""
 
     leader: int
     leader_epoch: int
     ends: tuple[tuple[int, int], ...]
-    """(follower, end): exclusive; -1 where it has not heard."""
+    """Lists (follower, exclusive log end offset); -1 if the follower has not fetched yet."""
 
 
 class ServedRecord(NamedTuple):
-    """A record that a reader was served."""
+    """Describes a record that a reader received."""
 
     offset: int
     value: int
     epoch: int
-    """Of the leader that answered."""
+    """Is the leader epoch of the leader that answered."""
 
 
 @dataclass(slots=True)
 class LostTail:
-    """A power loss took batches from a replica."""
+    """Records that a power loss took batches from a replica."""
 
     upto: int
-    """It held everything before this offset; until it does so again it counts as harmed."""
+    """Is the offset before which the replica held everything; it counts as harmed until it does so again."""
     broker_epoch: int
-    """Of its registration then. A later one must not count on what it held."""
+    """Is the epoch of the broker's registration at the loss. A later registration must not count on the lost batches.
+    """
 
 
 Asked = dict[tuple[str, int], set[tuple[int, ...] | None]]
-"""(topic, partition) to all the replicas that it was ever asked to have; None among them: a move was called off."""
+"""Maps (topic, partition) to all sets of replicas that were ever requested for it; None among them: a move was
+cancelled.
+"""
 
 
 @dataclass(slots=True)
@@ -96,16 +101,16 @@ class ClusterModel:
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     offset: int = -1
-    """Of the newest record that any node has replayed."""
+    """Is the offset of the newest record that any node has replayed."""
     damaged: set[int] = field(default_factory=set)
-    """Nodes whose disks were damaged on purpose: what they lack is not held against them."""
+    """Holds the nodes whose disks were damaged on purpose: missing records on them are no violation."""
     rotten: set[int] = field(default_factory=set)
-    """Those of them that may have bytes that nobody wrote: what they have is not held against them either."""
+    """Holds the damaged nodes that may have flipped bits: wrong records on them are no violation either."""
 
     asked: Asked | None = None
+    """Holds the reassignments that controllers were asked for; None if requests are not observed."""
     imaged: dict[int, int] = field(default_factory=dict)
-    """Node to the offset of the metadata log that its image had before this event."""
-    """What controllers were asked to move; None where nobody listens."""
+    """Maps a node to the offset of the metadata log that its image had before this event."""
 
     def broker_epoch(self, node: int) -> int:
         """Return the broker epoch of the registration in force; -1 without one."""
@@ -113,7 +118,7 @@ class ClusterModel:
         return -1 if broker is None else broker.epoch
 
     def is_fenced(self, node: int) -> bool:
-        """True for one that is not registered, too."""
+        """Return whether a node is fenced, or not registered."""
         broker = self.brokers.get(node)
         return broker is None or broker.fenced
 
@@ -127,72 +132,74 @@ class PartitionModel:
     topic_id: bytes = bytes(16)
     promise: TopicGuarantees = field(default_factory=TopicGuarantees)
     min_isrs: list[tuple[int, int]] = field(default_factory=list)
-    """Each min ISR that was promised, with the offset of the metadata log from which on, in order."""
+    """Lists each promised min ISR, with the offset of the metadata log from which on it holds, in order."""
     decided: dict[int, int] = field(default_factory=dict)
-    """Leader epoch to the offset of the metadata log at which it was decided."""
+    """Maps a leader epoch to the offset of the metadata log at which it was decided."""
     always_durable: bool = True
-    """Whether it promised to be durable from the beginning on: as settings change, so does what is promised of what
-    was written before."""
+    """Is True if the configuration has promised durability from the beginning on: a change of settings also changes the
+    promise for records written before.
+    """
     cluster: ClusterModel = field(default_factory=ClusterModel)
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
     copies: dict[int, LogCopy] = field(default_factory=dict)
-    """Every node's log, those of dead nodes as their disks have them."""
+    """Maps every node to its log; for dead nodes, the log on their disks."""
     views: dict[int, ReplicaSnapshot] = field(default_factory=dict)
-    """Those of the running replicas."""
+    """Maps each running node to its replica's view."""
     deleted: bool = False
-    """The newest metadata has its topic no more. A leader that has not heard of it goes on while others drop their
-    logs."""
+    """Is True if the newest metadata has the topic no more. A leader that does not know this yet still serves while
+    others delete their logs.
+    """
     truth: PartitionImage | None = None
-    """The newest decision of the control plane that any node knows of."""
+    """Is the newest decision of the control plane that any node knows."""
     leaders: dict[int, int] = field(default_factory=dict)
-    """Leader epoch to the node that led in it."""
+    """Maps a leader epoch to the node that led in it."""
     void_epoch: int = -1
-    """Leaders of earlier epochs no longer count: a permitted loss has overtaken them."""
+    """Is the leader epoch of the last permitted loss: leaders of earlier epochs no longer count."""
     stale: set[int] = field(default_factory=set)
-    """Nodes whose high watermark may be from before a permitted loss."""
+    """Holds the nodes whose high watermark may be from before a permitted loss."""
     lost: dict[int, LostTail] = field(default_factory=dict)
     believed: LeaderView | None = None
-    """Of the leader that has heard from a follower last, among those of the newest epoch that any of them knew."""
+    """Holds the beliefs of the leader that has heard from a follower last, among the leaders of the newest epoch."""
     producers: dict[int, ExpectedSequence] = field(default_factory=dict)
-    """Producer id to what its committed batches say."""
+    """Maps a producer id to the state that its committed batches give."""
     replay: LogReplay = field(default_factory=LogReplay)
-    """What all committed batches say of producers and transactions."""
+    """Holds the producers and transactions that result from all committed batches."""
     records: Decoded = field(default_factory=dict)
-    """Of a coordinator's log: what each batch says that any replica had."""
+    """Maps batches of a coordinator's log that any replica had to their decoded records."""
     written: dict[tuple[int, int], BatchInLog] = field(default_factory=dict)
-    """(base offset, leader epoch) to the batch that was first seen there."""
+    """Maps (base offset, leader epoch) to the batch that was first seen there."""
     served: dict[int, ServedRecord] = field(default_factory=dict)
-    """Offset to what a reader was served there first, since the last permitted loss of that offset."""
+    """Maps an offset to the record that a reader received there first, since the last permitted loss of that offset."""
 
     def promised(self, promise: TopicGuarantees, offset: int) -> None:
-        """That is what the configuration promises since this offset of the metadata log."""
+        """Record the configuration's promises since this offset of the metadata log."""
         if not self.min_isrs or self.min_isrs[-1][1] != promise.min_isr:
             self.min_isrs.append((offset, promise.min_isr))
         self.promise = promise
         self.always_durable = self.always_durable and promise.durable
 
     def least_min_isr(self, leader: ReplicaSnapshot) -> int:
-        """The smallest min ISR that a leader may go by in this event, in which it may have learnt of the later ones:
-        the one that it knew before, or the one as its leadership was decided, or one of those since.
+        """Return the smallest min ISR that a leader may use in this event, in which it may have learnt of later values:
+        the value that it knew before, or the value when its leadership was decided, or a value since.
         """
         knew = max(self.cluster.imaged.get(leader.node, -1), self.decided.get(leader.leader_epoch, -1))
         known = [value for at, value in self.min_isrs if at <= knew][-1:]
         return min(known + [value for at, value in self.min_isrs if at > knew], default=self.promise.min_isr)
 
     def counts(self, view: ReplicaSnapshot) -> bool:
-        """False for a replica that lives before a permitted loss: what it thinks is committed is not."""
+        """Return False for a replica from before a permitted loss: the records that it considers committed are not."""
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
 
     def serves(self, epoch: int) -> bool:
-        """Return whether reads from the leader of this epoch count. False for one that a permitted loss has overtaken
-        and for one whose disk rots; also if the configuration lets committed records change.
+        """Return whether reads from the leader of this epoch count. False for a leader that a permitted loss has
+        overtaken and for a leader whose disk rots; also if the configuration lets committed records change.
         """
         if epoch < 0 or epoch < self.void_epoch or self.promise.hw_truncation or self.promise.without_controller:
             return False
         return not self.cluster.rotten or self.leaders.get(epoch) not in self.cluster.rotten
 
     def epochs_at(self, offset: int) -> set[int]:
-        """The leader epochs of all batches that any log ever had at this offset. Slow: it goes through all of them."""
+        """Return the leader epochs of all batches that any log ever had at this offset. Slow: it reads all of them."""
         return {epoch for (base, epoch), it in self.written.items() if base <= offset < it.batch.end}
 
     def holds(self, node: int, end: int) -> bool:
@@ -204,7 +211,8 @@ class PartitionModel:
         return copy is not None and copy.compare(ledger) >= end and copy.low <= ledger.low
 
     def lacking(self, nodes: Iterable[int], end: int) -> Sequence[int]:
-        """Those nodes that do not hold all committed batches before `end`, in order, as they were last compared."""
+        """Return the nodes that do not hold all committed batches before `end`, in order, as of their last comparison.
+        """
         low = self.ledger.low
         if end <= low:
             return ()
@@ -215,9 +223,9 @@ class PartitionModel:
                 lacking.append(node)
         return lacking
 
-    def believes(self, leader: Partition) -> bool:
-        """Note where a leader believes that its followers' logs end. True if that is news. What a leader believes whom
-        another one has followed is none: it must not hide what that one believes.
+    def note_beliefs(self, leader: Partition) -> bool:
+        """Note a leader's beliefs of its followers' log ends. Returns True if they are new. Beliefs of a leader of an
+        earlier epoch do not count: they must not hide those of the newer leader.
         """
         if self.believed is not None and leader.leader_epoch < self.believed.leader_epoch:
             return False
@@ -227,7 +235,7 @@ class PartitionModel:
         return now != before
 
     def share(self, one: int, other: int, end: int) -> bool:
-        """Return whether the logs of two nodes are one and the same before `end`, as far as it has not been deleted."""
+        """Return whether the logs of two nodes are the same before `end`, apart from deleted offsets."""
         if end <= self.ledger.low:
             return True
         mine, its = self.copies.get(one), self.copies.get(other)
@@ -252,9 +260,9 @@ class PartitionModel:
         return copy is not None and offset >= self.ledger.end and copy.low <= offset < copy.end
 
     def is_excused(self, node: int) -> bool:
-        """Return whether a member of the ISR may lack what is committed: a power loss took it, and either the control
-        plane does not know yet that this was another incarnation, or it is the last member, which nothing removes
-        (without KIP-966).
+        """Return whether a member of the ISR may lack committed batches: a power loss took them, and either the control
+        plane does not know yet that another incarnation runs, or it is the last member, which nothing removes (without
+        KIP-966).
         """
         if node in self.cluster.damaged:
             return True
@@ -267,20 +275,20 @@ class PartitionModel:
         return alone and (not self.promise.elr or self.is_recovering)
 
     def is_unnoticed(self, node: int) -> bool:
-        """Return whether a node has lost something with the power, and the control plane still counts on the
-        incarnation that had it: it may keep that one in an ISR, and elect it, until the next one registers.
+        """Return whether a node has lost batches with the power, and the control plane still counts on the incarnation
+        that had them: it may keep that incarnation in an ISR, and elect it, until the next one registers.
         """
         lost = self.lost.get(node)
         return lost is not None and not self.promise.durable and self.cluster.broker_epoch(node) <= lost.broker_epoch
 
     @property
     def is_recovering(self) -> bool:
-        """True if the leader was elected from outside of ISR and ELR."""
+        """Is True if the leader was elected from outside of ISR and ELR."""
         return self.truth is not None and self.truth.leader_recovery_state == RECOVERING
 
     def void_from(self, offset: int, epoch: int, leader: int) -> None:
-        """Committed batches from `offset` on are gone, as is permitted, since `leader` was elected in `epoch`: what it
-        has is the truth now.
+        """Forget committed batches from `offset` on: they are lost, as is permitted, since `leader` was elected in
+        `epoch`. The leader's log counts now.
         """
         self.ledger.cut(offset)
         self.void_epoch = epoch

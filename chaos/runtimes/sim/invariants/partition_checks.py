@@ -1,4 +1,4 @@
-"""Updates the model of each partition from what is seen, and runs the invariants on it."""
+"""Updates the model of each partition from observations, and runs the invariants on it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import PartitionModel, ReplicaSnapshot
 
 Report = Callable[[Invariant, str, "int | None", "PartitionModel | None", Mapping[str, Any]], None]
-"""Takes the invariant, what is wrong, the node, the partition, and more details."""
+"""Is called with a broken invariant, the problem in words, the node, the partition, and more details."""
 Change = tuple["ReplicaSnapshot | None", "ReplicaSnapshot"]
 
 
 class PartitionChecks:
-    """Asks the invariants of partitions. Order of one event's news: `wrote` and `truncated`, `decided`, `settle`."""
+    """Runs the invariants of partitions. For one event, call `wrote` and `shortened` first, then `decided`, then
+    `settle`.
+    """
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -39,7 +41,7 @@ class PartitionChecks:
         self._of_read = entered(CheckTrigger.READ)
 
     def wrote(self, known: PartitionModel, view: ReplicaSnapshot, batches: Iterable[BatchInLog]) -> None:
-        """These batches have appeared in a log."""
+        """Check batches that have appeared in a log."""
         written = known.written
         for now in batches:
             place = now.batch.base, now.batch.epoch
@@ -52,14 +54,16 @@ class PartitionChecks:
                     self._report(each, wrong, view.node, known, {"batch": str(now.batch)})
 
     def began(self, known: PartitionModel, node: int, epoch: int, durable: tuple[int, ...]) -> None:
-        """A log has its first batch of another leader epoch, and the file beside it tells those epochs."""
+        """Check a log that has its first batch of another leader epoch. `durable`: the epochs in the log's durable
+        checkpoint.
+        """
         for each in entered(CheckTrigger.EPOCH):
             wrong = each.check(epoch, durable)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
     def shortened(self, when: CheckTrigger, known: PartitionModel, node: int, before: int) -> None:
-        """A log was truncated, or loaded from the disk; it held what is committed up to `before`."""
+        """Check a log that was truncated, or loaded from the disk; it held the committed batches up to `before`."""
         now = known.copies[node].compare(known.ledger)
         for each in entered(when):
             wrong = each.check(node, before, now, known)
@@ -67,15 +71,15 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def loaded(self, known: PartitionModel, node: int, whole: int, now: int) -> None:
-        """A log was loaded: it ends at `now`, and its batches are sound up to `whole`."""
+        """Check a log that was loaded: it ends at `now`, and its batches are sound up to `whole`."""
         for each in entered(CheckTrigger.LOADED):
             wrong = each.check(node, whole, now, known)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
     def derived(self, known: PartitionModel, node: int, log: Log, disk: Any, *, anew: bool) -> None:
-        """Check what is kept beside a log against its batches. `anew`: it was loaded or truncated; else its start has
-        moved.
+        """Check a log's indexes and epoch cache against its batches. `anew`: it was loaded or truncated; else its start
+        has moved.
         """
         if node in known.cluster.damaged:
             return
@@ -88,21 +92,21 @@ class PartitionChecks:
             self._report(each, wrong, node, known, {})
 
     def started(self, known: PartitionModel, node: int, log: Log, kept: int) -> None:
-        """A log was loaded, and `kept` is where the checkpoint says that it starts."""
+        """Check the start of a log that was loaded. `kept`: its start in the checkpoint of log starts."""
         for each in entered(CheckTrigger.STARTED):
             wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept)
             if wrong is not None and node not in known.cluster.damaged:
                 self._report(each, wrong, node, known, {})
 
     def went_back(self, known: PartitionModel, node: int, before: int, now: int, end: int, *, cut: bool) -> None:
-        """A log's start was `before`, and is `now`. `cut`: the log, which ends at `end`, was truncated."""
+        """Check a log's start that moved from `before` to `now`. `cut`: the log, which ends at `end`, was truncated."""
         for each in entered(CheckTrigger.WENT_BACK):
             wrong = each.check(before, now, end, cut)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
     def flushed(self, known: PartitionModel, node: int, recovery_point: int, end: int) -> None:
-        """A log's recovery point, and the end of what is durable of it."""
+        """Check a log's recovery point against the end of its durable batches."""
         if node in known.cluster.damaged:
             return
         for each in entered(CheckTrigger.FLUSHED):
@@ -111,7 +115,7 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def decided(self, known: PartitionModel, now: PartitionImage) -> None:
-        """The control plane has decided something newer about a partition."""
+        """Check a newer decision of the control plane about a partition."""
         before, known.truth = known.truth, now
         known.ledger.compare(known.copies.values())
         for each in self._of_decision:
@@ -129,7 +133,7 @@ class PartitionChecks:
             known.stale.add(now.leader)
 
     def settle(self, known: PartitionModel, changes: Sequence[Change]) -> None:
-        """All news of this event is in: see what is committed now, and ask what must hold."""
+        """Update the committed batches after all observations of an event, and run the partition's invariants."""
         for before, now in changes:
             # Also one that led when the event began: news of brokers may commit first, and end its leadership next.
             if now.leads or (before is not None and before.leads):
@@ -160,14 +164,14 @@ class PartitionChecks:
                 self._report(each, wrong, None, known, {})
 
     def believed(self, known: PartitionModel) -> None:
-        """A leader believes something else of a follower's log, and nothing else of the partition has changed."""
+        """Check a leader's changed beliefs of its followers' logs, if nothing else of the partition has changed."""
         for each in () if known.deleted else self._of_belief:
             wrong = each.check(known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {})
 
     def commit(self, known: PartitionModel, view: ReplicaSnapshot) -> None:
-        """A leader's high watermark says what is committed."""
+        """Commit batches up to a leader's high watermark."""
         if view.leads and view.leader_epoch >= known.void_epoch:
             known.stale.discard(view.node)
         if not known.counts(view):
@@ -199,7 +203,7 @@ class PartitionChecks:
         known.producers[batch.producer_id] = ExpectedSequence.after(batch)
 
     def died(self, known: PartitionModel, node: int, left: LogCopy) -> None:
-        """A node is down, and that is what its disk has of its log."""
+        """Replace the log of a node that is down by the log on its disk."""
         known.views.pop(node, None)
         before = known.copies.get(node)
         known.copies[node] = left
@@ -217,14 +221,15 @@ class PartitionChecks:
             known.lost[node] = LostTail(upto, known.cluster.broker_epoch(node))
 
     def acknowledged(self, known: PartitionModel, ack: Ack) -> None:
-        """The records were acknowledged to a client."""
+        """Check records that were acknowledged to a client."""
         for each in () if known.deleted else self._of_ack:
             wrong = each.check(ack, known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {"offset": ack.offset})
 
     def served(self, known: PartitionModel, epoch: int, records: Iterable[tuple[int, int]]) -> None:
-        """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
+        """Check records, as (offset, value), that a reader got from the leader of this epoch. Value -1: not readable.
+        """
         if not known.serves(epoch):
             return
         served, committed = known.served, known.ledger.end
@@ -243,7 +248,7 @@ class PartitionChecks:
                     self._report(each, wrong, known.leaders.get(epoch), known, {"offset": offset})
 
     def final(self, known: PartitionModel) -> None:
-        """The cluster has converged."""
+        """Check the partition of a cluster that has converged."""
         for each in entered(CheckTrigger.FINAL):
             wrong = each.check(known)
             if wrong is not None:

@@ -10,38 +10,40 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity
 
 SEQUENCES: Final = 2**31
-"""Sequences wrap from the one before this to 0."""
+"""Is the number of sequences: a sequence wraps from SEQUENCES - 1 to 0."""
 
 
 class ExpectedSequence(NamedTuple):
-    """Holds the state of one producer id by its committed batches."""
+    """Holds the epoch and the next sequence of one producer id, by its committed batches."""
 
     epoch: int
     expected: int
-    """The next sequence; -1 where any may come."""
+    """Is the next sequence; -1 if any sequence may come."""
 
     @classmethod
     def after(cls, batch: BatchIdentity) -> ExpectedSequence:
-        """As that batch leaves it. A marker ends nothing of a sequence but begins its epoch."""
+        """Return the state after a batch. A marker does not change the sequence, but begins its epoch."""
         if batch.is_control or batch.sequence < 0:
             return cls(batch.producer_epoch, -1)
         return cls(batch.producer_epoch, (batch.sequence + batch.end - batch.base) % SEQUENCES)
 
 
 def _has_no_sequence(batch: BatchIdentity) -> bool:
-    """A marker, or offsets that a group's coordinator writes in the producer's transaction."""
+    """Return whether a batch is a marker, or offsets that a group's coordinator writes in the producer's transaction.
+    """
     return batch.is_control or (batch.is_transactional and batch.sequence < 0)
 
 
 def _continues(batch: BatchIdentity, producer: ExpectedSequence) -> bool:
-    """Return whether it is known which sequence the batch should have."""
+    """Return whether the batch's correct sequence is known."""
     return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
 
 
 @invariant("producer-sequences", CheckTrigger.BATCH, "KIP-98: sequence numbers; KIP-360")
 def producer_sequences(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
-    """The committed sequences of a producer id in one producer epoch have no gap. (Whoever is not known may begin
-    anywhere: a broker forgets producers.)"""
+    """The committed sequences of a producer id in one producer epoch have no gap. (An unknown producer may begin
+    anywhere: a broker forgets producers.)
+    """
     if producer is None or not _continues(batch, producer):
         return None
     ahead = (batch.sequence - producer.expected) % SEQUENCES
@@ -63,8 +65,9 @@ def appended_once(batch: BatchIdentity, producer: ExpectedSequence | None) -> st
 
 @invariant("producer-epochs", CheckTrigger.BATCH, "KIP-98, KIP-360: a fenced producer writes nothing more")
 def producer_epochs(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
-    """The producer epochs of a producer id do not go back, and a new one begins with sequence 0. (What a group's
-    coordinator writes in the producer's transaction has none.)"""
+    """The producer epochs of a producer id do not go back, and a new epoch begins with sequence 0. (Offsets that a
+    group's coordinator writes in the producer's transaction have no sequence.)
+    """
     if producer is None or batch.producer_epoch == producer.epoch:
         return None
     if batch.producer_epoch < producer.epoch:

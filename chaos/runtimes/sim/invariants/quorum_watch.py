@@ -1,4 +1,4 @@
-"""Looking at the metadata quorum: every node's seat in it, and its log."""
+"""Checks the metadata quorum: every node's vote, epoch and leader, and its log."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 FORGOTTEN = (0, NO_NODE, NO_NODE)
-"""What a node without a quorum-state file starts with."""
+"""Is (epoch, vote, leader) of a node without a quorum-state file."""
 
 
 class QuorumWatch:
-    """The books of the metadata log."""
+    """Checks the invariants of the metadata quorum and its log."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._checks = entered(CheckTrigger.QUORUM)
         self.known = QuorumModel()
-        self._seats: dict[int, NodeQuorumView] = {}
+        self._views: dict[int, NodeQuorumView] = {}
         self._written: dict[tuple[int, int], BatchInLog] = {}
         self._durable: dict[int, Any] = {}
-        """The state of each node that was last found durable, or not."""
+        """Maps each node to its state at the last look at its durable state."""
         self._matching = INVARIANTS["log-matching"]
         self._flushed = entered(CheckTrigger.FLUSHED)
         self._epochs, self._indexes = entered(CheckTrigger.EPOCHS), entered(CheckTrigger.INDEXES)
         self._trimmed = entered(CheckTrigger.TRIMMED)
         self._went_back = entered(CheckTrigger.WENT_BACK)
         self._logs: dict[int, tuple[Log, Any]] = {}
-        """Log and disk of each node that runs."""
+        """Maps each running node to its log and disk."""
         self._left: dict[int, int] = {}
-        """Of nodes that are down: the end of what was durable."""
+        """Maps each dead node to the durable end of its log."""
         self._recovery_points: dict[int, tuple[int, int]] = {}
-        """With the generation of the log, as seen last."""
+        """Maps a node to the recovery point and the generation of its log, as last seen."""
         self.damaged: set[int] = set()
-        """Nodes whose disks were damaged on purpose, or forget what was synced."""
+        """Holds the nodes whose disks were damaged on purpose, or forget synced data."""
 
-    def take_in(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
-        """One node's seat, or its log, has changed."""
+    def update(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
+        """Check a node whose state in the quorum, or whose log, has changed."""
         quorum, log = broker.control.quorum, inspection.metadata_log(broker)
         seen = quorum.inspect()
         known = self.known
         if not known.voters:
             known.voters = quorum.voters
-        before = self._seats.get(node)
+        before = self._views.get(node)
         copy = known.copies.get(node)
         if copy is None or before is None or before.incarnation != incarnation:
             copy = known.copies[node] = LogCopy(log.segments[0].base_offset)
@@ -73,7 +73,7 @@ class QuorumWatch:
         self._logs[node] = log, disk
         self._left.pop(node, None)
         self._recovery_point(node, log, disk)
-        now = inspection.seat_of(node, incarnation, quorum, seen)
+        now = inspection.quorum_view_of(node, incarnation, quorum, seen)
         led = before is not None and before.leads and before.incarnation == incarnation
         if now.leads or led:  # One that has just resigned may have committed something in the same moment.
             self._commit(now, copy)
@@ -82,10 +82,10 @@ class QuorumWatch:
         if seen.state != self._durable.get(node):
             self._durable[node] = seen.state
             now = now._replace(durable=inspection.durable_state(disk, f"{log.directory}/{STATE_FILE}") or FORGOTTEN)
-        self._seats[node] = now
+        self._views[node] = now
         known.ledger.compare(known.copies.values())
         if now.leads and (before is None or before.hw != now.hw or before.believed != now.believed):
-            self._take_in_disks()
+            self._update_durable_ends()
         for check in self._checks:
             wrong = check.check(before, now, known)
             if wrong is not None:
@@ -97,7 +97,9 @@ class QuorumWatch:
         known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
 
     def _derived(self, node: int, copy: LogCopy, log: Log, disk: Any, *, anew: bool) -> None:
-        """Check what is kept beside the metadata log. `anew`: it was loaded or truncated; else its start has moved."""
+        """Check the metadata log's indexes and epoch cache. `anew`: it was loaded or truncated; else its start has
+        moved.
+        """
         if node in self.damaged:
             return
         found = [(each, each.check(epochs_of(log), copy.batches)) for each in self._epochs]
@@ -108,7 +110,7 @@ class QuorumWatch:
                 self._report(each, wrong, node, None, {})
 
     def _start_went_back(self, node: int, copy: LogCopy, log: Log) -> None:
-        """Nothing if it has not: see `log-start-goes-on`."""
+        """Check a log's start that may have moved back: see `log-start-goes-on`."""
         if log.log_start_offset < copy.low:
             for each in self._went_back:
                 wrong = each.check(
@@ -127,8 +129,8 @@ class QuorumWatch:
             if wrong is not None:
                 self._report(check, wrong, node, None, {})
 
-    def _take_in_disks(self) -> None:
-        """See what is durable of each log."""
+    def _update_durable_ends(self) -> None:
+        """Update the durable end of each log."""
         ends = {node: durable_end(log, disk) for node, (log, disk) in self._logs.items()}
         self.known.durable = {node: end for node, end in {**ends, **self._left}.items() if node not in self.damaged}
 
@@ -142,7 +144,7 @@ class QuorumWatch:
             ledger.add(batch)
 
     def died(self, node: int, broker: Any, disk: Any) -> None:
-        """Take in the metadata log that a dead node's disk has."""
+        """Read the metadata log on a dead node's disk."""
         log = inspection.metadata_log(broker)
         before = self.known.copies.get(node)
         if before is not None and node in self._logs:
@@ -157,9 +159,9 @@ class QuorumWatch:
         if before is not None:
             left.low = before.low
         left.compare(self.known.ledger)
-        seat = self._seats.get(node)
+        seat = self._views.get(node)
         if seat is not None and seat.leads:  # One that stops as it commits is gone before anybody looks at it again.
             self._commit(seat._replace(hw=broker.control.quorum.inspect().high_watermark), left)
 
     def final(self) -> None:
-        """Nothing more is asked of the quorum at the end than all the time."""
+        """Check nothing: the quorum's invariants are the same at the end as at any time."""

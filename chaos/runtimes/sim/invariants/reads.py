@@ -1,4 +1,4 @@
-"""Defines the invariants of records that readers are served."""
+"""Defines the invariants of records that readers receive."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 @invariant("consistent-read", CheckTrigger.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
 def consistent_read(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
     """Whatever leader serves an offset to a reader, the record is the same as the first time. (A permitted loss starts
-    anew from the offset on that it took. Not asked of leaders that it has overtaken, nor of one whose disk rots, nor
-    with truncation to the high watermark.)"""
+    anew from its first lost offset on. Not asked of leaders that the loss has overtaken, nor of a leader whose disk
+    rots, nor with truncation to the high watermark.)
+    """
     if now.value == first.value:
         return None
     return (

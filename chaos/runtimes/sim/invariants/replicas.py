@@ -18,7 +18,8 @@ OWN = "Kafka: Partition and ReplicaManager; no specification says it"
 )
 def offsets_in_order(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Log start <= high watermark <= log end; the last stable offset is not beyond the high watermark; the state
-    machine knows of no more than the log has. (Of less, while a flush goes on that it must wait for.)"""
+    machine's log end is the log's. (Or less, while the state machine must wait for a flush.)
+    """
     if now.start <= now.hw <= now.leo <= now.log_end and now.lso <= now.hw:
         return None
     return f"log start {now.start}, LSO {now.lso}, high watermark {now.hw}, end {now.leo}, the log's own {now.log_end}"
@@ -27,7 +28,8 @@ def offsets_in_order(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known
 @invariant("hw-monotone", CheckTrigger.LEADER, OWN)
 def hw_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """While a node leads in one epoch, its high watermark does not go back. (A follower's may: by truncation, and
-    because a new leader's lags behind its predecessor's.)"""
+    because a new leader's high watermark lags behind its predecessor's.)
+    """
     if before is None or not before.leads or before.leader_epoch != now.leader_epoch:
         return None
     return None if now.hw >= before.hw else f"from {before.hw} to {now.hw} in epoch {now.leader_epoch}"
@@ -60,8 +62,9 @@ def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
 
 @invariant("epoch-cache", CheckTrigger.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
 def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """The epoch cache rises strictly in epochs and offsets, knows no epoch that the replica has not heard of, begins
-    no epoch behind the log's end, and a leader's ends with its own epoch."""
+    """The epoch cache rises strictly in epochs and offsets, has no epoch that the replica has not heard of, begins no
+    epoch behind the log's end, and a leader's cache ends with its own epoch.
+    """
     entries = now.epochs
     if before is not None and before.epochs == entries and before.role == now.role and before.log_end <= now.log_end:
         return None
@@ -79,7 +82,7 @@ def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
 
 @invariant("isr-of-replicas", CheckTrigger.STANDING, "hachikuji: TypeOk")
 def isr_of_replicas(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """ISR and maximal ISR are made of replicas, each once, and the maximal one holds the committed one."""
+    """ISR and maximal ISR are made of replicas, each once, and the maximal ISR contains the committed ISR."""
     if before is not None and before.isr is now.isr and before.maximal_isr is now.maximal_isr:
         return None
     for members in (now.isr, now.maximal_isr):
@@ -109,7 +112,7 @@ def one_leader_per_epoch(before: ReplicaSnapshot | None, now: ReplicaSnapshot, k
 
 @invariant("one-fetcher", CheckTrigger.STANDING, "Vanlightly: ValidFetcherState")
 def one_fetcher(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """A follower is fetched by one fetcher, from the leader of its leader epoch; other replicas are by none."""
+    """A follower is fetched by one fetcher, from the leader of its leader epoch; other replicas are fetched by none."""
     if now.fetching is None or (before is not None and before[:5] == now[:5] and before.fetching == now.fetching):
         return None
     wanted = ((now.leader, now.leader_epoch),) if now.role == FOLLOWER and now.leader >= 0 else ()
@@ -119,7 +122,8 @@ def one_fetcher(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
 @invariant("isr-superset", CheckTrigger.LEADER, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")
 def isr_superset(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """The leader in the newest epoch waits for every member of the ISR that the control plane has decided: its maximal
-    ISR contains that one."""
+    ISR contains that ISR.
+    """
     truth = known.truth
     if truth is None or now.leader_epoch != truth.leader_epoch:
         return None
@@ -132,8 +136,9 @@ def isr_superset(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Pa
 @invariant("elr-superset", CheckTrigger.PARTITION, "Vanlightly, KIP-966: ReplicationQuorumSupersetProperty")
 def elr_superset(known: PartitionModel) -> str | None:
     """If the leader in the newest epoch can commit because its ISR has at least min ISR members, its maximal ISR
-    contains every eligible leader replica that the control plane has decided, too. (Below min ISR it commits nothing,
-    so they cannot miss anything.)"""
+    contains every eligible leader replica that the control plane has decided, too. (Below min ISR the leader commits
+    nothing, so eligible leader replicas cannot miss anything.)
+    """
     truth = known.truth
     if truth is None or not truth.elr:
         return None
@@ -150,7 +155,7 @@ def elr_superset(known: PartitionModel) -> str | None:
 
 @invariant("epoch-durable-before-append", CheckTrigger.EPOCH, "KAFKA-16541; KIP-101: leader-epoch-checkpoint")
 def epoch_durable_before_append(epoch: int, durable: tuple[int, ...]) -> str | None:
-    """The start of a leader epoch is durable before anything of that epoch is in the log."""
+    """The start of a leader epoch is durable before any batch of that epoch is in the log."""
     return None if epoch in durable else f"the log has batches of epoch {epoch}, the file beside it {list(durable)}"
 
 
@@ -158,7 +163,7 @@ def epoch_durable_before_append(epoch: int, durable: tuple[int, ...]) -> str | N
     "recovery-point-is-durable", CheckTrigger.FLUSHED, "KAFKA-10471, KAFKA-1194; Kafka: UnifiedLog.recoveryPoint"
 )
 def recovery_point_is_durable(recovery_point: int, end: int) -> str | None:
-    """Everything before a log's recovery point is durable: a power loss takes nothing of it. (Not asked of a node whose
-    disk was damaged, or forgets what was synced.)
+    """Everything before a log's recovery point is durable: a power loss takes no batch of it. (Not asked of a node
+    whose disk was damaged, or forgets synced data.)
     """
     return None if recovery_point <= end else f"the recovery point is {recovery_point}, durable is what is before {end}"

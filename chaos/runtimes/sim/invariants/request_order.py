@@ -1,4 +1,4 @@
-"""The invariant about the order of one connection's requests."""
+"""Defines the invariant of the order of one connection's requests."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
 class RequestEffect(NamedTuple):
-    """A request that took effect."""
+    """Identifies a request that took effect."""
 
     number: int
-    """Which one of its connection's requests it is, from 1 on."""
+    """Is the request's number on its connection, from 1 on."""
     key: int
-    """Its API key."""
+    """Is the request's API key."""
 
     def __str__(self) -> str:
         return f"request {self.number} ({ApiKey(self.key).name})"

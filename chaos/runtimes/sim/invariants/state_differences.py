@@ -1,4 +1,4 @@
-"""Puts the difference between a state and a replay of its log into words: of transactional ids, of producers, of
+"""Describes the difference between a state and a replay of its log in words: for transactional ids, producers and
 images.
 """
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.log_replay import ProducerReplay, ReplayedBatch
     from squall.chaos.runtimes.sim.invariants.transaction_journal import Place, TransactionRecord
 
-Words = tuple[str, str, str]
-"""What differs, what is known of it, and what a replay of the log gives."""
+FieldDifference = tuple[str, str, str]
+"""Names the differing field, its value in the state, and its value in the replay."""
 
 
 def of_id(name: str, has: TransactionRecord | None, wanted: TransactionRecord | None) -> str:
-    """`has`: what the coordinator knows of a transactional id; `wanted`: what its log says. They differ."""
+    """Describe a transactional id's difference. `has`: the coordinator's state; `wanted`: the log's state. They differ.
+    """
     if wanted is None:
         return f"transactional id {name}: the coordinator knows it, and its log has no record of it"
     if has is None:
@@ -31,7 +32,9 @@ def of_id(name: str, has: TransactionRecord | None, wanted: TransactionRecord | 
 
 
 def of_producer(producer_id: int, has: ProducerReplay | None, wanted: ProducerReplay | None) -> str:
-    """`has`: what a log knows of a producer; `wanted`: what its batches say. They differ."""
+    """Describe a producer's difference. `has`: the log's state in memory; `wanted`: the state by its batches. They
+    differ.
+    """
     if wanted is None:
         return f"producer id {producer_id}: the log knows it, and has no batch of it"
     if has is None:
@@ -40,16 +43,16 @@ def of_producer(producer_id: int, has: ProducerReplay | None, wanted: ProducerRe
 
 
 def of_open(has: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]) -> str:
-    """Return the difference between two values of `Remembered.open` in words."""
+    """Describe the difference between two values of `LogProducerState.open`."""
     return _told([("list of what is open", _open(has), _open(wanted))])
 
 
 def of_image(has: ComparableImage, wanted: ComparableImage) -> str:
-    """`has`: a node's image; `wanted`: what the records come to. They differ."""
+    """Describe an image's difference. `has`: a node's image; `wanted`: the result of the records. They differ."""
     return f"in the image, {_told(list(_parts(has, wanted)) or [('order of the entries', 'one', 'another')])}"
 
 
-def _told(found: Sequence[Words]) -> str:
+def _told(found: Sequence[FieldDifference]) -> str:
     (what, known, replayed), *others = found
     told = f"{what} is {known}, and a replay of the log gives {replayed}"
     if others:
@@ -59,7 +62,7 @@ def _told(found: Sequence[Words]) -> str:
     return told
 
 
-def _fields(has: Any, wanted: Any, words: Mapping[str, tuple[str, Callable[[Any], str]]]) -> Iterator[Words]:
+def _fields(has: Any, wanted: Any, words: Mapping[str, tuple[str, Callable[[Any], str]]]) -> Iterator[FieldDifference]:
     for field, (word, say) in words.items():
         if (one := getattr(has, field)) != (other := getattr(wanted, field)):
             yield word, say(one), say(other)
@@ -109,7 +112,7 @@ _OF_A_PRODUCER: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def _parts(has: ComparableImage, wanted: ComparableImage) -> Iterator[Words]:
+def _parts(has: ComparableImage, wanted: ComparableImage) -> Iterator[FieldDifference]:
     yield from _entries("broker", _brokers(has), _brokers(wanted))
     yield from _entries("partition", _partitions(has), _partitions(wanted))
     yield from _entries("id of topic", _topics(has), _topics(wanted))
@@ -143,7 +146,7 @@ def _settings(image: ComparableImage) -> dict[str, str]:
     return {f"{name} of {about or 'all'}": said for (_, about), set_ in image.settings for name, said in set_}
 
 
-def _entries(word: str, has: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> Iterator[Words]:
+def _entries(word: str, has: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> Iterator[FieldDifference]:
     for key in sorted(has.keys() | wanted.keys()):
         one, other = has.get(key), wanted.get(key)
         if one == other:

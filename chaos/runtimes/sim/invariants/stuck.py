@@ -1,4 +1,4 @@
-"""Explains why a cluster does not come to rest, in lines for a person who must find out why."""
+"""Explains why a cluster does not converge, in lines for a person who must find out why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[PartitionModel], cluster: ClusterModel) -> list[str]:
-    """Nothing where all is well, but for the lines on the quorum, which come with any other."""
+    """Return a line for each problem, and then lines on the quorum; empty if there is no problem."""
     lines = [f"node {sim.id} is down" for sim in nodes.values() if sim.node is None]
     running = [sim for sim in nodes.values() if sim.node is not None]
     lines += [f"node {node} is fenced" for node, broker in sorted(cluster.brokers.items()) if broker.fenced]

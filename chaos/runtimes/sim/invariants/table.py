@@ -1,4 +1,4 @@
-"""The table of invariants."""
+"""Lists the invariants, and when each is checked."""
 
 from __future__ import annotations
 
@@ -12,99 +12,135 @@ class CheckTrigger(StrEnum):
     """Selects when an invariant is checked, and on what. The check's arguments follow from it."""
 
     REPLICA = "replica"
-    """One replica has changed: check(before: View | None, now: View, known: Known)."""
+    """Means that one replica has changed: check(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
+    PartitionModel).
+    """
     LEADER = "leader"
-    """One replica that leads has changed: arguments as above."""
+    """Means that one replica that leads has changed: arguments as for REPLICA."""
     STANDING = "standing"
-    """Of one replica that has changed, its role, epochs, ISR or fetching: arguments as above."""
+    """Means that a replica's role, epochs, ISR or fetching has changed: arguments as for REPLICA."""
     PARTITION = "partition"
-    """Something of a partition has changed: check(known: Known)."""
+    """Means that something of a partition has changed: check(known: PartitionModel)."""
     BELIEF = "belief"
-    """As PARTITION, and also if only what its leader believes of a follower's log has changed: check(known: Known)."""
+    """Means PARTITION, or that only a leader's beliefs of a follower's log have changed: check(known: PartitionModel).
+    """
     DECISION = "decision"
-    """The control plane decided: check(before: PartitionImage | None, now: PartitionImage, known: Known)."""
+    """Means a decision of the control plane: check(before: PartitionImage | None, now: PartitionImage, known:
+    PartitionModel).
+    """
     BATCH = "batch"
-    """A batch was committed: check(batch: Batch, producer: Producer | None)."""
+    """Means that a batch was committed: check(batch: BatchIdentity, producer: ExpectedSequence | None)."""
     WRITTEN = "written"
-    """A batch was written anywhere: check(now: Written, first: Written, view: View | None, known: Known | None).
-    `first` is how a batch of that leader epoch was first seen at that offset. None and None: in the metadata log."""
+    """Means that a batch was written to any log: check(now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot |
+    None, known: PartitionModel | None). `first` is the batch of that leader epoch that was first seen at that offset.
+    In the metadata log, `view` and `known` are None.
+    """
     EPOCH = "epoch"
-    """A log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]), with the epochs
-    in the file beside the log as a loss of power would leave it."""
+    """Means that a log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]), with
+    the epochs in the file beside the log as a power loss would leave it.
+    """
     TRUNCATED = "truncated"
-    """A log was truncated: check(node: int, before: int, now: int, known: Known) with the ends of its committed
-    prefix."""
+    """Means that a log was truncated: check(node: int, before: int, now: int, known: PartitionModel) with the ends of
+    its committed prefix.
+    """
     RECOVERED = "recovered"
-    """A log was loaded: arguments as above."""
+    """Means that a log was loaded: arguments as for TRUNCATED."""
     LOADED = "loaded"
-    """A log was loaded: check(node: int, whole: int, now: int, known: Known): where its sound batches end, and where it
-    does."""
+    """Means that a log was loaded: check(node: int, whole: int, now: int, known: PartitionModel), with the end of its
+    sound batches and the end of the log.
+    """
     FLUSHED = "flushed"
-    """A recovery point has moved, or its log was truncated, or its node is down: check(recovery_point: int, end: int),
-    with the end of what is durable."""
+    """Means that a recovery point has moved, its log was truncated, or its node is down: check(recovery_point: int,
+    end: int), with the end of the durable batches.
+    """
     EPOCHS = "epochs"
-    """A log was loaded or truncated, or its start has moved: check(cache: Epochs, batches: Iterable[Batch])."""
+    """Means that a log was loaded or truncated, or its start has moved: check(cache: EpochCacheView, batches:
+    Iterable[BatchIdentity]).
+    """
     INDEXES = "indexes"
-    """A log was loaded or truncated: check(segment: Indexed), for each segment."""
+    """Means that a log was loaded or truncated: check(segment: SegmentIndexes), for each segment."""
     STARTED = "started"
-    """A log was loaded: check(start: int, first: int, kept: int): its start, the base offset of its first segment, and
-    what the checkpoint says."""
+    """Means that a log was loaded: check(start: int, first: int, kept: int), with its start, the base offset of its
+    first segment, and its start in the checkpoint.
+    """
     WENT_BACK = "went back"
-    """A log's start, or what its replica takes for it, has gone back while the node ran: check(before: int, now: int,
-    end: int, cut: bool), with the log's end, and whether the log was truncated."""
+    """Means that a log's start, or the start that its replica knows, has moved back while the node ran: check(before:
+    int, now: int, end: int, cut: bool), with the log's end, and whether the log was truncated.
+    """
     TRIMMED = "trimmed"
-    """The metadata log of a node was loaded or truncated, or its start has moved: check(start: int, ends:
-    Sequence[int]), with where the snapshots on its disk end."""
+    """Means that the metadata log of a node was loaded or truncated, or its start has moved: check(start: int, ends:
+    Sequence[int]), with the end offsets of the snapshots on its disk.
+    """
     QUORUM = "quorum"
-    """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
+    """Means that one node's view of the quorum has changed: check(before: NodeQuorumView | None, now: NodeQuorumView,
+    quorum: QuorumModel).
+    """
     IMAGE = "image"
-    """A node's image has moved: check(image: Contents, replayed: Contents), at one offset."""
+    """Means that a node's image has moved: check(image: ComparableImage, replayed: ComparableImage), at one offset."""
     RECORDS = "records"
-    """A node's image is newer than all before, and its log has the records: check(reached: int, wanted: int, why: str),
-    with the offset that the records lead to, that of the image, and what was in the way."""
+    """Means that a node's image is newer than all before, and its log has the records: check(reached: int, wanted: int,
+    why: str), with the offset that the records reach, the offset of the image, and the obstacle in words.
+    """
     ACK = "ack"
-    """Records were acknowledged to a client: check(ack: Ack, known: Known)."""
+    """Means that records were acknowledged to a client: check(ack: Ack, known: PartitionModel)."""
     READ = "read"
-    """A reader was served a record: check(now: Read, first: Read, known: Known). `first` is what any reader was served
-    at that offset first. Not called for leaders whose answers do not count: see `PartitionModel.serves`."""
+    """Means that a reader got a record: check(now: ServedRecord, first: ServedRecord, known: PartitionModel). `first`
+    is the record that any reader got at that offset first. Not called for leaders whose answers do not count: see
+    `PartitionModel.serves`.
+    """
     REPLAY = "replay"
-    """A log has changed, was truncated or loaded: check(found: Remembered, replayed: Remembered)."""
+    """Means that a log has changed, was truncated or loaded: check(found: LogProducerState, replayed:
+    LogProducerState).
+    """
     MARKER = "marker"
-    """A marker is in a log: check(marked: Marked, decided: Sequence[Prepared] | None), with all that was ever decided
-    for its producer epoch; None: a permitted loss may have taken such decisions."""
+    """Means that a marker is in a log: check(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None),
+    with all decisions ever made for its producer epoch; None: a permitted loss may have taken such decisions.
+    """
     DECIDED = "decided"
-    """As MARKER, unless such a loss may have: check(marked: Marked, place: Place, decided: Sequence[Prepared])."""
+    """Means MARKER, if no permitted loss may have taken decisions: check(marked: WrittenMarker, place: Place, decided:
+    Sequence[PreparedTransaction]).
+    """
     COMPLETED = "completed"
-    """A coordinator wrote that a transaction is complete: check(prepared: Prepared, committed: Mapping[Place,
-    Sender | None]), with what the committed batches of its partitions say of its producer id."""
+    """Means that a coordinator wrote that a transaction is complete: check(prepared: PreparedTransaction, committed:
+    Mapping[Place, ProducerReplay | None]), with the state of its producer id by the committed batches of its
+    partitions.
+    """
     OPENED = "opened"
-    """A transaction began in the committed batches of a partition: check(now: Owner, others: Mapping[Place, Owner]),
-    with what is open of its transactional id in other partitions."""
+    """Means that a transaction began in the committed batches of a partition: check(now: OpenTransaction, others:
+    Mapping[Place, OpenTransaction]), with the open transactions of its transactional id in other partitions.
+    """
     COORDINATOR = "coordinator"
-    """A coordinator was loaded, or its log has changed: check(found: Mapping[str, Entry | None], replayed: Mapping[str,
-    Entry | None]), by transactional id."""
+    """Means that a coordinator was loaded, or its log has changed: check(found: Mapping[str, TransactionRecord | None],
+    replayed: Mapping[str, TransactionRecord | None]), by transactional id.
+    """
     GROUPS = "group state"
-    """As COORDINATOR, of groups, also after a marker: check(found: Mapping[str, Books], replayed: Mapping[str, Books]),
-    by group."""
+    """Means COORDINATOR for groups, also after a marker: check(found: Mapping[str, GroupStateView], replayed:
+    Mapping[str, GroupStateView]), by group.
+    """
     OFFSETS = "offsets"
-    """As GROUPS: check(offsets: Mapping[str, Positions], unmarked: Mapping[int, int]): what the coordinator knows as
-    committed, by group, and which records, by their offset, are of a producer's transaction without a commit marker."""
+    """Means the same as GROUPS, with other arguments: check(offsets: Mapping[str, Positions], unmarked: Mapping[int,
+    int]): the coordinator's committed offsets, by group, and the offsets of records whose transaction has no commit
+    marker.
+    """
     OWNERS = "owners"
-    """Records in the log of a coordinator that serves say who owns what: check(before: Owned | None, now: Owned)."""
+    """Means that records in the log of a serving coordinator change owners: check(before: PartitionOwners | None, now:
+    PartitionOwners).
+    """
     GIVEN = "given"
     """Records in the log of a coordinator that serves give a partition to a member: check(given: GivenPartition)."""
     GROUP_TIMES = "group times"
     """A look at a group of a coordinator that serves: check(now: GroupTimes)."""
     ORDER = "order"
-    """A request took effect that is not the next one of its connection: check(now: Effect, last: Effect), with the one
-    that took effect last."""
+    """Means that a request took effect out of its connection's order: check(now: RequestEffect, last: RequestEffect),
+    with the request that took effect last.
+    """
     FINAL = "final"
-    """The cluster has converged: check(known: Known)."""
+    """Means that the cluster has converged: check(known: PartitionModel)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """Represents one promise. `check` is pure and answers with what is wrong, or None."""
+    """Represents one promise. `check` is pure and returns the problem in words, or None."""
 
     name: str
     definition: str
@@ -114,9 +150,9 @@ class Invariant:
 
 
 INVARIANTS: dict[str, Invariant] = {}
-"""By name."""
+"""Maps the name of each invariant to the invariant."""
 _entered: dict[tuple[CheckTrigger, ...], tuple[int, tuple[Invariant, ...]]] = {}
-"""What `entered` has found, and among how many."""
+"""Caches the results of `entered`, with the number of invariants at that time."""
 
 
 def invariant(name: str, when: CheckTrigger, source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -132,7 +168,7 @@ def invariant(name: str, when: CheckTrigger, source: str) -> Callable[[Callable[
 
 
 def entered(*kinds: CheckTrigger) -> tuple[Invariant, ...]:
-    """Those of these kinds, in the order in which they were entered."""
+    """Return the invariants with these triggers, in the order in which they were entered."""
     found = _entered.get(kinds)
     if found is None or found[0] != len(INVARIANTS):
         found = _entered[kinds] = len(INVARIANTS), tuple(each for each in INVARIANTS.values() if each.when in kinds)

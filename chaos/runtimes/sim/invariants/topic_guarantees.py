@@ -1,5 +1,5 @@
-"""Holds the promises of a configuration: the invariants' demands depend on them. The matrix is
-`squall.checkers.guarantees`.
+"""Holds the promises of a configuration: the invariants' demands depend on them. `squall.checkers.guarantees` has the
+full matrix.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ class TopicGuarantees:
     """Holds the promises of one topic's settings and of the cluster's."""
 
     min_isr: int = 1
-    """min.insync.replicas; more than there are replicas counts as all of them."""
+    """Is min.insync.replicas; a value above the number of replicas counts as all of them."""
     unclean: bool = False
-    """unclean.leader.election.enable: a replica that was not in sync may lead, and what it lacks is gone."""
+    """Is unclean.leader.election.enable: a replica that was not in sync may lead, and records that it lacks are lost.
+    """
     durable: bool = False
-    """flush.messages=1 on disks that keep what they synced: a power loss takes nothing that was committed."""
+    """Is True with flush.messages=1 on disks that keep synced data: a power loss takes no committed record."""
     elr: bool = False
-    """Eligible leader replicas (KIP-966): the last replica standing is no candidate after an unclean stop."""
+    """Is True with eligible leader replicas (KIP-966): after an unclean stop, the last member of the ISR is no
+    candidate.
+    """
     hw_truncation: bool = False
-    """Followers truncate to their high watermark, as before KIP-101: committed records may go, and logs part."""
+    """Is True if followers truncate to their high watermark, as before KIP-101: committed records may be lost, and logs
+    may diverge.
+    """
     without_controller: bool = False
-    """Elections without a controller: an epoch may have two leaders."""
+    """Is True with elections without a controller: an epoch may have two leaders."""
 
     def effective_min_isr(self, replicas: int) -> int:
-        """As far as there are that many replicas."""
+        """Return the min ISR, at most the number of replicas."""
         return max(1, min(self.min_isr, replicas)) if replicas else self.min_isr

@@ -1,4 +1,4 @@
-"""A coordinator's log as a god reads it: the records of __transaction_state, and what they come to."""
+"""Follows the records of __transaction_state in one log, and the state of transactional ids that results."""
 
 from __future__ import annotations
 
@@ -12,75 +12,78 @@ from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 Place = tuple[str, int]
 PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 2, 3, 4, 5
-"""States, by the numbers that Kafka's log has for them."""
+"""Are states of transactions, by their numbers in Kafka's log."""
 PREPARED, COMPLETED = (PREPARE_COMMIT, PREPARE_ABORT), (COMPLETE_COMMIT, COMPLETE_ABORT)
 
 
 class TransactionRecord(NamedTuple):
-    """A transactional id, as a record has it."""
+    """Holds the state of a transactional id, by its record."""
 
     producer_id: int
     epoch: int
     timeout_ms: int
     state: int
     places: tuple[Place, ...]
-    """Sorted."""
+    """Lists the transaction's partitions, sorted."""
     started_ms: int
     updated_ms: int
     tagged: tuple[int, int, int] | None
-    """Previous and next producer id and the client's generation; None where the record is too old to have them."""
+    """Holds the previous and next producer id and the client's generation; None if the record's version is too old for
+    them.
+    """
 
     @property
     def commits(self) -> bool:
-        """True if the decision is to commit; meaningful only if there is one."""
+        """Is True if the decision is to commit; meaningful only if there is a decision."""
         return self.state in (PREPARE_COMMIT, COMPLETE_COMMIT)
 
     @property
     def raises_epoch(self) -> bool:
-        """True if this transaction has its producer epoch for itself (KIP-890, part 2)."""
+        """Is True if each transaction gets a new producer epoch (KIP-890, part 2)."""
         return self.tagged is not None and self.tagged[2] >= 2
 
 
 class TransactionChange(NamedTuple):
-    """A record: what a transactional id was in this log before, and what it is now. None: nothing is known of it."""
+    """Records the state of a transactional id before and after a record. None: there is no state."""
 
     transactional_id: str
     before: TransactionRecord | None
     after: TransactionRecord | None
 
 
-Said = list[tuple[str, "TransactionRecord | None"]]
-"""The records of a batch: transactional id and what it is now."""
-Decoded = dict[tuple[int, int], Said]
-"""By base offset and checksum of the batch, as far as any log had it: every replica has the same, so each is decoded
-once only."""
+DecodedRecords = list[tuple[str, "TransactionRecord | None"]]
+"""Lists the records of a batch: transactional id and its new state."""
+Decoded = dict[tuple[int, int], DecodedRecords]
+"""Maps the base offset and checksum of a batch to its records. Every replica has the same batches, so each is decoded
+only once.
+"""
 
 
 class TransactionJournal:
-    """Represents one partition of __transaction_state in one log: every id as of its last record, and the steps to
-    there.
+    """Follows one partition of __transaction_state in one log: every id's state after its last record, and the changes
+    on the way.
     """
 
-    __slots__ = ("_decoded", "entries", "news", "steps", "touched")
+    __slots__ = ("_decoded", "entries", "news", "steps", "changed_ids")
 
     def __init__(self, decoded: Decoded | None = None) -> None:
-        """`decoded`: what all journals of one partition share."""
+        """Start empty. `decoded`: the decoded batches that all journals of one partition share."""
         self._decoded: Decoded = {} if decoded is None else decoded
         self.begin()
 
     def begin(self) -> None:
-        """Forget all: the log is read anew."""
+        """Forget everything: the log is read again."""
         self.entries: dict[str, TransactionRecord] = {}
-        """By transactional id."""
+        """Maps a transactional id to its state."""
         self.steps: dict[int, tuple[BatchIdentity, list[TransactionChange]]] = {}
-        """By base offset of their batch."""
-        self.touched: dict[str, None] = {}
-        """Ids with a record since somebody last emptied this."""
+        """Maps the base offset of a batch to the batch and its changes."""
+        self.changed_ids: dict[str, None] = {}
+        """Holds the ids with a record since a reader last emptied this."""
         self.news: list[tuple[BatchIdentity, TransactionChange]] = []
-        """Steps that came since somebody last took them."""
+        """Lists the changes since a reader last took them."""
 
     def take(self, batch: BatchIdentity, data: memoryview) -> None:
-        """One more batch is in the log."""
+        """Replay one more batch of the log."""
         if batch.is_control:
             return
         said = self._decoded.get((batch.base, batch.crc))
@@ -94,13 +97,13 @@ class TransactionJournal:
         before = self.entries.pop(name, None) if after is None else self.entries.get(name)
         if after is not None:
             self.entries[name] = after
-        self.touched[name] = None
+        self.changed_ids[name] = None
         return TransactionChange(name, before, after)
 
 
-def decoded(data: memoryview) -> Said:
-    """The records of a batch, without those that are of another kind or cannot be read (bit rot)."""
-    said: Said = []
+def decoded(data: memoryview) -> DecodedRecords:
+    """Return the records of a batch, without records of another kind and unreadable ones (bit rot)."""
+    said: DecodedRecords = []
     try:
         for record in decode_batch(BatchHeader._make(HEADER.unpack_from(data)), data):
             found = decode_transaction_record(record.key or b"", record.value)
@@ -112,7 +115,7 @@ def decoded(data: memoryview) -> Said:
 
 
 def entry_of(value: object, data: bytes | None) -> TransactionRecord | None:
-    """The value of a record; `data`: its bytes, which begin with their version."""
+    """Return the state in a record's value; `data`: the value's bytes, which begin with their version."""
     if not isinstance(value, TransactionLogValue) or data is None:
         return None
     places = [(topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids]

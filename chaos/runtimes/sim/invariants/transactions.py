@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class LogProducerState(NamedTuple):
-    """Holds the producers and transactions of a log: as it remembers them, or as its batches have them."""
+    """Holds the producers and transactions of a log: from its memory, or rebuilt from its batches."""
 
     senders: Mapping[int, ProducerReplay | None]
-    """By producer id: those that are compared. None: this one is not known."""
+    """Maps the producer ids that are compared to their state; None if a producer is not known."""
     open: tuple[tuple[int, int], ...]
-    """(first offset, producer id) of the open transactions, in order."""
+    """Lists (first offset, producer id) of the open transactions, in order."""
     aborted: tuple[CompletedTxn, ...]
-    """In the order of their markers."""
+    """Lists the aborted transactions in the order of their markers."""
     start: int = 0
-    """Where the batches begin that are still there. What is known of earlier ones may be kept, or not."""
+    """Is the first offset of the batches that are still there. State from earlier batches may be kept, or not."""
 
 
 class PreparedTransaction(NamedTuple):
-    """A decision of a coordinator that is committed in its log."""
+    """Holds a coordinator's decision to commit or abort that is committed in its log."""
 
     transactional_id: str
     entry: TransactionRecord
@@ -50,7 +50,7 @@ class OpenTransaction(NamedTuple):
 def producer_state_is_a_replay(found: LogProducerState, replayed: LogProducerState) -> str | None:
     """A log's state of producers (epoch, next sequence, newest batches, coordinator epoch, open transaction) follows
     from its batches, whether they were appended, loaded, or left by a truncation. (A restart may forget all but the
-    newest batch of each. State known only by batches that retention has deleted may be kept or lost.)
+    newest batch of each producer. State known only by batches that retention has deleted may be kept or lost.)
     """
     for producer_id, wanted in replayed.senders.items():
         has = found.senders.get(producer_id)
@@ -87,9 +87,10 @@ def _differs(has: ProducerReplay, wanted: ProducerReplay, start: int) -> bool:
     "KIP-98: .txnindex; KAFKA-8778, KAFKA-10471: lost or wrong entries",
 )
 def aborted_index_is_a_replay(found: LogProducerState, replayed: LogProducerState) -> str | None:
-    """The index of aborted transactions has an entry for each abort marker that ended a transaction, and no other, with
-    its first offset and the last stable offset of then. (Transactions that began before the log's first batch are not
-    looked at.)"""
+    """The index of aborted transactions has exactly one entry for each abort marker that ended a transaction, with its
+    first offset and the last stable offset at that moment. (Transactions that began before the log's first batch are
+    not looked at.)
+    """
     if not replayed.start:
         return None if found.aborted == replayed.aborted else _index(found.aborted, replayed.aborted)
     earlier = {each.last for each in found.aborted if each.first < replayed.start}
@@ -108,9 +109,10 @@ def _index(has: Sequence[object], wanted: Sequence[object]) -> str:
 def stable_offset_is_a_replay(
     before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel
 ) -> str | None:
-    """A leader's last stable offset is its high watermark, or where the first transaction begins that is open in its
-    log or whose marker is not committed. (Whether a marker is committed, the leader may know late, or from a time when
-    its high watermark was further.)"""
+    """A leader's last stable offset is its high watermark, or the first offset of the first transaction that is open in
+    its log or whose marker is not committed. (Whether a marker is committed, the leader may know late, or from a time
+    when its high watermark was further.)
+    """
     replay = known.copies[now.node].replay
     if not replay.open and (not replay.ended or replay.ended[-1].last < now.hw):
         low = high = now.hw
@@ -125,7 +127,7 @@ def stable_offset_is_a_replay(
 
 @invariant("marker-epochs", CheckTrigger.MARKER, "KIP-98, KAFKA-9144: a marker of an epoch that is over ends nothing")
 def marker_epochs(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None) -> str | None:
-    """No marker has an older producer epoch, or is of an older coordinator, than its log has seen of that producer."""
+    """No marker has an older producer epoch, or an older coordinator epoch, than its log has seen of that producer."""
     batch, before = marked
     marker = batch.marker
     if before is None or marker is None:
@@ -142,9 +144,10 @@ def marker_epochs(marked: WrittenMarker, decided: Sequence[PreparedTransaction] 
 
 @invariant("marker-once", CheckTrigger.MARKER, "KAFKA-19999, KIP-890: a marker that is sent again is not written again")
 def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None) -> str | None:
-    """A transaction has at most one marker in a partition. (Where producers keep their epoch from one transaction to
-    the next, nobody can tell: there each coordinator epoch may write one that ends nothing, which fences the
-    coordinators before.)"""
+    """A transaction has at most one marker in a partition. (If producers keep their epoch from one transaction to the
+    next, a second marker cannot be recognised: then each coordinator epoch may write one that ends nothing, which
+    fences earlier coordinators.)
+    """
     batch, before = marked
     marker = batch.marker
     if before is None or marker is None or before.first >= 0 or before.epoch != batch.producer_epoch:
@@ -162,8 +165,9 @@ def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | 
 
 @invariant("marker-is-decided", CheckTrigger.DECIDED, "KIP-98: markers are written once the decision is committed")
 def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[PreparedTransaction]) -> str | None:
-    """Whatever marker is in a log: a coordinator's log has, committed, the decision for this producer epoch and this
-    partition, and it is the same. (Not asked after a permitted loss in the coordinators' log.)"""
+    """For each marker in a log, a coordinator's log has, committed, the same decision for this producer epoch and this
+    partition. (Not asked after a permitted loss in the coordinators' log.)
+    """
     batch, marker = marked.batch, marked.batch.marker
     assert marker is not None
     if any(place in each.entry.places and each.entry.commits == marker.commit for each in decided):
@@ -180,7 +184,8 @@ def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[Pre
 )
 def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place, ProducerReplay | None]) -> str | None:
     """Once a coordinator has written that a transaction is complete, each of its partitions has its marker, committed,
-    and nothing of the transaction is open there. (Not asked of deleted topics, nor after a permitted loss.)"""
+    and no part of the transaction is open there. (Not asked of deleted topics, nor after a permitted loss.)
+    """
     entry = prepared.entry
     for place, sender in committed.items():
         marked = sender is not None and sender.epoch >= entry.epoch and sender.coordinator_epoch >= 0
@@ -194,7 +199,7 @@ def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place,
     "one-transaction-per-id", CheckTrigger.OPENED, "KIP-98: one transaction after the other; KAFKA-12671, KAFKA-14402"
 )
 def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTransaction]) -> str | None:
-    """Of each transactional id, at most one transaction is open: where a transaction of it begins to be committed in a
+    """Each transactional id has at most one open transaction: if a transaction of the id begins to be committed in a
     partition, no other partition has an open one of another producer id or epoch. (Not asked after a permitted loss.)
     """
     wrong = {place: owner for place, owner in others.items() if owner != now}

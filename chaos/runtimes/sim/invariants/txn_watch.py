@@ -1,4 +1,4 @@
-"""Looking at transactions: what logs know of them, what coordinators decided, and whether both are one story."""
+"""Checks transactions: the state of producers in logs, the coordinators' decisions, and that both agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COORDINATORS_LOG: Final = "__transaction_state"
 NEVER_FORGOTTEN_MS: Final = 86_400_000
-"""A log that keeps producers for that long forgets none during a run: Kafka's producer.id.expiration.ms."""
+"""Is a producer.id.expiration.ms with which a log forgets no producer during a run."""
 
 
 def journal_of(known: PartitionModel) -> AnyJournal:
@@ -33,33 +33,34 @@ def journal_of(known: PartitionModel) -> AnyJournal:
 
 
 class TransactionWatch:
-    """The books of transactions. Order of one event's news: `log_changed` and `coordinator`, then `settle`."""
+    """Checks the invariants of transactions. For one event, call `log_changed` and `coordinator` first, then `settle`.
+    """
 
     def __init__(self, report: Report, partitions: Mapping[tuple[bytes, int], PartitionModel]) -> None:
-        """`partitions`: those that exist, by topic id and index."""
+        """Start without transactions. `partitions`: the existing partitions, by topic id and index."""
         self._report, self._partitions = report, partitions
         self._of_log, self._of_marker = entered(CheckTrigger.REPLAY), entered(CheckTrigger.MARKER)
         self._of_decided, self._of_completed = entered(CheckTrigger.DECIDED), entered(CheckTrigger.COMPLETED)
         self._of_opened, self._of_coordinator = entered(CheckTrigger.OPENED), entered(CheckTrigger.COORDINATOR)
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
-        """(producer id, epoch) -> what was decided for it, committed."""
+        """Maps (producer id, epoch) to the committed decisions for it."""
         self._owners: dict[int, str] = {}
-        """Producer id -> transactional id, by committed records."""
+        """Maps a producer id to its transactional id, by committed records."""
         self._taken: dict[PartitionModel, int] = {}
-        """Of each partition of the coordinators' log, how many committed batches have been taken in."""
+        """Maps each partition of the coordinators' log to the number of committed batches already processed."""
         self._completed: set[tuple[PartitionModel, int, int]] = set()
-        """Partition, base offset and checksum of the records of completion that were looked at."""
+        """Holds partition, base offset and checksum of the records of completion that were checked."""
         self._coordinators: dict[PartitionModel, None] = {}
         self._news: dict[tuple[int, PartitionModel], LogCopy] = {}
-        """What has changed in this event."""
+        """Holds the logs that have changed in this event."""
 
     # ---------------------------------------------------------------------------------------------------- one log
 
     def log_changed(
         self, node: int, known: PartitionModel, copy: LogCopy, log: Any, disk: Any, *, anew: bool = False
     ) -> None:
-        """A log has batches of producers, or records of a coordinator, that were not looked at yet. `anew`: it was
-        truncated or loaded: all of it is compared.
+        """Check a log that has new batches of producers, or records of a coordinator. `anew`: the log was truncated or
+        loaded, so all of it is compared.
         """
         replay = copy.replay
         if isinstance(copy.journal, TransactionJournal):
@@ -69,10 +70,10 @@ class TransactionWatch:
         if anew or (not replay.start and len(entries) != len(replay)):
             ids: Iterable[int] = dict.fromkeys((*replay.senders(), *entries))
         else:
-            ids = replay.touched
+            ids = replay.changed_ids
         if ids or anew:
             self._compare(node, known, replay, log, disk, list(ids), anew=anew)
-        replay.touched = {}
+        replay.changed_ids = {}
 
     def _compare(
         self, node: int, known: PartitionModel, replay: LogReplay, log: Any, disk: Any, ids: list[int], *, anew: bool
@@ -101,8 +102,8 @@ class TransactionWatch:
     def coordinator(
         self, node: int, known: PartitionModel, journal: TransactionJournal, machine: Any, *, whole: bool
     ) -> None:
-        """A coordinator serves, and was loaded just now (`whole`), or its log has more records."""
-        names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.touched
+        """Check a serving coordinator that was loaded just now (`whole`), or whose log has more records."""
+        names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.changed_ids
         if names:
             found = inspection.shard_entries(machine, names)
             replayed = {name: journal.entries.get(name) for name in names}
@@ -110,14 +111,14 @@ class TransactionWatch:
                 wrong = each.check(found, replayed)
                 if wrong is not None:
                     self._report(each, wrong, node, known, {})
-        journal.touched = {}
+        journal.changed_ids = {}
 
     # -------------------------------------------------------------------------------------------------- all of it
 
-    def settle(self, touched: Iterable[PartitionModel]) -> None:
-        """All news of this event is in, and the ledgers are up to date."""
+    def settle(self, changed: Iterable[PartitionModel]) -> None:
+        """Run the checks that need all observations of an event, and up-to-date ledgers."""
         began: list[PartitionModel] = []
-        for known in touched:
+        for known in changed:
             if known in self._coordinators:
                 self.take_decisions(known)
             elif known.replay.opened:
@@ -142,7 +143,7 @@ class TransactionWatch:
         return any(not _is_whole(known) for known in self._coordinators)
 
     def take_decisions(self, known: PartitionModel) -> None:
-        """Take in what has been committed in a partition of the coordinators' log."""
+        """Process the newly committed batches in a partition of the coordinators' log."""
         batches = known.ledger.batches
         for batch in batches[self._taken.get(known, 0) :]:
             for step in _steps_of(known, batch):
@@ -206,7 +207,7 @@ class TransactionWatch:
                     self._report(each, f"{name}: {wrong}", None, known, {})
 
     def _open_of(self, name: str) -> dict[Place, OpenTransaction]:
-        """Return the partitions in which a transaction of this id is open, as far as it is committed."""
+        """Return the partitions in which a committed part of a transaction of this id is open."""
         found: dict[Place, OpenTransaction] = {}
         for known in self._partitions.values():
             for producer_id in known.replay.open.values() if known.replay.open else ():
@@ -217,7 +218,7 @@ class TransactionWatch:
 
 
 def _is_whole(known: PartitionModel) -> bool:
-    """Return whether no permitted loss, and no damage, has taken anything that was committed."""
+    """Return whether no permitted loss, and no damage, has taken any committed batch."""
     cluster = known.cluster
     if cluster.damaged or cluster.rotten or known.promise.hw_truncation or known.promise.without_controller:
         return False
@@ -225,7 +226,7 @@ def _is_whole(known: PartitionModel) -> bool:
 
 
 def _steps_of(known: PartitionModel, batch: BatchIdentity) -> list[TransactionChange]:
-    """The records of a committed batch, from any log that has it; none where no log is left that does."""
+    """Return the changes by a committed batch, from any log that has it; empty if no log is left that has it."""
     for copy in known.copies.values():
         if isinstance(copy.journal, TransactionJournal):
             found = copy.journal.steps.get(batch.base)

@@ -1,4 +1,4 @@
-"""A promise that was seen broken."""
+"""Describes a broken invariant."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class InvariantViolation:
-    """One broken invariant, at the first moment at which it was seen."""
+    """Describes one broken invariant, at the first moment at which it was seen."""
 
     name: str
-    """Of the invariant, as in `INVARIANTS`."""
+    """Is the invariant's name in `INVARIANTS`."""
     message: str
     t: float
-    """Virtual seconds."""
+    """Is the time, in virtual seconds."""
     node: int | None
     topic: str | None
     partition: int | None
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Plain values that explain it: offsets, epochs, batches. As JSON has them."""
+    """Holds plain JSON values that explain the violation: offsets, epochs, batches."""
 
     def __post_init__(self) -> None:
         # What they are taken from goes on changing; the history is sealed with what they say now.
@@ -31,7 +31,7 @@ class InvariantViolation:
         return self.at(self.t)
 
     def at(self, seconds: float) -> str:
-        """In a line, at a moment of whatever clock the reader knows."""
+        """Describe the violation in a line, at `seconds` of a clock that the reader knows."""
         place = "" if self.topic is None else f" {self.topic}-{self.partition}"
         who = "" if self.node is None else f" node {self.node}"
         return f"{seconds:.3f} s {self.name}{place}{who}: {self.message}"

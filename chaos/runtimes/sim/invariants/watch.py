@@ -1,8 +1,8 @@
 """Runs the invariants on every node that an event changed, and records violations.
 
-What did not change costs nothing, or a comparison: of replicas' offsets, epochs and ISRs those are compared to which
-somebody wrote (`writes`), and every seat in the quorum and every image's offset. What did change goes to the
-`PartitionChecks`, and from there to the invariants that it concerns.
+Unchanged parts cost nothing, or a comparison. Replicas' offsets, epochs and ISRs are compared if they were written to
+(`writes`); every node's state in the quorum and every image's offset are compared each time. Changed parts go to the
+`PartitionChecks`, and from there to the invariants that they concern.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.topic_guarantees import TopicGuarantees
 
 WHOLE_EVERY = 64
-"""Looks between two after which every replica is compared, whether somebody wrote to it or not."""
+"""Counts the looks between two that compare every replica, whether it was written to or not."""
 LOOKS = 5
-"""How often a quorum leader is looked at, at least, within the time after which it must have given up."""
+"""Is how often a quorum leader is looked at, at least, within the time after which it must have resigned."""
 
 
 class VirtualClock(Protocol):
@@ -53,7 +53,7 @@ class VirtualClock(Protocol):
 
     @property
     def now(self) -> float:
-        """Virtual seconds."""
+        """Returns the time in virtual seconds."""
 
 
 class CheckedSimulation(Protocol):
@@ -61,19 +61,21 @@ class CheckedSimulation(Protocol):
 
     @property
     def kernel(self) -> Any:
-        """A `VirtualClock`."""
+        """Returns the simulation's `VirtualClock`."""
 
     @property
     def nodes(self) -> Mapping[int, Any]:
-        """Node id to `seeing.SimNode`."""
+        """Maps a node id to its `inspection.InspectedNode`."""
 
     @property
     def violations(self) -> list[InvariantViolation]:
-        """The list to which violations are added."""
+        """Returns the list to which violations are added."""
 
 
 class InvariantChecker:
-    """`look` after every event; `acknowledged` whenever a client gets an acknowledgement; `final` at the end."""
+    """Checks the invariants of a simulation: call `look` after every event, `acknowledged` whenever a client gets an
+    acknowledgement, and `final` at the end.
+    """
 
     def __init__(
         self,
@@ -83,27 +85,26 @@ class InvariantChecker:
         connections: ConnectionOrderWatch | None = None,
         clocks: GroupClocks | None = None,
     ) -> None:
-        """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration.
-        `written`: what `writes.noted` gives; without it, every look compares every replica. `connections`: where
-        requests are heard; without it, their order is not judged. `clocks`: where requests of members are heard;
-        without it, time-outs of groups are not judged.
+        """Start without nodes. `promise`: the promises of the cluster's configuration; by default read from the nodes'
+        configuration. `written`: the dict that `writes.noted` yields; without it, every look compares every replica.
+        `connections`: the watch of requests; without it, their order is not checked.
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, TopicGuaranteeCache()
         self.partitions: dict[Place, PartitionModel] = {}
         self.cluster = ClusterModel()
         self.quorum = QuorumWatch(self._report)
-        self._judge = PartitionChecks(self._report)
+        self._checks = PartitionChecks(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
         self._groups = GroupWatch(self._report, clocks)
         self._of: dict[type, Any] = {TransactionJournal: self._txns, GroupJournal: self._groups}
         self._nodes: dict[str, WatchedNode] = {}
-        """By name."""
+        """Maps a node's name to its last seen state."""
         self._replicas, self._looks = WatchedReplicas(written), 0
         self._by_name: dict[tuple[str, int], PartitionModel] = {}
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
-        """Of the node whose image has moved last."""
+        """Is the configuration of the node whose image has moved last."""
         self._reported: set[tuple[str, str | None, int | None]] = set()
         if connections is not None:
             connections.tell = self._out_of_order
@@ -111,20 +112,21 @@ class InvariantChecker:
 
     # ------------------------------------------------------------------------------------------------------- looking
 
-    def look(self, stirred: Set[str] | None = None) -> None:
-        """See what the last event has changed. Cheap where that is nothing. `stirred`: the nodes (by name) that it may
-        have changed, where not any."""
+    def look(self, dirty_nodes: Set[str] | None = None) -> None:
+        """Check everything that the last event has changed. Cheap if that is nothing. `dirty_nodes`: the names of the
+        nodes that may have changed; None: any node may have changed.
+        """
         images: list[WatchedNode] = []
         alive: list[WatchedNode] = []
         loading: list[WatchedNode] = []
-        if stirred is None:
+        if dirty_nodes is None:
             nodes = self._all_nodes()
         else:  # Most often there is one: to sort it costs as much as to glance at it.
-            nodes = map(self._nodes.__getitem__, sorted(stirred) if len(stirred) > 1 else stirred)
+            nodes = map(self._nodes.__getitem__, sorted(dirty_nodes) if len(dirty_nodes) > 1 else dirty_nodes)
         for seen in nodes:
             broker = seen.sim.node
             if broker is None or broker is not seen.broker:
-                self._life_changed(seen)
+                self._incarnation_changed(seen)
                 if broker is None:
                     continue
             glance = seen.glance()
@@ -140,7 +142,7 @@ class InvariantChecker:
         if not self._looks % WHOLE_EVERY:
             self._replicas.check(alive)
         if changed or images or believers:
-            self._take_in(changed, images, believers)
+            self._update(changed, images, believers)
         for seen in loading:
             self._coordinators_loaded(seen)
 
@@ -151,18 +153,18 @@ class InvariantChecker:
         return self._nodes.values()
 
     def _look_closer(self, seen: WatchedNode, glance: Glance, images: list[WatchedNode]) -> None:
-        """Take in the seat, and add the node where its image has changed."""
+        """Check the node's state in the quorum, and add the node to `images` if its image has changed."""
         now, before = self._kernel.now, seen.before
         seat, offset, topics = seen.before = glance
         if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
             # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
             seen.due = now + seen.quorum.majority_timeout_ms / 1000 / LOOKS if seat.leads else inf
-            self.quorum.take_in(seen.id, seen.incarnation, seen.broker, seen.sim.disk)
+            self.quorum.update(seen.id, seen.incarnation, seen.broker, seen.sim.disk)
         if offset != before[1] or topics != before[2]:
             self._hosting_changed(seen)
             images.append(seen)
 
-    def _take_in(
+    def _update(
         self, changed: Sequence[WatchedReplica], images: list[WatchedNode], believers: Sequence[WatchedReplica]
     ) -> None:
         touched: dict[PartitionModel, list[Change]] = {}
@@ -174,18 +176,18 @@ class InvariantChecker:
             known.views[seen.id] = now
             self._read(seen, replica, now)
             if before is not None and now.start < before.start:
-                self._judge.went_back(known, seen.id, before.start, now.start, now.leo, cut=True)
+                self._checks.went_back(known, seen.id, before.start, now.start, now.leo, cut=True)
             touched.setdefault(known, []).append((before, now))
         for seen in images:
             self._image_moved(seen, touched)
-        news = [replica.known for replica in believers if replica.known.believes(replica.state)] if believers else ()
+        news = [each.known for each in believers if each.known.note_beliefs(each.state)] if believers else ()
         for known, changes in touched.items():
-            self._judge.settle(known, changes)
+            self._checks.settle(known, changes)
         for seen in images:
             self.cluster.imaged[seen.id] = seen.image.offset
         for known in news:
             if known not in touched:
-                self._judge.believed(known)
+                self._checks.believed(known)
         self._txns.settle(touched)
         for replica in changed:
             if replica.copy.journal is not None:
@@ -229,7 +231,7 @@ class InvariantChecker:
         point = log.durability.recovery_point, log.generation
         if point != replica.recovery_point:
             replica.recovery_point = point
-            self._judge.flushed(known, seen.id, point[0], durable_end(log, seen.sim.disk))
+            self._checks.flushed(known, seen.id, point[0], durable_end(log, seen.sim.disk))
         self._start_went_back(seen, replica)
         if copy.generation == log.generation:
             if copy.low < log.log_start_offset:
@@ -239,26 +241,26 @@ class InvariantChecker:
             if copy.end == log.log_end_offset:
                 if copy.low != log.log_start_offset:
                     copy.low = log.log_start_offset
-                    self._judge.derived(known, seen.id, log, seen.sim.disk, anew=False)
+                    self._checks.derived(known, seen.id, log, seen.sim.disk, anew=False)
                 return
         held, truncated = copy.matched if copy.same else 0, copy.generation != log.generation
         found = inspection.follow(copy, log, seen.sim.disk)
-        self._judge.wrote(known, view, copy.newest(len(found)))
-        if truncated or copy.replay.touched or copy.journal is not None:
+        self._checks.wrote(known, view, copy.newest(len(found)))
+        if truncated or copy.replay.changed_ids or copy.journal is not None:
             self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=truncated)
         if found and not truncated and len(found) < len(copy.batches):
             epoch = found[-1].epoch
             if epoch != copy.batches[-len(found) - 1].epoch:
-                self._judge.began(known, seen.id, epoch, inspection.durable_epochs(seen.sim.disk, log.directory))
+                self._checks.began(known, seen.id, epoch, inspection.durable_epochs(seen.sim.disk, log.directory))
         if truncated:
-            self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
-            self._judge.shortened(CheckTrigger.TRUNCATED, known, seen.id, held)
+            self._checks.derived(known, seen.id, log, seen.sim.disk, anew=True)
+            self._checks.shortened(CheckTrigger.TRUNCATED, known, seen.id, held)
 
     def _start_went_back(self, seen: WatchedNode, replica: WatchedReplica) -> None:
         copy, log = replica.copy, replica.log
         if log.log_start_offset < copy.low:
             end, cut = log.log_end_offset, log.generation != copy.generation
-            self._judge.went_back(replica.known, seen.id, copy.low, log.log_start_offset, end, cut=cut)
+            self._checks.went_back(replica.known, seen.id, copy.low, log.log_start_offset, end, cut=cut)
 
     # ---------------------------------------------------------------------------------------------- what is decided
 
@@ -282,13 +284,13 @@ class InvariantChecker:
             touched.pop(gone, None)
 
     def _decided(self, decided: PartitionDecision) -> None:
-        """One decision, while `images.log` is as it was left by that one."""
+        """Check one decision, while `images.log` is in the state right after it."""
         topic, index, partition = decided
         known = self._by_name[topic.name, index] = self._known(topic.id, topic.name, index)
         known.promised(self._promised(self._config, self.images.log, topic.name), self.images.log.offset)
         known.decided.setdefault(partition.leader_epoch, self.images.log.offset)
         if partition != known.truth:
-            self._judge.decided(known, partition)
+            self._checks.decided(known, partition)
 
     def _promised(self, config: BrokerConfig, image: ClusterImage | MetadataReplay, topic: str) -> TopicGuarantees:
         return self._promise or self._promises.of(config, image, topic)
@@ -305,7 +307,7 @@ class InvariantChecker:
 
     # -------------------------------------------------------------------------------------------------- life and death
 
-    def _life_changed(self, seen: WatchedNode) -> None:
+    def _incarnation_changed(self, seen: WatchedNode) -> None:
         if seen.broker is not None:
             self._died(seen)
             self.cluster.imaged.pop(seen.id, None)
@@ -318,19 +320,19 @@ class InvariantChecker:
                     self._loaded(seen, known, log)
 
     def _loaded(self, seen: WatchedNode, known: PartitionModel, log: Any) -> None:
-        """A node has started: what it made of its files must be what was there."""
+        """Check a log that a starting node has loaded: it must equal the log that was on the disk."""
         before = known.copies.get(seen.id)
         copy = known.copies[seen.id] = LogCopy(log.segments[0].base_offset, journal=journal_of(known))
         inspection.follow(copy, log, seen.sim.disk, checked=True)
         self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=True)
-        self._judge.loaded(known, seen.id, copy.end, log.log_end_offset)
-        self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
-        self._judge.started(known, seen.id, log, kept_start(log, seen.sim.disk, seen.broker.logs.log_dir))
+        self._checks.loaded(known, seen.id, copy.end, log.log_end_offset)
+        self._checks.derived(known, seen.id, log, seen.sim.disk, anew=True)
+        self._checks.started(known, seen.id, log, kept_start(log, seen.sim.disk, seen.broker.logs.log_dir))
         if before is not None:
-            self._judge.shortened(CheckTrigger.RECOVERED, known, seen.id, before.compare(known.ledger))
+            self._checks.shortened(CheckTrigger.RECOVERED, known, seen.id, before.compare(known.ledger))
 
     def _died(self, seen: WatchedNode) -> None:
-        """The last that is seen of an incarnation, and what its disk has left."""
+        """Check the last state of an incarnation, and read the rest from its disk."""
         # What it decided, committed and deleted in the moment that it died in, nobody has looked at yet.
         self._image_moved(seen, {})
         for replica in seen.replicas:
@@ -339,7 +341,7 @@ class InvariantChecker:
                 replica.known.ledger.deleted(min(replica.log.log_start_offset, replica.copy.matched))
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
                 inspection.follow(replica.copy, replica.log, seen.sim.disk)
-                self._judge.commit(replica.known, inspection.view_of(seen.id, seen.incarnation, replica.hosted))
+                self._checks.commit(replica.known, inspection.view_of(seen.id, seen.incarnation, replica.hosted))
                 if replica.known.topic == COORDINATORS_LOG:
                     self._txns.take_decisions(replica.known)
         seen.places = {}
@@ -350,8 +352,8 @@ class InvariantChecker:
             known = self.partitions.get((log.topic_id, log.partition))
             if known is not None:
                 left = inspection.copy_on_disk(disk, log.directory, journal_of(known))
-                self._judge.died(known, seen.id, left)
-                self._judge.flushed(known, seen.id, points.get((log.topic, log.partition), 0), left.end)
+                self._checks.died(known, seen.id, left)
+                self._checks.flushed(known, seen.id, points.get((log.topic, log.partition), 0), left.end)
         self.quorum.died(seen.id, seen.broker, disk)
 
     def _hosting_changed(self, seen: WatchedNode) -> None:
@@ -381,8 +383,8 @@ class InvariantChecker:
     # -------------------------------------------------------------------------------------------------- reporting
 
     def damaged(self, node: int, *, rotten: bool) -> None:
-        """A node's disk was damaged on purpose (bit rot, a failed fsync): what it lacks is not held against it, nor,
-        where it is `rotten`, what it has.
+        """Note that a node's disk was damaged on purpose (bit rot, a failed fsync): missing records on it are no
+        violation, nor, if it is `rotten`, are wrong records.
         """
         self.cluster.damaged.add(node)
         self.quorum.damaged.add(node)
@@ -392,18 +394,19 @@ class InvariantChecker:
     def acknowledged(
         self, topic: str, partition: int, offset: int, value: bytes | None, acks: int, min_isr: int
     ) -> None:
-        """A client got an ok for a send. `acks`: -1 is all. `value`: what the record's value begins with, and no other
-        record's does; None where that is not known.
+        """Check a successful send of a client. `acks`: -1 is all. `value`: the beginning of the record's value, unique
+        to this record; None if it is not known.
         """
         known = self._by_name.get((topic, partition))
         if known is not None and acks != 0:
-            self._judge.acknowledged(known, ack_of(self._nodes.values(), known, offset, value, acks, min_isr))
+            self._checks.acknowledged(known, ack_of(self._nodes.values(), known, offset, value, acks, min_isr))
 
     def served(self, topic: str, partition: int, epoch: int, records: Iterable[tuple[int, int]]) -> None:
-        """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
+        """Check records, as (offset, value), that a reader got from the leader of this epoch. Value -1: not readable.
+        """
         known = self._by_name.get((topic, partition))
         if known is not None:
-            self._judge.served(known, epoch, records)
+            self._checks.served(known, epoch, records)
 
     def _out_of_order(self, node: int, now: RequestEffect, last: RequestEffect) -> None:
         for each in entered(CheckTrigger.ORDER):
@@ -411,16 +414,16 @@ class InvariantChecker:
                 self._report(each, wrong, node, None, {"now": str(now), "last": str(last)})
 
     def final(self) -> list[InvariantViolation]:
-        """Look once more, at a cluster that should have converged. What was found now."""
+        """Check a cluster that should have converged. Returns the new violations."""
         already = len(self._world.violations)
         self.look()
         for known in self.partitions.values():
-            self._judge.final(known)
+            self._checks.final(known)
         self.quorum.final()
         return self._world.violations[already:]
 
     def stuck(self) -> list[str]:
-        """Return what the cluster lacks to be in order: a line each."""
+        """Return a line for each reason why the cluster has not converged."""
         return what_lacks(self._world.nodes, self.partitions.values(), self.cluster)
 
     def _report(

@@ -1,4 +1,4 @@
-"""Nodes and their replicas as they were last seen, and what tells whether anything has changed."""
+"""Holds nodes and their replicas as they were last seen, and the values that show whether they have changed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 Place = tuple[bytes, int]
 Glance = tuple[Any, int, int]
-"""A node's state in the quorum (`QuorumNodeView`), its image's offset, and how many topics it hosts."""
+"""Holds a node's state in the quorum (`QuorumNodeView`), its image's offset, and how many topics it hosts."""
 NOTHING_SEEN: Glance = (), -1, -1
 
 
 class WatchedReplica:
-    """One hosted replica as it was last seen."""
+    """Holds one hosted replica as it was last seen."""
 
     __slots__ = (
         "copy",
@@ -44,24 +44,24 @@ class WatchedReplica:
 
     def __init__(self, node: WatchedNode, hosted: HostedPartition, known: PartitionModel, copy: LogCopy) -> None:
         self.node, self.rank = node, -1
-        """Its place among the node's replicas; -1 once it is none of them."""
+        """Hold the replica's node, and its index among the node's replicas; -1 once the node hosts it no more."""
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
         self.durability = hosted.log.durability
         self.known, self.copy = known, copy
         self.numbers: tuple[Any, ...] = ()
-        """What changes where anything of it changes that is to be looked at, as seen last."""
+        """Holds the values that change whenever the replica must be looked at, as seen last."""
         self.ends: tuple[int, ...] = ()
-        """Where it believes, as a leader, that its followers' logs end, as seen last."""
+        """Holds the leader's beliefs of its followers' log ends, as seen last; empty for a follower."""
         self.followers: Any = None
-        """Those that it had as a leader when its owner was looked up last."""
+        """Holds the leader's follower states when its owner was looked up last."""
         self.recovery_point = -1, -1
-        """With the generation of the log, as seen last."""
+        """Holds the recovery point and the generation of the log, as seen last."""
         self.view: ReplicaSnapshot | None = None
         self.shard: Any = None
-        """The coordinator's shard on it that was seen last."""
+        """Is the coordinator's shard on this replica, as seen last."""
 
     def numbers_now(self) -> tuple[Any, ...]:
-        """See `numbers`."""
+        """Return the present values of `numbers`."""
         # Each attribute by its name: `attrgetter` takes twice as long.
         state, log = self.state, self.log
         return (
@@ -78,14 +78,14 @@ class WatchedReplica:
         )
 
     def ends_now(self) -> tuple[int, ...]:
-        """See `ends`."""
+        """Return the present values of `ends`."""
         if not self.state.is_leader:
             return ()
         return tuple([follower.log_end_offset for follower in self.state.followers.values()])
 
 
 class WatchedNode:
-    """One node as it was last seen."""
+    """Holds one node as it was last seen."""
 
     __slots__ = (
         "before",
@@ -107,7 +107,7 @@ class WatchedNode:
     )
 
     def __init__(self, sim: inspection.InspectedNode, rank: int) -> None:
-        """`rank`: its place among the nodes."""
+        """Start without a view of the node. `rank`: its index among the nodes."""
         self.sim, self.id, self.rank = sim, sim.id, rank
         self.broker: Any = None
         self.incarnation = -1
@@ -115,18 +115,18 @@ class WatchedNode:
         self.replicas: list[WatchedReplica] = []
         self.places: dict[Place, WatchedReplica] = {}
         self.before = NOTHING_SEEN
-        """What the last glance saw."""
+        """Holds the result of the last `glance`."""
         self.due = inf
-        """When the seat of one that leads is looked at again, whatever happens."""
+        """Is the time at which a quorum leader is looked at again, whatever happens."""
         self.groups_due = -inf
         """When the times of its groups are looked at again."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
-        """The coordinators' shards on it, by the kind of their log's journal and by partition."""
+        """Maps the kind of a log's journal, and a partition, to the coordinator's shard on this node."""
         self.loading: list[WatchedReplica] = []
-        """Replicas whose shard is being loaded."""
+        """Lists the replicas whose shard is being loaded."""
 
     def now_runs(self, broker: Any) -> None:
-        """Keep at hand what is looked at after every event."""
+        """Keep references to the objects that are looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
         self.quorum, self.inspect = broker.control.quorum, broker.control.quorum.inspect
         self.shards = {TransactionJournal: broker.transactions.shards, GroupJournal: broker.groups.shards}
@@ -134,7 +134,7 @@ class WatchedNode:
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:
-        """Return a value that changes whenever anything that is to be looked at changes, apart from replicas."""
+        """Return a value that changes whenever the node must be looked at, apart from its replicas."""
         return self.inspect(), self.image.offset, len(self.by_id)
 
 
@@ -143,17 +143,20 @@ NOTHING_NEW: News = (), ()
 
 
 class WatchedReplicas:
-    """The replicas of all nodes, and which of them have changed."""
+    """Holds the replicas of all nodes, and finds those that have changed."""
 
     def __init__(self, written: dict[Any, None] | None) -> None:
-        """`written`: what `writes.noted` gives; None: nobody notes writes, so all replicas are compared each time."""
+        """Start without replicas. `written`: the dict that `writes.noted` yields; None: writes are not noted, so all
+        replicas are compared each time.
+        """
         self._written = written
         self._owners: dict[Any, WatchedReplica] = {}
-        """The replica whose state machine, log or follower something is. Followers that a leader has replaced stay
-        here: nobody writes to them any more."""
+        """Maps a state machine, log or follower state to its replica. Follower states that a leader has replaced stay
+        here: they are not written to any more.
+        """
 
     def host(self, node: WatchedNode, replicas: Iterable[WatchedReplica]) -> None:
-        """These are a node's replicas now."""
+        """Replace the list of a node's replicas."""
         for replica in node.replicas:
             replica.rank = -1
             for one in (replica.state, replica.log, replica.durability):
@@ -171,11 +174,11 @@ class WatchedReplicas:
             self._owners.update(dict.fromkeys(followers.values(), replica))
 
     def changed(self, anew: Collection[WatchedNode], alive: Collection[WatchedNode]) -> News:
-        """Replicas whose numbers have changed since this was last asked, and replicas that lead and believe something
-        else of their followers' logs; both in their order.
+        """Return the replicas whose numbers have changed since the last call, and the leaders whose beliefs of their
+        followers' logs have changed; both in order.
 
-        anew: nodes whose replicas are all compared. alive: nodes whose replicas have changed only if somebody wrote to
-        them.
+        anew: nodes whose replicas are all compared. alive: nodes whose replicas have changed only if they were written
+        to.
         """
         written = self._written
         if written is None:
@@ -200,7 +203,7 @@ class WatchedReplicas:
         return news
 
     def check(self, nodes: Iterable[WatchedNode]) -> None:
-        """AssertionError if a replica of a running node has changed, and no write to it was noted: looks are blind."""
+        """Raise AssertionError if a replica of a running node has changed, and no write to it was noted."""
         if self._written is None:
             return
         pending = {self._owners.get(one) for one in self._written}

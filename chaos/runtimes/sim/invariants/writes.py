@@ -1,8 +1,8 @@
 """Records which replicas were written to, so that all others need not be compared after every event.
 
-The hook is the assignment itself (in the broker's classes, during a simulation), and not a call that somebody could
+The hook is the assignment itself (in the broker's classes, during a simulation), and not a call that a writer could
 forget to make. Changes that bypass it (a container that is changed in place, `object.__setattr__`) are found all the
-same, because now and then every replica is compared: `Replicas.check`.
+same, because now and then every replica is compared: `WatchedReplicas.check`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from squall.broker.replication.partition import Partition
 from squall.broker.replication.replica import FollowerReplicaState
 
 OF_STATE: Final = frozenset({"high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"})
-"""What is watched of a replica's state machine."""
+"""Names the watched attributes of a replica's state machine."""
 OF_LOG: Final = frozenset({"log_end_offset", "generation", "log_start_offset"})
 OF_DURABILITY: Final = frozenset({"recovery_point"})
-"""What is watched of how much of a log is durable."""
+"""Names the watched attributes of a log's durability."""
 BELIEVED: Final = "log_end_offset"
-"""What is watched of a leader's follower."""
+"""Names the watched attribute of a leader's follower state."""
 
 Written = dict[Any, None]
-"""State machines, logs, how much of them is durable, and leaders' followers: those of which something that is watched
-has another value now, in the order in which they were written to. An ordered set: whoever has looked clears it."""
+"""Holds the state machines, logs, durability trackers and follower states with a changed watched attribute, in the
+order in which they were written to. It is an ordered set; the reader clears it.
+"""
 
 
 @contextmanager
 def noted() -> Iterator[Written]:
-    """Inside, the simulation's writes are noted in what is given. Not to be nested."""
+    """Note the simulation's writes inside this block, in the yielded dict. Not to be nested."""
     written: Written = {}
     slot = vars(FollowerReplicaState)[BELIEVED]
     assert isinstance(slot, MemberDescriptorType), "there is a hook already"

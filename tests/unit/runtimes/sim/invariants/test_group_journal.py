@@ -16,7 +16,7 @@ from squall.broker.coordinators.groups.values import (
 from squall.broker.protocol.records import Record, encode_batch
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, PartitionOwners
 from squall.chaos.runtimes.sim.invariants.headers import TxnMarkerBatch
-from squall.chaos.runtimes.sim.invariants.inspection import group_books, groups_of
+from squall.chaos.runtimes.sim.invariants.inspection import group_states_of, groups_of
 from squall.workloads.client.groups.assignors import assignment
 from tests.support.clusters.known_partitions import one
 
@@ -53,7 +53,7 @@ class Both:
 
     def compare(self) -> None:
         names = {*groups_of(self.ledger), *self.journal.groups()}
-        assert self.journal.books(names) == group_books(self.ledger, names)
+        assert self.journal.states(names) == group_states_of(self.ledger, names)
 
 
 def at(offset: int | None, place: tuple[str, int] = PLACE, group: str = "g") -> OffsetCommitRecord:

@@ -12,7 +12,7 @@ from squall.broker.cluster.unserved_records import KEEP
 from squall.broker.log.segment import INDEX, TIME_INDEX
 from squall.broker.protocol.schema import metadata_records as records
 from squall.chaos.runtimes.sim.invariants import inspection
-from squall.chaos.runtimes.sim.invariants.decision_log import SAYS, MetadataReplay
+from squall.chaos.runtimes.sim.invariants.decision_log import REPLAY, MetadataReplay
 from tests.support.clusters.watched_world import WatchedWorld
 
 
@@ -179,4 +179,4 @@ def test_what_an_image_keeps_is_compared_with_the_records(
 
 
 def test_the_books_know_each_kind_of_record_that_images_do() -> None:
-    assert SAYS.keys() == replay.APPLY.keys()
+    assert REPLAY.keys() == replay.APPLY.keys()

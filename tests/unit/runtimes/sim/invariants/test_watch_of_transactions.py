@@ -307,7 +307,7 @@ class Books:
         copy = LogCopy()
         copy.replay = LogReplay()
         copy.replay.take(known.ledger.batches)
-        copy.replay.touched, copy.replay.news = {}, copy.replay.news[-1:]
+        copy.replay.changed_ids, copy.replay.news = {}, copy.replay.news[-1:]
         self.watch.log_changed(1, known, copy, self.log, None)
         self.watch.settle([known])
 

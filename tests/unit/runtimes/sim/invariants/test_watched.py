@@ -182,11 +182,11 @@ def test_what_a_leader_of_the_past_believes_hides_nothing() -> None:
         found.leader_epoch, found.followers = epoch, {2: follower(2, end)}
         return found
 
-    assert about.believes(leader(7, epoch=2))
-    assert not about.believes(leader(3, epoch=1))
+    assert about.note_beliefs(leader(7, epoch=2))
+    assert not about.note_beliefs(leader(3, epoch=1))
     assert about.believed == LeaderView(1, 2, ((2, 7),))
-    assert not about.believes(leader(7, epoch=2)), "that is no news"
-    assert about.believes(leader(8, epoch=2))
+    assert not about.note_beliefs(leader(7, epoch=2)), "that is no news"
+    assert about.note_beliefs(leader(8, epoch=2))
 
 
 def behind_its_back(one: Any, name: str, value: int) -> None:
