@@ -1,1 +1,1 @@
-"""A run's history: its lines, the tables they become, and those tables as Parquet files and back."""
+"""Reads a run's history: parses its lines into tables, and converts these tables to Parquet files and back."""

@@ -1,8 +1,8 @@
-"""A run's history: history.jsonl and nemesis.jsonl into Parquet, once, after the run; and back.
+"""Converts history.jsonl and nemesis.jsonl of a run to Parquet files, once, after the run, and reads these files.
 
 `convert` writes `RUN/history/`: records, told, ops, thrown, lookups, txns, members, inits, finals, holds, grants,
-stills, commits, fetches, outputs, partitions, processes, assignments and faults as Parquet, and last `conversion.json`,
-which says what was read, and why not all of it if that is so.
+stills, commits, fetches, outputs, partitions, processes, assignments and faults as Parquet files, and last
+`conversion.json`, which says what was read, and why not all of it if so.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from squall.checkers.history.tables import LARGE, SCHEMA, History, HistoryProble
 FOLDER = "history"
 CONVERSION = "conversion.json"
 LAYOUT = 5
-"""Goes up with each column that a table of a history gets, and with what is counted of groups."""
+"""Is the version of the tables' layout: it grows with each new column of a history's table, and with each new count of
+groups.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionResult:
-    """Holds the facts that `convert` read. `problems` is empty if everything parsed; a torn last line is no problem."""
+    """Holds the facts that `convert` read. `problems` is empty if every line parsed; a torn last line is no problem."""
 
     run: str
     wall_ms: int
@@ -40,45 +42,52 @@ class ConversionResult:
     names: list[str]
     problems: list[HistoryProblem] = field(default_factory=list)
     read_inside: int = 0
-    """As `History.read_inside`."""
+    """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
     ends: bool = True
-    """As `History.ends`."""
+    """Is True if the header promises a last line, as `History.ends`."""
     seals: dict[str, int] = field(default_factory=dict)
-    """As `History.seals`."""
+    """Holds the seals of the run's other files, as `History.seals`."""
     source: dict[str, int] | None = None
-    """`seal.stamp` of history.jsonl; None: there was none, or an early version converted it."""
+    """Is the `seal.stamp` of history.jsonl; None if there was none, or if an early version converted it."""
     tables: dict[str, dict[str, int] | None] = field(default_factory=dict)
-    """Name of a table -> `seal.stamp` of its file."""
+    """Maps the name of each table's file to its `seal.stamp`."""
     holds: int = 0
-    """How often a member of a group owned a partition."""
+    """Counts how often a member of a group owned a partition."""
     outputs: int = 0
-    """Records that members of groups made of others."""
+    """Counts the records that members of groups made of others."""
     owned: list[int] = field(default_factory=list)
-    """Partitions that a member of a group ever owned. Empty, too, where an early version converted the history."""
+    """Lists the partitions that a member of a group ever owned; empty also if an early version converted the history.
+    """
     owners: int = -1
-    """How many processes ever owned one; -1: as above."""
+    """Counts the processes that ever owned a partition; -1 if an early version converted the history."""
     resumed: int = -1
-    """How often a member began at a committed position; -1: as above."""
+    """Counts how often a member began at a committed position; -1 if an early version converted the history."""
     grants: int = -1
-    """The number of times that a member got the assignment of a generation; -1: as above."""
+    """Counts how often a member got the assignment of a generation; -1 if an early version converted the history."""
     lookups: int = 0
-    """How often a reader looked up a time of which it had got a record."""
+    """Counts how often a reader looked up the time of a record that it had got."""
     apart: list[list[int]] | None = None
-    """`nemesis_log.apart`, by which the proofs of ownership were told; None: an early version took all heartbeats."""
+    """Holds `nemesis_log.apart`, which decides which heartbeats prove ownership; None if an early version accepted all
+    heartbeats.
+    """
     declared: int = 0
-    """As in `History`."""
+    """Is the seal of the declared partitions and settings, as `History.declared`."""
     skew_ms: int = 0
-    """`nemesis_log.skew_ms`, by which it was seen what retention could have removed."""
+    """Is `nemesis_log.skew_ms`, which decides what retention could have removed."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Name of a group -> `group_activity.Activity`. Empty, too, where an early version converted the history."""
+    """Maps the name of each group to its `group_activity.GroupActivity` as a dict; empty also if an early version
+    converted the history.
+    """
     layout: int = 0
-    """LAYOUT of the tables; 0: an early version made them."""
+    """Is the LAYOUT of the tables; 0 if an early version made them."""
 
 
 def convert(run_dir: Path) -> ConversionResult:
-    """Make `run_dir`/history/ anew from the run's JSONL files. Works on files cut at any byte.
+    """Convert a run's JSONL files to `run_dir`/history/ again, and return the result. Works on files that are cut at
+    any byte.
 
-    A missing history.jsonl is an empty one, and a problem; a missing nemesis.jsonl is a run without faults.
+    A missing history.jsonl counts as an empty history with a problem; a missing nemesis.jsonl counts as a run without
+    faults.
     """
     from squall.checkers.history.parquet import (
         write_small,  # with pyarrow, which most of a simulation's runs never need
@@ -129,15 +138,15 @@ def convert(run_dir: Path) -> ConversionResult:
 
 
 def convert_once(run_dir: Path) -> None:
-    """`convert`, unless it was done before, or there is no history."""
+    """Convert a run's history, unless it was converted before, or there is no history."""
     if (run_dir / parser.FILE).exists() and not (run_dir / FOLDER / CONVERSION).exists():
         convert(run_dir)
 
 
 def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
-    """The history and the faults of a run directory, read from their lines: no table and no pyarrow is needed.
+    """Return the history and the faults of a run directory, read from their lines, without tables or pyarrow.
 
-    FileNotFoundError where there is no history.
+    Raises FileNotFoundError if there is no history.
     """
     faults, _ = read_faults(run_dir)
     skew_ms = nemesis_log.skew_ms(faults, seal.read_info(run_dir))
@@ -146,8 +155,8 @@ def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
 
 
 def read_conversion(run_dir: Path) -> ConversionResult:
-    """Return what `convert` wrote. Raises FileNotFoundError if it did not finish, ValueError if it is of another
-    schema.
+    """Return the result that `convert` wrote. Raises FileNotFoundError if it did not finish, and ValueError if its
+    schema is another one.
     """
     stored: dict[str, Any] = json.loads((run_dir / FOLDER / CONVERSION).read_text())
     if stored.pop("schema", None) != SCHEMA:
@@ -156,7 +165,8 @@ def read_conversion(run_dir: Path) -> ConversionResult:
 
 
 def is_of(run_dir: Path, conversion: ConversionResult) -> bool:
-    """Return whether history.jsonl, the tables and the faults they depend on are still those of this conversion."""
+    """Return whether history.jsonl, the tables, and the faults on which they depend are still those of this conversion.
+    """
     tables, (faults, _) = conversion.tables, read_faults(run_dir)
     told = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults, seal.read_info(run_dir))
     if conversion.layout != LAYOUT or (conversion.apart, conversion.skew_ms) != told:
@@ -169,7 +179,9 @@ def is_of(run_dir: Path, conversion: ConversionResult) -> bool:
 
 
 def read_faults(run_dir: Path) -> tuple[list[PlayedFault], HistoryProblem | None]:
-    """The faults in nemesis.jsonl, none where there is no such file, and why reading it stopped early."""
+    """Return the faults in nemesis.jsonl, none if there is no such file, and why reading it stopped early; None if it
+    did not.
+    """
     path = run_dir / nemesis_log.FILE
     if not path.exists():
         return [], None
@@ -178,8 +190,8 @@ def read_faults(run_dir: Path) -> tuple[list[PlayedFault], HistoryProblem | None
 
 
 def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFault]]:
-    """The converted history in memory. Without `large`, it has of its large tables `holds` alone, by which Spark knows
-    what a member waited for.
+    """Return the converted history and its faults in memory. If `large` is False, it has only `holds` of its large
+    tables; from these Spark knows what a member waited for.
     """
     from squall.checkers.history.parquet import read_large, read_small
 
@@ -209,7 +221,9 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
 def _convert_history(
     path: Path, folder: Path, apart: Sequence[tuple[int, int]], skew_ms: int
 ) -> tuple[History, dict[str, int]]:
-    """The rest of the history, and how many rows each large table has."""
+    """Return the history without the rows of its large tables, which are written to files, and the number of rows of
+    each large table.
+    """
     from squall.checkers.history.parquet import TableWriter
 
     reader = parser.HistoryParser(apart, skew_ms)

@@ -1,4 +1,4 @@
-"""Counts what each group did: a check of groups needs a whole run's activity to show something."""
+"""Counts what each group did, because the checks of groups need a whole run's activity to show something."""
 
 from __future__ import annotations
 
@@ -12,50 +12,52 @@ class MemberActivity(NamedTuple):
 
     proc: int
     polls: int
-    """Answers to its polls, one for each partition; final reads are none."""
+    """Counts responses to its polls, once for each partition; final reads do not count."""
     got: int
-    """Records in these."""
+    """Counts records in the responses to its polls."""
     due: int
-    """Sends that were acknowledged in a partition while it owned it."""
+    """Counts sends that were acknowledged in a partition while the process owned it."""
 
 
 class GroupActivity(NamedTuple):
     """Counts what one group did."""
 
     owned: tuple[int, ...]
-    """Partitions that a member ever owned, ascending."""
+    """Lists the partitions that a member ever owned, ascending."""
     changes: int
-    """How often one of them was given to another process than the one that had been given it before."""
+    """Counts how often a partition was assigned to another process than its owner before."""
     resumed: int
-    """How often a member began to read one of them at its committed position."""
+    """Counts how often a member began to read a partition at its committed position."""
     got: int
-    """Records that polls of its members returned, each as often as it was."""
+    """Counts records that polls of its members returned, each as often as it was returned."""
     members: tuple[MemberActivity, ...] = ()
-    """By their processes, ascending. Empty, too, where an early version converted the history."""
+    """Lists the activity of each member by process, ascending; empty also if an early version converted the history."""
 
 
 @dataclass(slots=True)
 class GroupActivityCounter:
-    """Counts what each group did while a history is read. Groups by their index into `History.names`."""
+    """Counts what each group does while a history is read. Groups are given by their index into `History.names`."""
 
     owners: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Group -> partition -> the process that was given it last."""
+    """Maps each group and partition to the process to which the partition was assigned last."""
     members: dict[int, set[int]] = field(default_factory=dict)
-    """Group -> processes that were given a partition."""
+    """Maps each group to the processes to which a partition was ever assigned."""
     changes: dict[int, int] = field(default_factory=dict)
     resumed: dict[int, int] = field(default_factory=dict)
     got: dict[int, int] = field(default_factory=dict)
-    """Process -> records that its polls returned; final reads are none."""
+    """Maps each process to the number of records that its polls returned; final reads do not count."""
     polls: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
-    """As in `MemberActivity`, by process."""
+    """Maps each process to `MemberActivity.due`."""
     acked: dict[int, int] = field(default_factory=dict)
-    """Partition -> sends that were acknowledged up to now."""
+    """Maps each partition to the number of sends that were acknowledged so far."""
     owns: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(partition, process) that owns it -> `acked` when it was given it."""
+    """Maps each (partition, process) that owns it to the value of `acked` when the partition was assigned."""
 
     def assigned(self, group: int, part: int, proc: int, *, resumes: bool) -> None:
-        """A member was assigned a partition. resumes: it begins at the committed position."""
+        """Count the assignment of a partition to a member. `resumes` is True if the member begins at the committed
+        position.
+        """
         owners = self.owners.setdefault(group, {})
         self.changes[group] = self.changes.get(group, 0) + (owners.get(part, proc) != proc)
         self.resumed[group] = self.resumed.get(group, 0) + resumes
@@ -64,23 +66,23 @@ class GroupActivityCounter:
         self.owns[part, proc] = self.acked.get(part, 0)
 
     def released(self, part: int, proc: int) -> None:
-        """A member owns a partition no longer."""
+        """Count that a member no longer owns a partition."""
         if (part, proc) in self.owns:
             due = self.acked.get(part, 0) - self.owns.pop((part, proc))
             self.due[proc] = self.due.get(proc, 0) + due
 
     def sent(self, part: int, st: int) -> None:
-        """A send ended so."""
+        """Count a send that ended with the status `st`."""
         if not st:
             self.acked[part] = self.acked.get(part, 0) + 1
 
     def polled(self, proc: int, records: int) -> None:
-        """A poll returned so many of one partition."""
+        """Count a poll that returned `records` records of one partition."""
         self.polls[proc] = self.polls.get(proc, 0) + 1
         self.got[proc] = self.got.get(proc, 0) + records
 
     def by_group(self, names: Sequence[str]) -> dict[str, GroupActivity]:
-        """Name of each group that ever owned a partition -> what it did. names: as `History.names`."""
+        """Return the activity of each group that ever owned a partition, by its name. `names` is `History.names`."""
         return {
             names[group]: GroupActivity(
                 tuple(sorted(owners)),
@@ -97,7 +99,7 @@ class GroupActivityCounter:
 
 
 def from_json(stored: Mapping[str, Any]) -> dict[str, GroupActivity]:
-    """Decode what `GroupActivity._asdict` made of each group."""
+    """Decode the dicts that `GroupActivity._asdict` made of each group."""
     return {
         name: GroupActivity(
             **{

@@ -1,6 +1,7 @@
-"""The tables of consumer groups: who held what, which positions were committed, and what was reported of them.
+"""Defines the tables of consumer groups: which member owned which partition, and which positions were committed and
+reported.
 
-As in `squall.checkers.history.tables`, everything is an integer, times are ns of the run's clock, and -1 is "not
+As in `squall.checkers.history.tables`, all values are integers, times are ns of the run's clock, and -1 means "not
 known".
 """
 
@@ -9,108 +10,122 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HELD, REVOKED, LOST, CRASHED, LEFT = 0, 1, 2, 3, 4
-"""Hold.how. Held to the end of the history; given up in good order; taken away (fenced, unknown, expired); its member
-crashed; its member left, or was assigned it anew."""
+"""Are the values of PartitionOwnership.how: owned to the end of the history; released in good order; taken away
+(fenced, unknown, expired); the member crashed; the member left, or was assigned the partition again.
+"""
 ANY, DELETED = -1, -2
-"""GroupCommit.off of what administrators ask for."""
+"""Are the values of GroupCommit.off for requests of administrators."""
 FROM_RESET, FROM_COMMITTED = 0, 1
-"""Hold.begun: the member began by its `auto.offset.reset`, or at the group's committed position."""
+"""Are the values of PartitionOwnership.begun: the member began by its `auto.offset.reset`, or at the group's committed
+position.
+"""
 
 
 class PartitionOwnership(NamedTuple):
-    """A member owned a partition, by what it knew: from its assignment until it gave it up or learnt of its loss."""
+    """Describes the time in which a member owned a partition, as far as the member knew: from its assignment until it
+    released the partition or learned of its loss.
+    """
 
     proc: int
     group: int
-    """Index into History.names."""
+    """Is the index of the group's name in History.names."""
     part: int
     gen: int
-    """Generation, or member epoch (KIP-848), in which it was assigned; -1 if not known."""
+    """Is the generation, or member epoch (KIP-848), in which the partition was assigned; -1 if not known."""
     pos: int
-    """Where it began."""
+    """Is the offset at which the member began to read."""
     begun: int
-    """FROM_RESET or FROM_COMMITTED."""
+    """Is FROM_RESET or FROM_COMMITTED."""
     t0: int
     t1: int
-    """-1 where it held it to the end of the history."""
+    """Is when the ownership ended; -1 if it lasted to the end of the history."""
     how: int
     proved: int
-    """When it sent the last request, while it owned the partition, that proves that it was a member that has it: a
-    commit that the coordinator acknowledged, however late and for at least one partition, in no generation that is
-    known not to assign it; or its last heartbeat that was answered well, if it sent that while no fault kept brokers
-    apart (`squall.checkers.nemesis_log.apart`). -1 if none is known."""
+    """Is when the member sent its last request, while it owned the partition, that proves that the coordinator took it
+    for the owner; -1 if none is known. Such a request is a commit that the coordinator acknowledged, however late and
+    for at least one partition, in no generation that is known not to assign the partition. Or it is the last heartbeat
+    that was answered without an error, if it was sent while no fault kept brokers apart
+    (`squall.checkers.nemesis_log.apart`).
+    """
     last_gen: int
-    """The last generation or member epoch that assigned it to the member while it owned it."""
+    """Is the last generation or member epoch that assigned the partition to the member while it owned it."""
     told: int
-    """When the member was first told so."""
+    """Is when the member first learned of that assignment."""
 
 
 class MemberPause(NamedTuple):
-    """A member's process stood still because the load wanted that."""
+    """Describes a pause of a member's process that the load requested."""
 
     t0: int
     t1: int
-    """When it was to go on."""
+    """Is when the pause was to end."""
     proc: int
     group: int
     silent: int
-    """1: its heartbeats stopped, too; 0: only its application."""
+    """Is 1 if the member's heartbeats stopped too, 0 if only its application paused."""
 
 
 class GenerationAssignment(NamedTuple):
-    """A member was told what a generation assigns to it."""
+    """Records when a member learned what a generation assigns to it."""
 
     t: int
     proc: int
     group: int
     gen: int
     parts: int
-    """How many partitions."""
+    """Counts the assigned partitions."""
 
 
 class GroupCommit(NamedTuple):
-    """A position that somebody wanted to commit for a group, in one partition; or what an administrator asked for."""
+    """Describes a request to commit a position for a group in one partition, or an administrator's request that changes
+    positions.
+    """
 
     op: int
     proc: int
     group: int
     part: int
-    """-1: all partitions."""
+    """Is the partition; -1: all partitions."""
     off: int
-    """The next offset to be read; -1: an administrator reset or deleted the position, to nobody knows which; -2: an
-    administrator deleted the group: none is committed."""
+    """Is the next offset to be read; -1 if an administrator reset or deleted the position, so that it is not known; -2
+    if an administrator deleted the group, so that no position is committed.
+    """
     st: int
-    """OK, FAIL or INFO. In a transaction OK says only that the coordinator keeps it until the transaction ends."""
+    """Is OK, FAIL or INFO. In a transaction OK only says that the coordinator keeps the position until the transaction
+    ends.
+    """
     t0: int
     t1: int
     gen: int
     txn: int
-    """Operation id of the transaction that it is part of, or -1."""
+    """Is the operation id of the transaction of which the commit is part; -1 if it is in none."""
     late: int
-    """1 where a request for it was not answered, or nobody knows: it may arrive after the answer to the next one."""
+    """Is 1 if a request for the commit was not answered, or if that is not known: it may arrive after the next commit
+    was answered.
+    """
     meta: int
-    """CRC-32 of the metadata that was committed with it; -1 where nobody says."""
+    """Is the CRC-32 of the metadata that was committed with the position; -1 if it is not known."""
 
 
 class ReportedCommittedOffset(NamedTuple):
-    """A committed position, as a coordinator reported it."""
+    """Describes a committed position as a coordinator reported it."""
 
     op: int
     proc: int
     group: int
     part: int
     off: int
-    """-1: nothing is committed."""
+    """Is the reported position; -1 if none is committed."""
     stable: int
-    """1 where pending offsets of transactions were waited for (require_stable)."""
+    """Is 1 if the coordinator had to wait for pending offsets of transactions (require_stable), else 0."""
     t0: int
     t1: int
     meta: int
-    """CRC-32 of the metadata that was reported with it; -1 where a client does not say."""
+    """Is the CRC-32 of the metadata that was reported with the position; -1 if the client does not record it."""
 
 
 class PipelineOutput(NamedTuple):
-    """A record that a member made of one that it had read: the send of a pipeline."""
+    """Describes the send of a record that a member of a pipeline made of a record which it had read."""
 
     op: int
     proc: int
@@ -118,4 +133,4 @@ class PipelineOutput(NamedTuple):
     part: int
     val: int
     src: int
-    """The value of the input."""
+    """Is the value of the input."""

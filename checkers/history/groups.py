@@ -1,11 +1,12 @@
-"""Lines about consumer groups, into the tables of `squall.checkers.history.group_tables`.
+"""Parses lines about consumer groups into the tables of `squall.checkers.history.group_tables`.
 
-A hold begins when a member says that it may now read a partition (`assigned`), and ends when it says that it no longer
-does (`revoked`, before the coordinator hears of it), when it learns that the partition is not its own any more
-(`lost`), or when it crashes. What a coordinator accepted of a member meanwhile proves that it still took it for one: a
-commit in a generation that assigned the partition, because other replicas have to append it, and they follow the
-coordinator's successor if there is one; a heartbeat only while no fault kept brokers apart, because one that nobody
-tells of its successor goes on to answer.
+An ownership begins when a member reports that it may read a partition (`assigned`). It ends when the member reports
+that it no longer does (`revoked`, before the coordinator hears of it), when the member learns that it lost the
+partition (`lost`), or when the member crashes. Requests that a coordinator accepts from the member meanwhile prove that
+the coordinator takes it for a member. A commit in a generation that assigned the partition proves it, because other
+replicas have to append the commit, and they follow the coordinator's successor if there is one. A heartbeat proves it
+only while no fault kept brokers apart, because a coordinator that has not heard of its successor still answers
+heartbeats.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ ANSWERED = (*OPERATIONS, "admin")
 EVENTS = ("joined", "assigned", "revoked", "lost", "left", "still")
 DELETION = "delete_group"
 RESETS = ("reset_offsets", "delete_offsets", DELETION, "expire_offsets")
-"""What an administrator asks for after which a position may be any, or none; after DELETION there is none."""
+"""Lists the requests of an administrator after which a position may be any, or none; after DELETION there is none."""
 GONE = {"crash_client": CRASHED, "left": LEFT}
 HALT = "halt"
-"""What a member does that stands still with its heartbeats."""
+"""Is the value of `what` for a member that pauses together with its heartbeats."""
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
 def session_ns(process: ClientProcess) -> int:
-    """Return how long a member may be silent, ns; 0 if its settings do not say so."""
+    """Return the session time-out of a member in ns; 0 if its settings do not have it."""
     timeout_ms = process.settings.get("session_timeout_ms")
     return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
 
 
 def _generation(line: Mapping[str, Any]) -> int:
-    """A generation or member epoch; -1 if the line has none. Kafka's have 32 bits."""
+    """Return a line's generation or member epoch; -1 if the line has none. Raises ValueError beyond Kafka's 32 bits."""
     gen = whole(line.get("gen", -1))
     if gen.bit_length() > 31:
         raise ValueError(f"{gen} is no generation")
@@ -56,7 +57,7 @@ def _generation(line: Mapping[str, Any]) -> int:
 
 
 def _metadata(line: Mapping[str, Any], part: int) -> int:
-    """CRC-32 of the metadata of a position; -1 if the line has none for this partition."""
+    """Return the CRC-32 of the metadata of a position; -1 if the line has none for this partition."""
     text = line.get("meta", {}).get(str(part))
     return -1 if text is None else crc32(text.encode())
 
@@ -72,19 +73,23 @@ class _OpenOwnership:
     told: int
     proved: int = -1
     under_way: int = 0
-    """Commits that were sent meanwhile and are not answered yet."""
+    """Counts commits that were sent during the ownership and are not answered yet."""
     over: tuple[int, int] | None = None
-    """Once it has ended: when, and how."""
+    """Is (when it ended, how it ended) of an ownership that is over; else None."""
 
 
 _AssignmentsByGeneration = dict[int, dict[int, int]]
-"""Generation -> partitions that it assigns to a process, and when the process was first told so."""
+"""Maps each generation to the partitions that it assigns to a process, and when the process first learned of each."""
 _CommitInFlight = tuple[list[tuple[int, _OpenOwnership]], _AssignmentsByGeneration]
-"""What a commit may prove: the sender's holds by partition, and what the sender had been told of generations."""
+"""Is what a commit may prove: the sender's ownerships by partition, and the assignments that the sender knew when it
+sent the commit.
+"""
 
 
 class GroupTableBuilder:
-    """Follows who holds what, and fills the tables of groups. ValueError and KeyError for lines that are none."""
+    """Follows the ownerships of all members, and fills the tables of groups. Raises ValueError and KeyError for
+    malformed lines.
+    """
 
     def __init__(
         self,
@@ -95,8 +100,9 @@ class GroupTableBuilder:
         partitions: Container[int],
         apart: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """name: a text's index into History.names. forget: the position of (process, partition) may have moved.
-        apart: as `squall.checkers.nemesis_log.apart`.
+        """Create a builder for the tables of `history`. `name` returns a text's index in History.names. `forget` is
+        called if the position of (process, partition) may have moved. `apart` is as in
+        `squall.checkers.nemesis_log.apart`.
         """
         self._history = history
         self._name = name
@@ -106,17 +112,18 @@ class GroupTableBuilder:
         self._apart = apart
         self._holds: dict[tuple[int, int], _OpenOwnership] = {}
         self._told: dict[tuple[int, int], _AssignmentsByGeneration] = {}
-        """Process and group -> what it was told of generations, since these may have been counted anew."""
+        """Maps process and group to the assignments that it learned, since the generations may have been counted anew.
+        """
         self._heard: dict[tuple[int, int], int] = {}
-        """Process and group -> when it was told of a generation last."""
+        """Maps process and group to when the process last learned of a generation, in ns."""
         self._sent: dict[int, _CommitInFlight] = {}
-        """Commits of members that are under way."""
+        """Maps the operation id of each commit that is under way to what it may prove."""
 
     # ---------------------------------------------------------------------------------------------- operations
 
     def asked(self, f: str, line: Mapping[str, Any], under_way: Mapping[int, Sequence[Any]]) -> None:
-        """A commit, or a request for committed positions, begins. ValueError if its line is not sound. under_way:
-        operations, the name first.
+        """Record the begin of a commit, or of a request for committed positions. Raises ValueError for a malformed
+        line. `under_way` holds the operations without a completion; each begins with its name.
         """
         txn = line.get("x", -1)
         if txn != -1 and (txn not in under_way or under_way[txn][0] != "txn"):
@@ -137,15 +144,17 @@ class GroupTableBuilder:
         return found
 
     def _sends(self, op: int, proc: int, group: int) -> None:
-        """A member sends a commit: if it is acknowledged, however late, that is a proof for what it holds now."""
+        """Record that a member sends a commit: once it is acknowledged, however late, it is a proof for what the member
+        owns now.
+        """
         held = [(part, hold) for (holder, part), hold in self._holds.items() if holder == proc and hold.group == group]
         for _, hold in held:
             hold.under_way += 1
         self._sent[op] = held, self._told.setdefault((proc, group), {})
 
     def answered(self, f: str, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
-        """Take the end of one of ANSWERED: `line` is its completion, with INFO and t = -1 where the history ended
-        before it.
+        """Record the completion of one of the operations in ANSWERED. If the history ended before it, `line` has the
+        status INFO and the time -1.
         """
         if f == "admin":
             self._administered(op, line, invoked)
@@ -178,9 +187,11 @@ class GroupTableBuilder:
             self._write(proc, part, hold)
 
     def _assigned(self, told: _AssignmentsByGeneration, proc: int, group: int, gen: int) -> Container[int] | None:
-        """Return what a generation assigns to a process, by its answers before it sent; None where none had come.
+        """Return the partitions that a generation assigns to a process, by what the process knew when it sent; None if
+        it had learned nothing.
 
-        A library may know its generation before the history does, also one that is counted anew.
+        A client library may know its generation before the history does, even one that is counted anew; so later
+        assignments are used too.
         """
         return told.get(gen, self._told.get((proc, group), {}).get(gen))
 
@@ -192,7 +203,7 @@ class GroupTableBuilder:
             self._history.commits.append(row)
 
     def sent(self, op: int, line: Mapping[str, Any], process: ClientProcess) -> None:
-        """A send begins. One that says of which input it was made is an output."""
+        """Record the begin of a send; a send that names its input is an output."""
         if "src" in line:
             group = self._name(str(process.settings.get("group", "")))
             row = (op, process.proc, group, line["part"], line["v"], whole(line["src"]))
@@ -201,7 +212,7 @@ class GroupTableBuilder:
     # -------------------------------------------------------------------------------------------------- events
 
     def event(self, kind: str, proc: int, line: Mapping[str, Any]) -> None:
-        """Any event; those that are none of groups change nothing."""
+        """Record an event; events that are not about groups change nothing."""
         if kind not in EVENTS or proc == -1:
             return
         t = whole(line["t"])
@@ -230,7 +241,7 @@ class GroupTableBuilder:
             self.gone(t, proc, kind)
 
     def _joined(self, t: int, proc: int, group: int, gen: int, line: Mapping[str, Any]) -> None:
-        """A member is told what a generation assigns to it."""
+        """Record that a member learned what a generation assigns to it."""
         parts = self._known(line["parts"])
         self._history.grants.append((t, proc, group, gen, len(parts)))
         anew = self._may_be_anew(proc, group, t, line)
@@ -245,21 +256,21 @@ class GroupTableBuilder:
         self._heard[proc, group] = t
 
     def _may_be_anew(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
-        """Return whether its coordinator may have removed the member since it last heard from it. If so, later events
-        may be of new generations with the numbers of old ones: an empty group counts anew. A member that writes no
-        `beat` does not say when the coordinator last heard from it.
+        """Return whether the coordinator may have removed the member since it last heard from it. If so, later events
+        may be of new generations with the numbers of old ones, because an empty group counts anew. A member whose lines
+        have no `beat` does not report when the coordinator last heard from it.
         """
         heard = max(whole(line.get("beat", -1)), self._heard.get((proc, group), -1))
         return "beat" in line and 0 < session_ns(self._processes[proc]) < t - heard
 
     def gone(self, t: int, proc: int, how: str) -> None:
-        """A process that crashed (`crash_client`) or left its group (`left`) holds nothing any more."""
+        """End all ownerships of a process that crashed (`crash_client`) or left its group (`left`)."""
         if how in GONE:
             for part in [part for holder, part in self._holds if holder == proc]:
                 self._ended(t, proc, part, GONE[how], -1)
 
     def finish(self) -> None:
-        """The history is over: what is held is held to its end."""
+        """End the history: ownerships that are open last to its end."""
         for proc, part in list(self._holds):
             self._ended(-1, proc, part, HELD, -1)
 
@@ -273,7 +284,7 @@ class GroupTableBuilder:
             self._write(proc, part, hold)
 
     def _write(self, proc: int, part: int, hold: _OpenOwnership) -> None:
-        """Make a row of a hold, once it is over and all commits that may prove more of it are answered."""
+        """Write an ownership to its table, once it is over and all commits that may prove more of it are answered."""
         if hold.over is None or hold.under_way:
             return
         t1, how = hold.over

@@ -1,11 +1,11 @@
 """Finds EndTxn requests that may arrive while a later transaction is under way.
 
-A client that gets no answer to an EndTxn, because its request time-out passes or its connection breaks, asks again. The
-first request may reach the coordinator after the second one. If the producer then writes its next transaction with the
-same epoch (V1), the coordinator takes the request for one to end that transaction: KAFKA-17754.
+A client that gets no response to an EndTxn, because its request time-out passes or its connection breaks, sends the
+request again. The first request may reach the coordinator after the second one. If the producer then writes its next
+transaction with the same epoch (V1), the coordinator applies the late request to that transaction: KAFKA-17754.
 
-Our own client reports how many of its requests were never answered. A library does not: of its transactions those count
-whose end took the whole request time-out.
+Our own client reports how many of its requests were never answered. Client libraries do not, so their transactions
+count whose end took the whole request time-out.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Set as AbstractSet
 from squall.checkers.history.tables import ClientProcess
 
 UNKNOWN = -1
-"""An epoch that nobody told: it may be any. Or a number of requests that nobody told."""
+"""Stands for an epoch, or a number of requests, that is not known; such an epoch may be any."""
 
 
 class LateEndTxnTracker:
-    """Follows each process's transactions in their order."""
+    """Follows the transactions of each process in their order."""
 
     def __init__(self) -> None:
         self._asked_twice: dict[int, list[tuple[int, int]]] = {}
-        """Process -> (epoch, how it was to end) of each transaction of whose EndTxn requests one was not answered."""
+        """Maps each process to (epoch, requested end) of each transaction with an unanswered EndTxn request."""
 
     def ended(self, process: ClientProcess, epoch: int, how: int, times: tuple[int, int], unanswered: int) -> None:
-        """A transaction of this process is over. `times`: when its end was asked for and answered, ns, as `Txn.te` and
-        `Txn.t1`. `unanswered`: requests for it that were sent and never answered.
+        """Record that a transaction of this process is over. `times` are when its end was requested and answered, in
+        ns, as `Txn.te` and `Txn.t1`. `unanswered` is the number of requests for its end that were never answered.
         """
         asked, answered = times
         timeout_ns = process.request_timeout_ns
@@ -36,8 +36,8 @@ class LateEndTxnTracker:
             self._asked_twice.setdefault(process.proc, []).append((epoch, how))
 
     def before(self, proc: int, epoch: int) -> AbstractSet[int]:
-        """Return the results (commit, abort) that EndTxn requests of this process and epoch ask for that may arrive
-        from now on.
+        """Return the ends (commit, abort) that EndTxn requests of this process and epoch ask for which may still
+        arrive.
         """
         told = self._asked_twice.get(proc, ())
         return {how for other, how in told if UNKNOWN in (other, epoch) or other == epoch}

@@ -1,4 +1,6 @@
-"""Operations that tell where a partition's log begins: the listing of an earliest offset, a deletion of records."""
+"""Records operations that show where a partition's log begins: listings of the earliest offset, and deletions of
+records.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ from squall.checkers.history.tables import DELETED, LISTED_START, OK, ClientProc
 def add_log_start(
     told: IntegerTable, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: ClientProcess
 ) -> None:
-    """Add the answer that an operation's completion is, if it tells a log start. Raises ValueError for a wrong number.
+    """Add the log start that a completed operation shows, if it shows one, to the table `told`. Raises ValueError for a
+    malformed number.
 
-    Its leader epoch is the one in which the broker led as it answered (`led`); older histories do not say it: -1. Of a
-    deletion it is the epoch just before. It is known to be that of the answer as well only if a later answer is still
-    of this epoch, and none but such are compared with it.
+    Its leader epoch is the one in which the broker led when it answered (`led`); -1 in older histories, which do not
+    have it. For a deletion it is the epoch just before. That epoch is certain only if a later response has it too, and
+    only such responses are compared with it.
     """
     f, st = invoked["f"], line["st"]
     if f == "list_offsets" and invoked.get("which") == "earliest":

@@ -1,6 +1,7 @@
-"""The tables of a history as Parquet files, and back. The one module of this room that knows pyarrow.
+"""Writes the tables of a history to Parquet files, and reads them. It is the only module of this package that needs
+pyarrow.
 
-Large tables stay in log order: sorted otherwise, the same rows take more than twice the space.
+Large tables stay in log order: in another order, the same rows take more than twice the space.
 """
 
 # pyarrow is imported in the functions that write: it imports numpy, whose threads spin for a while and disturb
@@ -45,7 +46,7 @@ from squall.checkers.history.tables import (
 )
 
 ROW_GROUP = 1 << 17
-"""Rows. Small enough that a history of half a million rows is read by more than one core."""
+"""Is the number of rows of a row group, small enough that a history of half a million rows is read by several cores."""
 
 _NARROW = {
     pa.int8(): (
@@ -123,7 +124,7 @@ _PARTITIONS = _schema(
     judged_from=_LONG,
 )
 DERIVED = ("compacted", "deletable", "judged_from")
-"""Columns of partitions that follow from others, and are there for queries."""
+"""Lists the columns of partitions that follow from others; they exist for queries."""
 _ASSIGNMENTS = _schema(t=_LONG, proc=_INT, kind=_TEXT, part=_INT, position=_LONG)
 
 
@@ -153,11 +154,11 @@ SCHEMAS: dict[str, pa.Schema] = {
     "faults": _FAULTS,
     "assignments": _ASSIGNMENTS,
 }
-"""The columns of every table, by the file's name."""
+"""Maps the file name of each table to its columns."""
 
 
 class TableWriter:
-    """Writes one large table piece by piece. The file is whole only after `close`."""
+    """Writes one large table piece by piece. The file is complete only after `close`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._schema = SCHEMAS[name]
@@ -167,18 +168,18 @@ class TableWriter:
         self.rows = 0
 
     def write(self, table: IntegerTable) -> None:
-        """Append all rows of `table`."""
+        """Append all rows of `table` to the file."""
         if len(table):
             self._writer.write_table(_arrow(table, self._schema), row_group_size=ROW_GROUP)
             self.rows += len(table)
 
     def close(self) -> None:
-        """Write the footer."""
+        """Write the footer, which completes the file."""
         self._writer.close()
 
 
 def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -> None:
-    """The tables that fit in memory whatever the length of the run."""
+    """Write the tables that fit in memory whatever the length of the run."""
     finals = IntegerTable(PartitionFinalRead)
     for final in history.finals:
         finals.append(final)
@@ -192,7 +193,8 @@ def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -
 
 
 def read_small(folder: Path, history: History) -> list[PlayedFault]:
-    """Fill `history` with what `write_small` wrote, and with its holds, which are few. Returns the faults."""
+    """Fill `history` with the tables that `write_small` wrote and with its holds, which are few, and return the faults.
+    """
     history.finals = list(_read(folder / "finals.parquet", PartitionFinalRead).rows())
     history.partitions = [
         ObservedPartition(**{name: value for name, value in row.items() if name not in DERIVED})
@@ -209,7 +211,7 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
 
 
 def read_large(folder: Path, history: History) -> None:
-    """Fill `history` with its large tables, but for `holds`."""
+    """Fill `history` with its large tables, except for `holds`."""
     history.records = _read(folder / "records.parquet", RecordRow)
     history.told = _read(folder / "told.parquet", ReportedBounds)
     history.ops = _read(folder / "ops.parquet", OperationRow)

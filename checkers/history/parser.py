@@ -1,9 +1,9 @@
-"""history.jsonl, line by line, into tables. Joins each completion with its invocation.
+"""Parses history.jsonl, line by line, into tables, and joins each completion with its invocation.
 
 A history may end anywhere, because the harness may be killed anywhere: a prefix of a history is a history in which the
-operations under way have no completion. So reading stops at the first line that is not understood, and what came
-before it is kept; whatever an anomaly in a prefix proves, it proves of the whole. A history that is damaged proves
-nothing: its last line holds a CRC-32 of the bytes before it, and where a line contradicts others, either may be wrong.
+operations under way have no completion. So reading stops at the first line that cannot be understood, and the lines
+before it count; an anomaly that a prefix proves is proven for the whole history. A damaged history proves nothing: its
+last line holds a CRC-32 of the bytes before it, and if lines contradict each other, either may be wrong.
 """
 
 from __future__ import annotations
@@ -50,33 +50,33 @@ from squall.checkers.history.values import LIMIT, SEQUENCE_BITS
 FILE = "history.jsonl"
 STATUS = ("ok", "fail", "info")
 THROWN = {"log_truncated": TRUNCATED, "offset_out_of_range": OUT_OF_RANGE}
-"""Events that tell a reader of an impossible position."""
+"""Maps the events that report an invalid position of a reader to `InvalidatedPosition.kind`."""
 HOW = {"none": NOT_ENDED, "commit": COMMIT, "abort": ABORT}
-"""How a transaction is to end."""
+"""Maps the requested end of a transaction to `Txn.how`."""
 MOVES = ("assign", "seek", "subscribe", "crash_client", "admin", "list_offsets")
-"""Operations beside sends, reads and transactions. Any other name is damage: what was done under it is not known."""
+"""Lists the operations beside sends, reads and transactions. Other names are damage: their effect is not known."""
 ACKS = ("all", "-1", -1, 0, 1)
 LISTS = ("latest", "lso", "earliest", "timestamp")
-"""What `list_offsets` may ask for."""
+"""Lists what `list_offsets` may ask for."""
 DRAIN_ROWS = 1 << 20
-"""Tables are handed to `drain` when they hold this many rows, to keep memory bounded."""
+"""Is the number of rows at which tables are passed to `drain`, to bound memory."""
 
 END = "end"
-"""The kind of the last line: how many lines stand before it. The header says that there is to be one (`ends`)."""
+"""Is the kind of the last line, which counts the lines before it; the header promises that line by `ends`."""
 SEAL = "crc32"
-"""Of the last line: the CRC-32 of the bytes before it. The header says that there is to be one (`seal`)."""
+"""Is the key of the last line with the CRC-32 of the bytes before it; the header promises that key by `seal`."""
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError)
 _OpenOperation = tuple[str, int, int, int, dict[str, Any]]
-"""An operation under way: f, process, invoked at, partition, its line."""
+"""Is an operation under way: its name, process, time of invocation, partition, and line."""
 
 
 class MalformedLine(ValueError):
-    """A line that is JSON but cannot be part of a history."""
+    """Reports a line that is JSON but cannot be part of a history."""
 
 
 class HistoryParser:
-    """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them.
-    `apart`, `skew_ms`: what faults did to brokers (`squall.checkers.nemesis_log.apart`, `skew_ms`).
+    """Parses lines that are passed to `feed`, until `finish` is called. `drain` is called when tables have grown large,
+    and must empty them. `apart` and `skew_ms` are as in `squall.checkers.nemesis_log`.
     """
 
     def __init__(self, apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> None:
@@ -84,8 +84,7 @@ class HistoryParser:
         self.drain: Callable[[History], None] | None = None
         self._retention = RetentionTracker(skew_ms)
         self._open: dict[int, _OpenOperation] = {}
-        self._last_op = -1
-        self._completed_at = -1
+        self._last_op, self._completed_at = -1, -1
         self._ended, self._sealed, self._crc = False, False, 0
         self._last_value: dict[int, int] = {}
         self._processes: dict[int, ClientProcess] = {}
@@ -97,7 +96,7 @@ class HistoryParser:
         self._keys: dict[tuple[int, str], int] = {}
         self._outcomes: dict[str, Counter[str]] = {}
         self._ends_asked: dict[int, tuple[int, int]] = {}
-        """Transaction under way -> (how it is to end, when that was asked for)."""
+        """Maps each transaction under way to (requested end, when it was requested, in ns)."""
         self._late_ends = LateEndTxnTracker()
         self._groups = groups.GroupTableBuilder(
             self.history, self._name, self._positions.forget_one, self._processes, self._partitions, apart
@@ -108,7 +107,7 @@ class HistoryParser:
         }  # fmt: skip
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        """Read lines, each with its line feed, up to the end or to the first one that is not understood."""
+        """Parse lines, each with its line feed, up to the end or to the first line that cannot be understood."""
         history, handlers, decode = self.history, self._handlers, msgspec.json.decode
         # Asked before each line: the lengths of the arrays themselves cost a fifth of the tables' lengths.
         arrays = [getattr(history, name).data for name in LARGE]
@@ -136,7 +135,7 @@ class HistoryParser:
                 self.drain(history)
 
     def finish(self) -> History:
-        """The history, operations without completion included."""
+        """Return the history; it includes operations without a completion."""
         history = self.history
         for op, (f, proc, t0, part, line) in sorted(self._open.items()):
             self._count(f, INFO, "")
@@ -163,7 +162,7 @@ class HistoryParser:
         return history
 
     def _stop(self, raw: bytes, error: Exception, left: int) -> None:
-        """At a line that is not understood. left: how many lines come after it."""
+        """Record why parsing stops at this line. `left` is the number of lines after it."""
         if not raw.endswith(b"\n") and isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
             self.history.torn_bytes = len(raw)
             return
@@ -342,7 +341,7 @@ class HistoryParser:
             self._positions.forget(proc)
 
     def _received(self, pairs: list[list[int]], head: tuple[int, ...], idx: int, tail: tuple[int, ...]) -> int:
-        """Add the records of one partition of one poll. Returns the highest offset."""
+        """Add the records of one partition of one poll, and return the highest offset."""
         _, _, proc, part, op = head
         add, highest = self.history.records.data.extend, -1
         before, op_before = self._positions.last_read(proc, part)
@@ -364,7 +363,9 @@ class HistoryParser:
         return highest
 
     def _listed(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
-        """The latest offset is a high watermark; `lso`, asked for at read_committed, a last stable offset."""
+        """Record a listed offset: the latest offset is a high watermark, and `lso`, at read_committed, a last stable
+        offset.
+        """
         which = invoked.get("which", "latest")
         if line["st"] != OK:
             return
@@ -384,7 +385,7 @@ class HistoryParser:
         self.history.told.append((*told, *before, t0, line["t"]))
 
     def _inside(self, line: dict[str, Any], kind: int, op: int, part: int, val: int) -> None:
-        """Note the transaction that an operation is part of, if it is part of one."""
+        """Record the transaction of which an operation is part, if it is part of one."""
         txn = line.get("x")
         if txn is None:
             return
@@ -397,7 +398,7 @@ class HistoryParser:
             self._partitions[part].transactional = True
 
     def _transacted(self, op: int, line: dict[str, Any], invoked: dict[str, Any]) -> None:
-        """A transaction has ended, or the history has."""
+        """Record that a transaction, or the history, has ended."""
         how, asked = self._ends_asked.pop(op, (NOT_ENDED, -1))
         told = HOW[line.get("how", "none")]
         if line["t"] != -1 and told not in (how, NOT_ENDED):
@@ -428,7 +429,7 @@ class HistoryParser:
             self.history.inits.append((t, proc, name, whole(line["pid"]), whole(line["pe"]), t0))
 
     def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
-        """Note a change of a reader's position: its reads before and after do not follow each other."""
+        """Record a change of a reader's position: its reads before and after do not follow each other."""
         positions = offsets_of(line.get("at", {}))
         if f == "list_offsets" and (part == -1 or line.get("which", "latest") not in LISTS):
             raise MalformedLine(f"offsets are listed of partition {part}, and {line.get('which')!r} of it is asked for")
@@ -493,7 +494,7 @@ class HistoryParser:
 
 
 def parse(lines: Iterable[bytes], apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> History:
-    """A history from its lines, each with its line feed. `apart`, `skew_ms`: as in `HistoryParser`."""
+    """Return the history in these lines, each with its line feed. `apart` and `skew_ms` are as in `HistoryParser`."""
     parser = HistoryParser(apart, skew_ms)
     parser.feed(lines)
     return parser.finish()

@@ -1,102 +1,122 @@
-"""A partition of a history: its settings in force, and which part of its log the final reads allow to judge."""
+"""Describes a partition of a history: its settings in force, and which part of its log the final reads allow to judge.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 REMOVALS = ("delete_records", "retention")
-"""What an administrator asks for that takes records from a log's beginning."""
+"""Lists the requests of an administrator that remove records from the beginning of a log."""
 ANY = 2**63 - 1
-"""An offset above all others: whatever is gone may have been removed."""
+"""Is an offset above all others: any missing record may have been removed."""
 
 
 @dataclass(slots=True)
 class ObservedPartition:
-    """A partition, and which part of it the final reads allow to judge."""
+    """Describes a partition, and which part of its log the final reads allow to judge."""
 
     part: int
     topic: str
     index: int
     cleanup: str
-    """cleanup.policy in force, as are all settings here: the topic's, else the brokers', else Kafka's default. Earlier
-    histories have the topic's own alone."""
+    """Is the cleanup.policy in force. All settings here are those in force: the topic's, else the brokers', else
+    Kafka's default. Histories of early versions have the topic's own only.
+    """
     retention_ms: int
-    """The lowest value during the run; -1: unlimited."""
+    """Is the lowest retention.ms during the run; -1: unlimited."""
     retention_bytes: int = -1
-    """The lowest value during the run; -1: unlimited."""
+    """Is the lowest retention.bytes during the run; -1: unlimited."""
     min_isr: int = -1
-    """The lowest min.insync.replicas during the run; -1: the history does not tell."""
+    """Is the lowest min.insync.replicas during the run; -1 if it is not known."""
     unclean: int = -1
-    """1 where unclean.leader.election.enable was true at any time, 0 where it never was; -1: not known."""
+    """Is 1 if unclean.leader.election.enable was true at any time, 0 if it never was, -1 if it is not known."""
     described: bool = True
-    """False: the settings were asked for, and no broker reported them."""
+    """Is False if the settings were requested, and no broker reported them."""
     transactional: bool = False
-    """Transactions wrote to it."""
+    """Is True if transactions wrote to the partition."""
     requested_to: int = 0
-    """DeleteRecords was asked for below this offset; ANY: up to the end, or the lifetime of its records was cut by
-    request, and the history does not say to what."""
+    """Is the offset below which DeleteRecords was requested. ANY if it was requested up to the end, or if the retention
+    was shortened by request to a value that the history does not have.
+    """
     expired_to: int = 0
-    """Retention could have removed the records below this offset when the log was first seen to begin behind them."""
+    """Is the offset below which retention could have removed records when the log was first seen to begin behind them.
+    """
     expirable_to: int = 0
-    """Retention could have removed the records below this offset by the end of the run, whether that was seen or not.
+    """Is the offset below which retention could have removed records by the end of the run, whether that was seen or
+    not.
     """
     added: bool = False
-    """It came while the load ran: only what an administrator did has to do with it."""
+    """Is True if the partition was added while the load ran: then only an administrator's requests concern it."""
     deleted: bool = False
-    """Its topic was deleted by request, at `deleted_t`: it cannot be read any more, and keeps nothing."""
+    """Is True if the topic was deleted by request, at `deleted_t`: then the partition cannot be read any more, and
+    keeps nothing.
+    """
     deleted_t: int = -1
     log_start: int = -1
-    """Highest log start that any answer told."""
+    """Is the highest log start offset in any response; -1 if none is known."""
     seen: int = -1
-    """The highest offset that any reader saw."""
+    """Is the highest offset that any reader saw; -1 if none saw a record."""
     cover_from: int = -1
     cover_to: int = -1
-    """[cover_from, cover_to): what one final reader went through without a gap."""
+    """Is the end of [cover_from, cover_to), the offsets that one final reader went through without a gap; -1 if there
+    was none.
+    """
     cover_t0: int = -1
-    """When the last complete final read began: what was acknowledged before then must be in it. -1: there is none."""
+    """Is when the last complete final read began, in ns: records acknowledged before then must be in it; -1 if there is
+    none.
+    """
     committed_t0: int = -1
-    """The same of final reads at read_committed, which alone show whether transactions are whole."""
+    """Is when the last complete final read at read_committed began, in ns; only such reads show whether transactions
+    are complete.
+    """
     last_round: int = 0
-    """The last round in which a final read at read_uncommitted was complete; 0 where none was. What an earlier round
-    returned must be in it."""
+    """Is the last round with a complete final read at read_uncommitted, 0 if none: it must have the records of earlier
+    rounds.
+    """
     last_committed_round: int = 0
-    """The same of final reads at read_committed."""
+    """Is the last round with a complete final read at read_committed; 0 if there is none."""
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """Return the partition's name as people write it: topic-index."""
         return f"{self.topic}-{self.index}"
 
     @property
     def compacted(self) -> bool:
-        """Records may go once a later one has their key."""
+        """Return whether compaction may remove a record once a later record has its key."""
         return "compact" in self.cleanup
 
     @property
     def deletable(self) -> bool:
-        """Retention or a request could have removed records from its beginning by the end of the run."""
+        """Return whether retention or a request could have removed records from the log's beginning by the end of the
+        run.
+        """
         return max(self.requested_to, self.expirable_to) > 0
 
     @property
     def judged_from(self) -> int:
-        """Below this offset, never negative, nothing counts as lost or elsewhere: it was removed, as configured."""
+        """Return the offset, never negative, below which no record counts as lost or misplaced, because it was removed
+        as configured.
+        """
         return self.removed_before(max(self.log_start, 0))
 
     def removed_before(self, log_start: int) -> int:
-        """Of a log that is said to begin at `log_start`: before which offset records may have been removed by then."""
+        """Return the offset below which records may have been removed by the time at which the log was reported to
+        begin at `log_start`.
+        """
         return min(log_start, max(self.requested_to, self.expired_to))
 
     def may_lack(self, off: int) -> bool:
-        """Return whether a record at this offset may have been removed, as configured. -1: it may be anywhere."""
+        """Return whether a record at this offset may have been removed, as configured; -1: its offset is not known."""
         return off < self.judged_from and self.judged_from > 0
 
     def administered(self, what: str, to: int, t: int) -> None:
-        """Take in what an administrator asked for at `t`, whether or not it was done."""
+        """Record the request `what` of an administrator at `t`, whether or not it was done."""
         if what in REMOVALS:
             self.asked_to_remove(to)
         elif what == "delete_topic":
             self.deleted, self.deleted_t = True, t
 
     def asked_to_remove(self, to: int) -> None:
-        """A request: records before this offset may go. -1: any."""
+        """Record a request to remove the records below this offset; -1: any records."""
         self.requested_to = max(self.requested_to, to) if to >= 0 else ANY

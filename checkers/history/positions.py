@@ -1,4 +1,4 @@
-"""Tracks positions of readers: which of their reads follow each other, and how far each final read came."""
+"""Tracks the positions of readers: which of their reads follow each other, and how far each final read came."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead
 
 
 class ReaderPositionTracker:
-    """For every reader and partition, how often its position was forgotten, as a number that its reads carry.
+    """Counts, for each reader and partition, how often the reader's position became unknown; the reads between carry
+    this number.
 
-    Consecutive reads are compared only where nothing lies between them that may move a position: a partition missing
-    from an assignment, a seek, a rebalance, a crash, a failed poll, records removed below the log start.
+    Consecutive reads are compared only if nothing lies between them that may move a position: a partition missing from
+    an assignment, a seek, a rebalance, a crash, a failed poll, or records removed below the log start.
     """
 
     def __init__(self) -> None:
@@ -22,11 +23,11 @@ class ReaderPositionTracker:
         self._assigned: dict[int, Iterable[int]] = {}
 
     def seg(self, proc: int, part: int) -> int:
-        """The number that a read of this partition by this process carries now."""
+        """Return the number that a read of this partition by this process carries now."""
         return self._seg.get((proc, part), 0)
 
     def assigned(self, proc: int, at: Mapping[int, int]) -> None:
-        """A poll begins with these partitions assigned."""
+        """Record that a poll begins with these partitions assigned."""
         before = self._assigned.get(proc, ())
         if before != at.keys():
             for part in before:
@@ -35,56 +36,64 @@ class ReaderPositionTracker:
             self._assigned[proc] = at.keys()
 
     def last_read(self, proc: int, part: int) -> tuple[int, int]:
-        """(offset, operation) of the last record that this reader got since its position was forgotten, else -1s."""
+        """Return (offset, operation) of the last record that this reader got since its position became unknown; (-1,
+        -1) if there is none.
+        """
         return self._last_read.get((proc, part), (-1, -1))
 
     def moved(self, proc: int, part: int, position: int, last_read: tuple[int, int] | None) -> None:
-        """An answer left the reader at `position`, its last record being this (offset, operation)."""
+        """Record that a response left the reader at `position`. `last_read` is (offset, operation) of its last record;
+        None if it had none.
+        """
         self._position[proc, part] = position
         if last_read is not None:
             self._last_read[proc, part] = last_read
 
     def log_starts_at(self, proc: int, part: int, log_start: int) -> None:
-        """The log begins at `log_start` now. A reader that stood before it was moved on, and skipped nothing."""
+        """Record that the log begins at `log_start` now. A reader whose position was below that was moved, and skipped
+        nothing.
+        """
         if log_start > self._position.get((proc, part), log_start):
             self.forget_one(proc, part)
 
     def forget_one(self, proc: int, part: int) -> None:
-        """This position may have moved in a way that is not recorded."""
+        """Record that the position of this reader may have moved in a way that is not recorded."""
         self._seg[proc, part] = self.seg(proc, part) + 1
         self._position.pop((proc, part), None)
         self._last_read.pop((proc, part), None)
 
     def forget(self, proc: int) -> None:
-        """All positions of this process may have moved."""
+        """Record that all positions of this process may have moved."""
         for part in [part for reader, part in self._position if reader == proc]:
             self.forget_one(proc, part)
 
 
 Bounds = tuple[int, int]
-"""(high watermark, last stable offset), -1 where not told."""
+"""Is (high watermark, last stable offset), -1 if not reported."""
 
 
 class LastSeenWatermarks:
     """Holds the high watermark and last stable offset that each client last saw, by partition and leader epoch.
 
-    A new leader may know lower ones than the old leader, so an answer of an unknown epoch follows nothing. Fetches of a
-    partition follow each other, and so do ListOffsets requests; a ListOffsets request also follows every fetch that was
-    answered before it was asked. But a fetch may have been on its way since before the last ListOffsets request. The
-    one after it was not, because a client has one fetch at a time under way to a leader. A new leader returns no latest
-    offset, of either isolation level, before it is at least what its predecessors returned (KIP-207).
+    A new leader may know lower offsets than the old leader, so a response of an unknown epoch is compared with nothing.
+    Fetches of a partition follow each other, and so do ListOffsets requests. A ListOffsets request also follows every
+    fetch that was answered before it was sent. But a fetch may have been sent before the last ListOffsets request; the
+    fetch after it was not, because a client has one fetch at a time under way to a leader. A new leader returns no
+    latest offset, of either isolation level, before it is at least what its predecessors returned (KIP-207).
     """
 
     def __init__(self) -> None:
         self._fetched: dict[tuple[int, int, int], Bounds] = {}
         self._listed: dict[tuple[int, int, int], Bounds] = {}
         self._settled: dict[tuple[int, int, int], Bounds] = {}
-        """What ListOffsets had told by the last fetch."""
+        """Holds what ListOffsets had returned by the time of the last fetch."""
         self._highest: dict[tuple[int, int], dict[int, Bounds]] = {}
-        """(process, partition) to the highest ones that each leader epoch told."""
+        """Maps (process, partition) to the highest bounds of each leader epoch."""
 
     def fetched(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
-        """Told by a fetch. `client`: process, partition, leader epoch. Returns what it must not be below."""
+        """Record the bounds in a Fetch response, and return the bounds below which they must not be. `client` is
+        process, partition and leader epoch.
+        """
         if client[2] < 0:
             return UNKNOWN
         before, settled = self._fetched.get(client, UNKNOWN), self._settled.get(client, UNKNOWN)
@@ -95,7 +104,7 @@ class LastSeenWatermarks:
         return max(before[0], settled[0]), max(before[1], settled[1])
 
     def listed(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
-        """Told by ListOffsets."""
+        """Record the bounds in a ListOffsets response, and return the bounds below which they must not be."""
         if client[2] < 0:
             return UNKNOWN
         fetched, before = self._fetched.get(client, UNKNOWN), self._listed.get(client, UNKNOWN)
@@ -136,11 +145,12 @@ class _FinalReadProgress:
 def passages(
     stood: int, pairs: Sequence[Sequence[int]], partition: ObservedPartition, position: int, log_start: int
 ) -> list[tuple[int, int]]:
-    """(from, to) of each stretch of offsets over which a poll moved its reader without a record: before the first of
-    its records, and behind the last one. Of a poll that returned none: all of it, from -1 if it was not moved.
+    """Return (from, to) of each stretch of offsets over which a poll moved its reader without a record: before the
+    first of its records, and behind the last one. If the poll returned no record, return its whole move, from -1 if it
+    did not move.
 
-    stood: where the reader stood; -1 where the record that it got before the first one tells. position: where it stands
-    then.
+    `stood` is the reader's position before; -1 if the record that it got before shows the gap. `position` is its
+    position afterwards.
     """
     if not pairs:
         return [(_moved_from(stood, partition, position, log_start), position)]
@@ -157,13 +167,13 @@ def _moved_from(stood: int, partition: ObservedPartition, position: int, log_sta
 
 
 class FinalReadTracker:
-    """Follows the readers of final reads, and says at the end what of each partition they prove."""
+    """Follows the readers of final reads, and derives what they prove of each partition."""
 
     def __init__(self) -> None:
         self._readings: dict[tuple[int, int], _FinalReadProgress] = {}
 
     def began(self, proc: int, iso: int, round_: int, t0: int, at: Mapping[int, int]) -> None:
-        """One more call of a final read, from the positions `at`."""
+        """Record one more call of a final read, from the positions `at`."""
         for part, position in at.items():
             reading = self._readings.get((proc, part))
             if reading is None:
@@ -173,7 +183,7 @@ class FinalReadTracker:
                 reading.whole = False
 
     def reached(self, proc: int, part: int, position: int, log_start: int, t1: int) -> None:
-        """An answer left the final reader at `position` and told where the log begins."""
+        """Record a response that left the final reader at `position`, with the log start offset."""
         reading = self._readings.get((proc, part))
         if reading is not None:
             reading.reached, reading.t1 = max(reading.reached, position), t1
@@ -181,17 +191,17 @@ class FinalReadTracker:
                 reading.log_start = log_start
 
     def ended(self, proc: int, ends: Mapping[int, int]) -> None:
-        """The final reader reached these ends, known since it began."""
+        """Record that the final reader reached these ends, which it knew since it began."""
         for part, end in ends.items():
             reading = self._readings.get((proc, part))
             if reading is not None:
                 reading.end = end
 
     def finish(self, partitions: Mapping[int, ObservedPartition]) -> list[PartitionFinalRead]:
-        """Every final read, by partition and process. Notes in `partitions` what they allow to judge.
+        """Return all final reads, by partition and process, and record in `partitions` what they allow to judge.
 
-        Where transactions wrote, read_committed readers leave out records that stand in the log: there only
-        read_uncommitted ones count.
+        If transactions wrote to a partition, read_committed readers leave out records of its log, so only
+        read_uncommitted readers count there.
         """
         finals = [
             PartitionFinalRead(

@@ -1,6 +1,6 @@
-"""The tables of what brokers answered to readers beside records and marks.
+"""Defines the tables of responses to readers other than records and watermarks.
 
-As in `squall.checkers.history.tables`, everything is an integer, times are ns of the run's clock, and -1 is "not
+As in `squall.checkers.history.tables`, all values are integers, times are ns of the run's clock, and -1 means "not
 known".
 """
 
@@ -10,29 +10,29 @@ from typing import NamedTuple
 
 
 class InvalidatedPosition(NamedTuple):
-    """A reader was told that its position is impossible: its records are gone, or were replaced by others."""
+    """Records that a reader learned that its position is invalid: its records are gone, or were replaced by others."""
 
     t: int
     proc: int
     part: int
     kind: int
-    """TRUNCATED or OUT_OF_RANGE."""
+    """Is TRUNCATED or OUT_OF_RANGE."""
     position: int
     log_start: int
-    """-1 where not told."""
+    """Is the log start offset; -1 if it was not reported."""
     end: int
-    """TRUNCATED: the first offset that differs, OUT_OF_RANGE: the high watermark; -1 where not told."""
+    """Is the first offset that differs (TRUNCATED), or the high watermark (OUT_OF_RANGE); -1 if it was not reported."""
 
 
 class TimeLookup(NamedTuple):
-    """A reader asked which offset belongs to a time, and had got a record that is not earlier."""
+    """Records that a reader looked up the offset of a time, and had got a record that is not earlier than that time."""
 
     op: int
     proc: int
     part: int
     known: int
-    """The lowest offset of such a record that the reader had got, from the leader epoch that answered."""
+    """Is the lowest offset of such a record that the reader had got from the leader epoch that answered."""
     off: int
-    """The answer; -1: no record is so late."""
+    """Is the answer; -1 if no record is so late."""
     t0: int
     t1: int

@@ -1,15 +1,17 @@
-"""Follows what retention could have removed from the beginning of a log, by settings in force and ages of records.
+"""Tracks what retention could have removed from the beginning of a log, by the settings in force and the ages of
+records.
 
-Kafka removes whole segments from the beginning of a log: by time once a segment's largest timestamp is more than
-retention.ms old, by size while what is left still has retention.bytes (Kafka documentation, topic configs;
+Kafka removes whole segments from the beginning of a log: by time once a segment's largest timestamp is older than
+retention.ms, and by size while the rest still has retention.bytes (Kafka documentation, topic configs;
 `UnifiedLog.deleteOldSegments`). So a record that is too young keeps its own segment and all that follow: what time
-could have removed ends before the first of those. Where segments begin is in no history, so records of its segment
-that are older than it count as removable. What size could have removed ends where all that may be at that offset or
-above it, each record at its largest, comes to less than retention.bytes. Only idempotent producers append a record
-once: after others, size could have removed everything.
+could have removed ends before the first such record. Histories do not show where segments begin, so older records of
+its segment count as removable. What size could have removed ends at the offset from which on all records, each at its
+largest, take less than retention.bytes. Only idempotent producers append a record once: after others, size could have
+removed everything.
 
-Ages are by the harness's clock, from a record's timestamp (its own with CreateTime, the broker's with LogAppendTime; of
-a send whose answer has none, when it was handed over) until somebody was first answered that the log begins behind it.
+Ages are by the harness's clock, from a record's timestamp until the log was first reported to begin behind the record.
+The timestamp is the record's own with CreateTime and the broker's with LogAppendTime; if the answer to its send has
+none, it is when the record was sent.
 """
 
 from __future__ import annotations
@@ -24,41 +26,43 @@ from squall.checkers.history.tables import ClientProcess, whole
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
-"""A broker's clock may be so far from the harness's, and a hundredth of retention.ms beside it."""
+"""Is by how much a broker's clock may differ from the harness's, in ms, beside a hundredth of retention.ms."""
 STOP_MS = 30_000
-"""Brokers are stopped at most so long after the end of the history, and remove segments until then."""
+"""Is how long after the end of the history, in ms, brokers may still run and remove segments."""
 OVERHEAD_BYTES = 256
-"""A record takes at most so much beside its value: key, headers, its share of its batch and of markers."""
+"""Is how many bytes a record takes at most beside its value: key, headers, and its share of its batch and of markers.
+"""
 SLOT_MS = 100
-"""How exactly ages are kept."""
+"""Is the resolution of ages, in ms."""
 
 
 class PartitionRetentionTracker:
-    """Follows one partition, and keeps its `expired_to` and `expirable_to`. `began_ms`: the wall clock when the run
-    began. `skew_ms`: as `squall.checkers.nemesis_log.skew_ms`.
+    """Follows one partition, and keeps its `expired_to` and `expirable_to`. `began_ms` is the wall clock when the run
+    began; `skew_ms` is as in `squall.checkers.nemesis_log.skew_ms`.
     """
 
     def __init__(self, partition: ObservedPartition, began_ms: int, skew_ms: int) -> None:
         self.partition, self._began_ms, self._skew_ms = partition, began_ms, skew_ms
         self._first: dict[int, int] = {}
-        """Slot of time -> the lowest offset of the records with a timestamp in it."""
+        """Maps each slot of time to the lowest offset of a record with a timestamp in it."""
         self._bytes = 0
-        """The most that can have been appended."""
+        """Counts the bytes that can have been appended at most."""
         self._once = True
-        """Nothing is appended twice: all of its producers are idempotent."""
+        """Is True if nothing is appended twice, because all producers are idempotent."""
         self._acked: list[tuple[int, int, int]] = []
-        """(offset, the most bytes that it takes, `_bytes` when it was acknowledged); only if there is retention.bytes.
+        """Holds (offset, its bytes at most, `_bytes` when it was acknowledged) of each record, if retention.bytes is
+        set.
         """
         self._starts: list[tuple[int, int, int]] = []
-        """(log start, wall clock in ms when it was first seen, `_bytes` by then), both ascending."""
+        """Holds (log start, wall clock in ms when it was first seen, `_bytes` by then); both ascend."""
 
     def sent(self, size: int, *, once: bool) -> None:
-        """A record with a value of so many bytes was handed over. once: to an idempotent producer."""
+        """Record that a record with a value of `size` bytes was sent. `once` is True if the producer is idempotent."""
         self._bytes += size + OVERHEAD_BYTES
         self._once &= once
 
     def appended(self, off: int, stamp_ms: int, size: int) -> None:
-        """A record was acknowledged at `off`, with this timestamp, and a value of so many bytes."""
+        """Record that a record was acknowledged at `off`, with this timestamp and a value of `size` bytes."""
         if self.partition.retention_bytes >= 0:
             self._acked.append((off, size + OVERHEAD_BYTES, self._bytes))
         slot = stamp_ms // SLOT_MS
@@ -66,14 +70,14 @@ class PartitionRetentionTracker:
             self._first[slot] = off
 
     def starts_at(self, log_start: int, wall_ms: int) -> None:
-        """An answer said, first of all, that the log begins at `log_start`."""
+        """Record the first response that says that the log begins at `log_start`."""
         self._starts.append((log_start, wall_ms, self._bytes))
         expired = min(log_start, self._removable_to(wall_ms, self._bytes))
         self.partition.expired_to = max(self.partition.expired_to, expired)
 
     def configured(self, settings: Mapping[str, Any]) -> None:
-        """These are the topic's settings in force, as text by name. The first ones count for all of the run so far; of
-        later ones those that let more records go count for all of it.
+        """Record the topic's settings in force, as text by name. The first settings count for the run so far. Of later
+        settings, those that let retention remove more count for the whole run.
         """
         partition, first = self.partition, self.partition.min_isr < 0
         partition.described = bool(settings)
@@ -92,17 +96,17 @@ class PartitionRetentionTracker:
             partition.cleanup += ",delete"
 
     def shortened(self, retention_ms: int) -> None:
-        """Apply another retention.ms that the topic was given; a higher one changes nothing."""
+        """Record another retention.ms of the topic; a higher one changes nothing."""
         self.partition.retention_ms = _lower(self.partition.retention_ms, retention_ms)
 
     def finish(self, wall_ms: int) -> None:
-        """The history ends. What was acknowledged late counts now, too."""
+        """End the history; records that were acknowledged late now count, too."""
         expired = (min(start, self._removable_to(at_ms, size)) for start, at_ms, size in self._starts)
         self.partition.expired_to = max(expired, default=0)
         self.partition.expirable_to = self._removable_to(wall_ms + STOP_MS, self._bytes)
 
     def _removable_to(self, wall_ms: int, appended: int) -> int:
-        """The offset below which retention could have removed everything by then."""
+        """Return the offset below which retention could have removed everything by `wall_ms`."""
         partition = self.partition
         if not partition.described:
             return ANY
@@ -111,7 +115,9 @@ class PartitionRetentionTracker:
         return max(self._too_large(appended), self._too_old(wall_ms))
 
     def _too_large(self, appended: int) -> int:
-        """The offset below which size could have removed everything when at most so much had been appended."""
+        """Return the offset below which size could have removed everything when at most `appended` bytes had been
+        appended.
+        """
         keep, left = self.partition.retention_bytes, appended
         if not 0 <= keep <= left:
             return 0
@@ -123,35 +129,35 @@ class PartitionRetentionTracker:
         return ANY
 
     def _too_old(self, wall_ms: int) -> int:
-        """The offset below which time could have removed everything by then."""
+        """Return the offset below which time could have removed everything by `wall_ms`."""
         partition = self.partition
         if partition.retention_ms < 0:
             return 0
         margin_ms = CLOCKS_MS + partition.retention_ms // 100 + self._skew_ms
+        # Records with a timestamp after `oldest` are certainly too young to be removed.
         oldest = wall_ms + margin_ms - partition.retention_ms
-        """Of the timestamps that are too young for certain."""
         # Nothing of the run is older than the run, unless a client gave its records timestamps of the past.
         unknown = ANY if self._first or oldest >= self._began_ms else 0
         return min((off for slot, off in self._first.items() if slot * SLOT_MS > oldest), default=unknown)
 
 
 class RetentionTracker:
-    """Follows all partitions of a history. `skew_ms`: as `PartitionRetentionTracker` takes it."""
+    """Follows all partitions of a history. `skew_ms` is as in `PartitionRetentionTracker`."""
 
     def __init__(self, skew_ms: int) -> None:
         self._skew_ms, self._wall_ms, self._mono_ns = skew_ms, 0, 0
         self._watches: dict[int, PartitionRetentionTracker] = {}
         self._settings: dict[str, Mapping[str, Any]] = {}
-        """Topic -> what was last answered about its settings."""
+        """Maps each topic to its settings as they were last reported."""
         self.seal = 0
-        """The `declared_seal` of all lines so far."""
+        """Is the `declared_seal` of all lines so far."""
 
     def began(self, wall_ms: int, mono_ns: int) -> None:
-        """Take in the two clocks of the header."""
+        """Record the two clocks of the header."""
         self._wall_ms, self._mono_ns = wall_ms, mono_ns
 
     def declared(self, partition: ObservedPartition, line: Mapping[str, Any]) -> ObservedPartition:
-        """A partition comes, by this line. Returns it."""
+        """Record a partition that this line declares, and return it."""
         self.seal = declared_seal(self.seal, {name: line[name] for name in line.keys() - {"e", "part"}})
         watch = self._watches[partition.part] = PartitionRetentionTracker(partition, self._wall_ms, self._skew_ms)
         if partition.topic in self._settings:
@@ -159,7 +165,7 @@ class RetentionTracker:
         return partition
 
     def configured(self, line: Mapping[str, Any]) -> None:
-        """Take in a line with a topic's settings in force, as text by name; empty: no broker reported them."""
+        """Record a line with a topic's settings in force, as text by name; empty if no broker reported them."""
         topic, settings = str(line["topic"]), dict(line["settings"])
         self.seal = declared_seal(self.seal, {"topic": topic, "settings": settings})
         self._settings[topic] = settings
@@ -168,8 +174,8 @@ class RetentionTracker:
                 watch.configured(settings)
 
     def administered(self, part: int, line: Mapping[str, Any], t: int) -> None:
-        """Take in what an administrator asked for at `t`, of one partition or of all (-1). Early versions do not tell
-        which retention.ms that was.
+        """Record an administrator's request at `t`, for one partition or for all (-1). Lines of early versions do not
+        have the requested retention.ms.
         """
         for watch in self._watches.values() if part == -1 else (self._watches[part],):
             if "retention_ms" in line:
@@ -178,13 +184,15 @@ class RetentionTracker:
                 watch.partition.administered(str(line.get("what")), whole(line.get("to", -1)), t)
 
     def sent(self, part: int, size: int, process: ClientProcess) -> None:
-        """A record with a value of so many bytes was handed over to a producer."""
+        """Record that a record with a value of `size` bytes was sent by a producer."""
         self._watches[part].sent(size, once=process.settings.get("idempotence") is True)
 
     def appended(self, invoked: Mapping[str, Any], off: int, stamp_ms: int, client: str) -> None:
-        """The record of this send was acknowledged at `off`; `stamp_ms`: as the answer says, or -1.
+        """Record that the record of this send was acknowledged at `off`. `stamp_ms` is its timestamp in the response;
+        -1 if it has none.
 
-        Only programs under test give their records timestamps of the past: else nobody believes an earlier one.
+        Only programs under test give their records timestamps of the past, so earlier timestamps of other clients are
+        not believed.
         """
         sent_ms = self._wall(invoked["t"])
         if client != PROGRAM:
@@ -193,11 +201,11 @@ class RetentionTracker:
         self._watches[invoked["part"]].appended(off, stamp_ms, whole(invoked.get("b", 0)))
 
     def starts_at(self, part: int, log_start: int, t: int) -> None:
-        """At `t`, an answer said for the first time that a log begins at `log_start`."""
+        """Record that a response at `t` was the first to say that a log begins at `log_start`."""
         self._watches[part].starts_at(log_start, self._wall(t))
 
     def finish(self, t: int) -> None:
-        """The history ends at `t`."""
+        """End the history at `t`."""
         for watch in self._watches.values():
             watch.finish(self._wall(t))
 
@@ -206,5 +214,5 @@ class RetentionTracker:
 
 
 def _lower(one: int, other: int) -> int:
-    """The lower of two limits, of which -1 is none."""
+    """Return the lower of two limits, of which -1 means no limit."""
     return max(one, other) if min(one, other) < 0 else min(one, other)

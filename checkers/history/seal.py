@@ -1,8 +1,8 @@
-"""Seals a history and the files beside it, so that damage, or a file of another run, is seen.
+"""Seals a history and the files beside it, so that damage, or a file of another run, shows.
 
-Its last line counts the lines before it and holds the CRC-32 of their bytes. Its header holds the plan's CRC-32. Its
-last line holds those of nemesis.jsonl and of what run.json says. Histories of killed harnesses lack the last line, and
-those of early versions lack all of it: they are judged as they are.
+The history's last line counts the lines before it, and holds the CRC-32 of their bytes. Its header holds the CRC-32 of
+the plan, and its last line those of nemesis.jsonl and of the entries of run.json. Histories of killed harnesses lack
+the last line, and those of early versions lack all seals: they are judged as they are.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from squall.checkers.history.tables import History, HistoryProblem, whole
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
-"""Keys that run.json has had since after recorders began to write a last line."""
+"""Lists keys that run.json has had only since recorders began to write a last line."""
 NOTE = "history.jsonl does not promise a last line, as in early versions: lines of its end may be gone"
 SEALED_KEYS = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads", "history")
-"""Keys of run.json that the verdict rests on. They do not change once the history is closed."""
+"""Lists the keys of run.json on which the verdict depends. Their values do not change once the history is closed."""
 UNSEALED = ("operations",)
-"""Of a plan: the load as it was drawn. Nothing is judged by it."""
+"""Lists keys of a plan that are not sealed: the load as it was drawn, by which nothing is judged."""
 
 
 def seals_of(seals: Any) -> dict[str, int]:
@@ -31,22 +31,23 @@ def seals_of(seals: Any) -> dict[str, int]:
 
 
 def plan_seal(plan: Mapping[str, Any]) -> int:
-    """Of a parsed plan, however it was written down: comments and the order of keys do not count."""
+    """Return the seal of a parsed plan. Comments and the order of keys do not change it."""
     return _of({name: value for name, value in plan.items() if name not in UNSEALED})
 
 
 def info_seal(info: Mapping[str, Any]) -> int:
-    """Of what run.json says under the keys of `SEALED_KEYS`."""
+    """Return the seal of the values that run.json has under SEALED_KEYS."""
     return _of({name: info.get(name) for name in SEALED_KEYS})
 
 
 def value_seal(value: Any) -> int:
-    """Of any plain value, however it was written down."""
+    """Return the seal of any plain value. The way in which the value was written down does not change it."""
     return _of(value)
 
 
 def declared_seal(before: int, line: Mapping[str, Any]) -> int:
-    """Return the CRC-32 of all declarations of partitions and of topics' settings: `before`, and one more."""
+    """Return the CRC-32 of all declarations of partitions and of topics' settings: of `before`, and of one more line.
+    """
     return _of([before, line])
 
 
@@ -57,7 +58,9 @@ def _of(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """However it was written down: a key with nothing in it is one that is not there, as in TOML, and 30.0 is 30."""
+    """Return a value in the form that is sealed: keys with an empty value are removed, as TOML cannot write them, and
+    30.0 becomes 30.
+    """
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items() if each not in (None, [], {})}
     if isinstance(value, float) and value.is_integer():
@@ -68,10 +71,11 @@ def _plain(value: Any) -> Any:
 def unlike(
     seals: Mapping[str, int], run: str, plan: int | None, nemesis: bytes, info: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The files that are not those that the history was recorded with, and why. Nothing follows from what they say.
+    """Return the files that are not those with which the history was recorded, each with the reason. Nothing may be
+    derived from their content.
 
-    `seals`, `run`: of `History`. `plan`: its `plan_seal`, None where it cannot be read. `info`: run.json, empty where
-    there is none or it cannot be read.
+    `seals` and `run` are those of `History`. `plan` is the `plan_seal`, None if the plan cannot be read. `info` is
+    run.json, empty if there is none or it cannot be read.
     """
     found = {}
     if PLAN in seals and plan is not None and plan != seals[PLAN]:
@@ -89,11 +93,11 @@ def unlike(
 
 
 def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | None:
-    """A history without the last line with which its recorder closed it: it was changed afterwards, and what its other
-    lines were is not known.
+    """Return a problem if the history lacks the last line with which its recorder closed it: then the history was
+    changed afterwards, and its other lines cannot be trusted. None if it is sealed, or need not be.
 
-    Its header does not promise the line, and its run is of a version whose header does; or the line is not reached,
-    and the run ended in order. `info`: run.json, as far as it could be read.
+    Its header does not promise the line although its run's version does; or the line is not reached although the run
+    ended in order. `info` is run.json, as far as it could be read.
     """
     later = [key for key in LATER if key in info]
     in_order = "ended_ns" in info and not info.get("trouble") and not info.get("stopped")
@@ -107,7 +111,7 @@ def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | N
 
 
 def notes(ends: bool, torn_bytes: int) -> list[str]:
-    """Return what a verdict says of a history's end."""
+    """Return what a verdict says about the end of a history."""
     found = [] if ends else [NOTE]
     if torn_bytes:
         found.append(f"{FILE} ends in an unfinished line of {torn_bytes} bytes, which was left out")
@@ -115,7 +119,7 @@ def notes(ends: bool, torn_bytes: int) -> list[str]:
 
 
 def read_info(run_dir: Path) -> Mapping[str, Any]:
-    """run.json; empty if it cannot be read: who needs what is in it says so."""
+    """Return the content of run.json; empty if it cannot be read, which the modules that need it report."""
     try:
         info = json.loads((run_dir / RUN).read_text())
     except (OSError, ValueError, RecursionError):
@@ -124,13 +128,13 @@ def read_info(run_dir: Path) -> Mapping[str, Any]:
 
 
 JUDGED = "history"
-"""Key of verdict.json: the `stamp` of the history that it is about."""
+"""Is the key of verdict.json with the `stamp` of the history that was judged."""
 NOT_JUDGED = f"{FILE} is not the one that was judged"
 _CHUNK = 1 << 20
 
 
 def stamp(path: Path) -> dict[str, int] | None:
-    """Return the size of a file and the CRC-32 of its bytes, by which a change is seen. None if there is no file."""
+    """Return the size of a file and the CRC-32 of its bytes, by which a change shows; None if there is no file."""
     size = crc = 0
     try:
         with path.open("rb") as file:
@@ -142,8 +146,9 @@ def stamp(path: Path) -> dict[str, int] | None:
 
 
 def not_judged(run_dir: Path, verdict: Mapping[str, Any]) -> str:
-    """That the history is another one than `verdict` (verdict.json) is about, in a sentence without its point; empty
-    where it is the same, and where an early version judged it, which kept no stamp."""
+    """Return a sentence, without its full stop, if the history is not the one that `verdict` (verdict.json) judged.
+    Empty if it is, or if an early version judged it, which kept no stamp.
+    """
     judged = verdict.get(JUDGED)
     if not isinstance(judged, dict):
         return ""

@@ -1,7 +1,7 @@
-"""The tables that a history becomes: what the finders, slow and fast, read.
+"""Defines the tables into which a history is parsed, and which all finders read.
 
-Everything is an integer, because that is what makes both Python and Spark quick. Times are nanoseconds on the run's
-one monotonic clock. -1 stands for "not known" everywhere.
+All values are integers, because that makes both Python and Spark fast. Times are nanoseconds on the run's monotonic
+clock. -1 means "not known" everywhere.
 """
 
 from __future__ import annotations
@@ -25,30 +25,36 @@ from squall.checkers.history.partition import ObservedPartition as ObservedParti
 from squall.checkers.history.reader_tables import InvalidatedPosition, TimeLookup
 
 SCHEMA = 1
-"""Of the Parquet files and of conversion.json."""
+"""Is the schema of the Parquet files and of conversion.json."""
 
 SEND, POLL, EMPTY_POLL, LISTED, LISTED_START, DELETED = range(6)
-"""Row.kind (the first three) and Told.kind (the last five). LISTED: a latest or last stable offset that was asked for;
-LISTED_START: an earliest one; DELETED: records before `log_start` were deleted by request."""
+"""Are the values of RecordRow.kind (the first three) and ReportedBounds.kind (the last five). LISTED is a latest or
+last stable offset that was requested, LISTED_START an earliest offset; DELETED says that records before `log_start`
+were deleted by request.
+"""
 TRUNCATED, OUT_OF_RANGE = 0, 1
-"""Thrown.kind. The leader's log ends the epoch of what the reader read last before its position (LOG_TRUNCATED); or its
-log does not reach to that position (OFFSET_OUT_OF_RANGE)."""
+"""Are the values of InvalidatedPosition.kind. The leader's log ends the epoch of the reader's last record before the
+reader's position (LOG_TRUNCATED); or the log does not reach to that position (OFFSET_OUT_OF_RANGE).
+"""
 OK, FAIL, INFO = 0, 1, 2
-"""Final status of an operation: done; definitely not done; may have been done. No completion is INFO."""
+"""Are the final statuses of an operation: done; definitely not done; may have been done. An operation without a
+completion is INFO.
+"""
 NOT_A_READER = 2
-"""Row.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
+"""Is the RecordRow.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
 NOT_ENDED, COMMIT, ABORT = 0, 1, 2
-"""Txn.how: what the client asked for at the end of a transaction, if it came to that."""
+"""Are the values of Txn.how: the end of a transaction that the client requested, if any."""
 PRODUCER = "producer"
-"""Process.role of those that write."""
+"""Is the ClientProcess.role of processes that write."""
 LATE_END = "late end"
-"""Evidence: an EndTxn of an earlier transaction of the same producer id and epoch may have ended this one, KAFKA-17754.
-With transactions V2 each transaction has an epoch of its own, so this never is the evidence."""
+"""Is the evidence that an EndTxn of an earlier transaction with the same producer id and epoch may have ended this
+transaction, KAFKA-17754. It is never the evidence with transactions V2, because each transaction has its own epoch.
+"""
 
 
 class RecordRow(NamedTuple):
-    """Describes one record handed over or received; or a stretch of offsets of which a poll returned nothing
-    (EMPTY_POLL): before the first of its records, behind the last one, or all that it passed.
+    """Describes one record that was sent or received; or, as EMPTY_POLL, a stretch of offsets of which a poll returned
+    nothing: before the first of its records, behind the last one, or all that it passed.
     """
 
     kind: int
@@ -57,57 +63,64 @@ class RecordRow(NamedTuple):
     part: int
     op: int
     idx: int
-    """Position inside the operation."""
+    """Is the record's index in its operation."""
     off: int
-    """Offset; of an empty stretch its end."""
+    """Is the record's offset; for an empty stretch, its end."""
     val: int
-    """The value; -1 where the payload did not verify, and of an empty poll."""
+    """Is the record's value; -1 if the payload did not verify, and for an empty poll."""
     iso: int
     t0: int
-    """Send: handed over. Poll: this call began."""
+    """Is when a record was sent, or when the call of a poll began."""
     t1: int
-    """Send: its result came (-1: none ever did). Poll: this call returned."""
+    """Is when the result of a send came (-1: never), or when the call of a poll returned."""
     final: int
-    """0, or the round of the final read."""
+    """Is the round of a final read; 0 for other operations."""
     seg: int
-    """How often this reader's position in this partition was forgotten: reads of one `seg` follow each other."""
+    """Counts how often the reader's position in this partition became unknown: reads with the same `seg` follow each
+    other.
+    """
     before: int
-    """Offset of the record that this reader got before this one in the same `seg`; -1 where this is the first. Of an
-    empty stretch over which the reader was moved: its begin."""
+    """Is the offset of the record that this reader got before, in the same `seg`; -1 if this is the first. For an empty
+    stretch over which the reader was moved, it is the stretch's begin.
+    """
     inside: int
-    """1 where it got that one from the same poll."""
+    """Is 1 if the record before came from the same poll, else 0."""
     key: int
-    """Dense id of the key of a send to a compacted partition, else -1."""
+    """Is the dense id of the key of a send to a compacted partition; else -1."""
     tries: int
-    """An acknowledged send was handed to a connection so often; -1 of clients that do not report it, and of reads."""
+    """Counts how often an acknowledged send was written to a connection; -1 for clients that do not report it, and for
+    reads.
+    """
 
 
 class ReportedBounds(NamedTuple):
-    """Holds what one answer said of a partition, beside its records."""
+    """Holds what one response said of a partition beside its records: high watermark, last stable offset and log start.
+    """
 
     kind: int
     part: int
     proc: int
     op: int
     idx: int
-    """Position inside the operation's answer."""
+    """Is the index in the operation's response."""
     st: int
     iso: int
     final: int
     epoch: int
-    """Leader epoch that answered; -1 where the client does not know it."""
+    """Is the leader epoch that answered; -1 if the client does not know it."""
     hw: int
     lso: int
     log_start: int
     position: int
-    """The reader's, after this answer."""
+    """Is the reader's position after this response."""
     records: int
     last_off: int
-    """Highest offset among the records of this answer."""
+    """Is the highest offset among the records of this response; -1 if it had none."""
     hw_before: int
     lso_before: int
-    """As told to this client before, of this partition, by the same leader epoch, and for a latest offset by earlier
-    ones, too (KIP-207); -1 where that says nothing."""
+    """Is, as `hw_before`, the bound that the client had seen before in the same leader epoch, and for a latest offset
+    in earlier epochs too (KIP-207); -1 if there is none to compare with.
+    """
     t0: int
     t1: int
 
@@ -118,81 +131,84 @@ class Txn(NamedTuple):
     op: int
     proc: int
     id: int
-    """Index into History.names: its transactional id."""
+    """Is the index of its transactional id in History.names."""
     st: int
-    """OK: it ended as `how` says. FAIL: it definitely did not commit. INFO: it may have ended either way; if it never
-    asked for an end (`how` is NOT_ENDED), the broker can only have aborted it."""
+    """Is OK if the transaction ended as `how` says, FAIL if it definitely did not commit, and INFO if it may have ended
+    either way; if its client never requested an end (`how` is NOT_ENDED), the broker can only have aborted it.
+    """
     how: int
     t0: int
-    """It began."""
+    """Is when the transaction began."""
     te: int
-    """Its end was asked for; -1 if it never was."""
+    """Is when its end was requested; -1 if it never was."""
     t1: int
-    """The answer to that; -1 if none ever came."""
+    """Is when the request for its end was answered; -1 if it never was."""
     producer_id: int
     epoch: int
-    """Of the producer when it began; -1 if not known."""
+    """Is the producer's epoch when the transaction began; -1 if not known."""
     timeout_ms: int
     late_commit: int
-    """1 where a commit that an earlier transaction of the same producer id and epoch asked for may arrive only now:
-    its client asked again, because a request for it was not answered. See `LATE_END`."""
+    """Is 1 if a commit request of an earlier transaction with the same producer id and epoch may arrive only now,
+    because it was not answered and its client sent it again. See `LATE_END`.
+    """
     late_abort: int
-    """The same of an abort."""
+    """Is 1 if an abort request of such an earlier transaction may arrive only now."""
     unanswered: int
-    """Requests for its end that were sent and never answered; -1 where its client does not tell."""
+    """Counts requests for its end that were sent and never answered; -1 if its client does not report it."""
 
     @property
     def committed(self) -> bool:
-        """The coordinator acknowledged the commit."""
+        """Return whether the coordinator acknowledged the commit."""
         return self.st == OK and self.how == COMMIT
 
     @property
     def never_commits(self) -> bool:
-        """It was aborted, it failed, or its client never asked for a commit."""
+        """Return whether the transaction was aborted, or failed, or its client never requested a commit."""
         return self.how != COMMIT or self.st == FAIL
 
 
 class TxnOperation(NamedTuple):
-    """An operation inside a transaction."""
+    """Describes a send or a poll inside a transaction."""
 
     txn: int
-    """Operation id of the transaction."""
+    """Is the operation id of the transaction."""
     kind: int
-    """SEND or POLL."""
+    """Is SEND or POLL."""
     op: int
     part: int
-    """-1 for a poll."""
+    """Is the partition of a send; -1 for a poll."""
     val: int
-    """-1 for a poll."""
+    """Is the value of a send; -1 for a poll."""
 
 
 class InitProducerIdResult(NamedTuple):
-    """A producer got its id and epoch for a transactional id: from then on all earlier ones are fenced. Or it was
-    refused them, and both are -1."""
+    """Records that a producer got its producer id and epoch for a transactional id, which fences all earlier producers
+    of that id; or that it was refused, and both are -1.
+    """
 
     t: int
     proc: int
     id: int
-    """Index into History.names: the transactional id."""
+    """Is the index of the transactional id in History.names."""
     producer_id: int
     epoch: int
     t0: int
-    """It asked."""
+    """Is when the producer sent its request."""
 
 
 class OperationRow(NamedTuple):
-    """Describes one operation."""
+    """Describes one operation of a history."""
 
     op: int
     f: int
-    """Index into History.names."""
+    """Is the index of the operation's name in History.names."""
     proc: int
     part: int
     st: int
     t0: int
     t1: int
     err: int
-    """Index into History.names."""
+    """Is the index of the error's name in History.names."""
 
 
 class PartitionFinalRead(NamedTuple):
@@ -208,19 +224,19 @@ class PartitionFinalRead(NamedTuple):
     log_start: int
     reached: int
     end: int
-    """The end as known when it began; -1 where it never reached it."""
+    """Is the log end as it was known when the read began; -1 if the read never reached it."""
     whole: int
-    """1 where it left nothing out between `start` and `reached`."""
+    """Is 1 if the read left nothing out between `start` and `reached`."""
 
     @property
     def complete(self) -> bool:
-        """It read everything from the log start to the end as known when it began."""
+        """Return whether the read got everything from the log start to the end as it was known when the read began."""
         return bool(self.whole) and 0 <= self.end <= self.reached and self.start <= max(self.log_start, 0)
 
 
 @dataclass(slots=True)
 class ClientProcess:
-    """A logical process: a producer, a reader, or the reader of a final read."""
+    """Describes a logical process: a producer, a reader, or the reader of a final read."""
 
     proc: int
     role: str
@@ -230,29 +246,31 @@ class ClientProcess:
     settings: Mapping[str, Any]
     first_t: int = -1
     last_t: int = -1
-    """When the history first and last mentions it otherwise than by a send: until then, at least, it was at work."""
+    """Is when the history last mentions the process otherwise than by a send, and `first_t` when it first does, in ns;
+    -1: never. The process worked at least until then.
+    """
 
     @property
     def isolation(self) -> int:
-        """0 read_uncommitted, 1 read_committed."""
+        """Return the isolation level: 0 read_uncommitted, 1 read_committed."""
         return 1 if self.settings.get("isolation") in (1, "read_committed") else 0
 
     @property
     def request_timeout_ns(self) -> int:
-        """After this long without an answer its client asks again; 0 where that is not known."""
+        """Return the time in ns after which its client sends an unanswered request again; 0 if that is not known."""
         timeout_ms = self.settings.get("request_timeout_ms")
         return timeout_ms * 1_000_000 if isinstance(timeout_ms, int) else 0
 
     @property
     def round(self) -> int:
-        """Of a final read, from 1."""
+        """Return the round of a final read, from 1."""
         round_ = self.settings.get("round")
         return round_ if type(round_) is int and 0 < round_ < 128 else 1
 
 
 @dataclass(frozen=True, slots=True)
 class PositionChange:
-    """A reader was given, gave up or moved its position: at `t` by process `proc`."""
+    """Records that, at `t`, the reader `proc` was assigned, gave up or moved its position."""
 
     t: int
     proc: int
@@ -263,22 +281,22 @@ class PositionChange:
 
 @dataclass(frozen=True, slots=True)
 class HistoryProblem:
-    """Why an input could not be read to its end. `line` counts from 1; 0 where it is about the whole file."""
+    """Says why a file could not be read to its end. `line` counts from 1; 0 if the problem concerns the whole file."""
 
     file: str
     line: int
     why: str
     untrusted: bool = False
-    """What stands before that line may be damaged as well, nobody knows where: then it proves nothing."""
+    """Is True if the lines before may be damaged as well, at unknown places: then they prove nothing."""
 
     def __str__(self) -> str:
         return f"{self.file}: line {self.line}: {self.why}" if self.line else f"{self.file}: {self.why}"
 
 
 class IntegerTable:
-    """Rows of integers, one after the other in one array: the quickest thing to append to that stays small.
+    """Holds rows of integers, one after the other, in one array: appending is fast and memory stays small.
 
-    `data` may be extended directly, by whole rows. An interrupted row is cut off by `truncate`.
+    `data` may be extended directly, by whole rows. `truncate` removes an interrupted row.
     """
 
     __slots__ = ("data", "row_type", "width")
@@ -292,47 +310,47 @@ class IntegerTable:
         return len(self.data) // self.width
 
     def append(self, row: tuple[int, ...]) -> None:
-        """Add one row. TypeError or OverflowError where a value is no 64-bit integer."""
+        """Add one row. Raises TypeError or OverflowError if a value is no 64-bit integer."""
         assert len(row) == self.width, row
         self.data.extend(row)
 
     def rows(self) -> Iterator[Any]:
-        """The rows, as `row_type`."""
+        """Return an iterator over the rows, as `row_type`."""
         return map(partial(tuple.__new__, self.row_type), zip(*[iter(self.data)] * self.width, strict=True))
 
     def column(self, name: str) -> array[int]:
-        """All values of one column."""
+        """Return all values of one column."""
         return self.data[self.row_type._fields.index(name) :: self.width]
 
     def truncate(self, length: int) -> None:
-        """Drop all rows after the first `length`, and what there is of an unfinished one."""
+        """Remove all rows after the first `length`, and any unfinished row."""
         del self.data[length * self.width :]
 
 
 OF_GROUPS = ("holds", "grants", "stills", "commits", "fetches", "outputs")
-"""Tables that histories converted before there were groups lack."""
+"""Lists the tables of groups; histories that early versions converted lack them."""
 LARGE = ("records", "told", "ops", "thrown", "lookups", "txns", "members", "inits", *OF_GROUPS)
-"""Every `IntegerTable` of a history."""
+"""Lists the attributes of a history that are an `IntegerTable`."""
 
 
 @dataclass(slots=True)
 class History:
-    """A whole history in memory, or, where a converter wrote the large tables out meanwhile, what is left of it."""
+    """Holds a whole history in memory; or, if a converter wrote the large tables to files, the rest of it."""
 
     run: str = ""
     wall_ms: int = -1
     mono_ns: int = -1
     lines: int = 0
     ends: bool = False
-    """The header promises a last line that counts the others: without it, the history was cut."""
+    """Is True if the header promises a last line that counts the others: a history without that line was cut."""
     torn_bytes: int = 0
-    """Length of an unfinished last line, which was left out."""
+    """Is the length of an unfinished last line, which was left out; 0 if there is none."""
     seals: dict[str, int] = field(default_factory=dict)
-    """What header and last line say of the run's other files (`squall.checkers.history.seal`)."""
+    """Holds the seals of the run's other files in the header and the last line (`squall.checkers.history.seal`)."""
     problem: HistoryProblem | None = None
-    """Why reading stopped early. What stands before that line is a sound history: it is one cut short."""
+    """Says why reading stopped early; None if it did not. The lines before are a sound history that was cut short."""
     names: list[str] = field(default_factory=list)
-    """Of operations and errors, by Op.f and Op.err."""
+    """Lists the names of operations, errors, groups and transactional ids, to which other tables refer by index."""
     partitions: list[ObservedPartition] = field(default_factory=list)
     processes: list[ClientProcess] = field(default_factory=list)
     assignments: list[PositionChange] = field(default_factory=list)
@@ -352,43 +370,44 @@ class History:
     fetches: IntegerTable = field(default_factory=lambda: IntegerTable(ReportedCommittedOffset))
     outputs: IntegerTable = field(default_factory=lambda: IntegerTable(PipelineOutput))
     corrupt: int = 0
-    """Received records whose payload did not verify."""
+    """Counts received records whose payload did not verify."""
     holes: int = 0
-    """Received records that did not stand right behind the one that the same reader got before, and answers without a
-    record that moved a reader."""
+    """Counts received records that were not right behind the record that the same reader got before, and responses
+    without a record that moved a reader.
+    """
     read_inside: int = 0
-    """Records that polls at read_committed returned inside transactions."""
+    """Counts records that polls at read_committed returned inside transactions."""
     owned: set[int] = field(default_factory=set)
-    """Partitions that a member of a group ever owned."""
+    """Holds the partitions that a member of a group ever owned."""
     owners: set[int] = field(default_factory=set)
-    """Processes that ever owned one."""
+    """Holds the processes that ever owned a partition."""
     resumed: int = 0
-    """How often a member began at its group's committed position."""
+    """Counts how often a member began at its group's committed position."""
     group_activities: GroupActivityCounter = field(default_factory=GroupActivityCounter)
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Operation -> "ok" | "fail" | "info" | "error NAME" -> how many."""
+    """Maps each operation to the number of its outcomes: "ok" | "fail" | "info" | "error NAME"."""
     declared: int = 0
-    """The `seal.declared_seal` of its partitions and settings of topics."""
+    """Is the `seal.declared_seal` of its partitions and topic settings."""
 
     def process(self, proc: int) -> ClientProcess | None:
-        """The process of that id."""
+        """Return the process with this id; None if there is none."""
         return next((process for process in self.processes if process.proc == proc), None)
 
 
 def whole(value: Any) -> int:
-    """The same, if it is an integer of 64 bits. ValueError else."""
+    """Return the value if it is an integer of 64 bits; raise ValueError if not."""
     if type(value) is not int or value.bit_length() > 63:
         raise ValueError(f"{value!r} is no whole number of 64 bits")
     return value
 
 
 def offsets_of(by_part: Any) -> dict[int, int]:
-    """{"3": 17} of JSON into {3: 17}."""
+    """Return {3: 17} for the JSON object {"3": 17}."""
     return {int(part): whole(offset) for part, offset in by_part.items()}
 
 
 def whole_numbers(values: Iterable[Any]) -> None:
-    """ValueError where one of them is no integer: true is 1 to an array, and would pass."""
+    """Raise ValueError if one of the values is no integer: `true` is 1 to an array, so it would pass there."""
     for value in values:
         if type(value) is not int:
             raise ValueError(f"{value!r} is no whole number")
@@ -396,19 +415,19 @@ def whole_numbers(values: Iterable[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlayedFault:
-    """Describes one fault as nemesis.jsonl last reported it. Times are in ns on the run's clock, -1 where it never came
-    to that.
+    """Describes one fault as nemesis.jsonl last reported it. Times are in ns on the run's clock, -1 if the fault did
+    not come that far.
     """
 
     id: int
     action: str
     fault_class: str
-    """As the nemesis says: P, N, C, W1, WM or D; empty where it does not."""
+    """Is the fault's class as the nemesis reports it: P, N, C, W1, WM or D; empty if it does not."""
     traits: tuple[str, ...]
-    """As the nemesis says (`squall.checkers.fault_traits`)."""
+    """Lists the fault's traits as the nemesis reports them (`squall.checkers.fault_traits`)."""
     target: str
     resolved: tuple[Any, ...]
-    """What it hit: node ids, or links as the runtime names them."""
+    """Lists what the fault hit: node ids, or links as the runtime names them."""
     params: Mapping[str, Any]
     asked: int
     began: int
@@ -416,9 +435,10 @@ class PlayedFault:
     evidence: Mapping[str, Any] | None
     error: str
     on: int = -1
-    """When it was on everywhere: putting it on may take a while after `began`. -1 where the nemesis does not say."""
+    """Is when the fault was on everywhere, which may be some time after `began`; -1 if the nemesis does not report it.
+    """
 
     @property
     def whole_since(self) -> int:
-        """Return the time, ns, from which on every send met the whole fault; -1 if it never began."""
+        """Return the time in ns from which on every send met the whole fault; -1 if the fault never began."""
         return max(self.began, self.on)
