@@ -261,7 +261,7 @@ def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]
     if any(state is not None for _, state in told):
         return
     if story.problem.stood:
-        yield from _stood(story.problem)
+        yield from _replica_sentences(story.problem)
         return
     over = float("inf") if story.problem.t is None else story.problem.t
     terms = [m for m in story.told.moments if m.kind == "leads" and m.t <= over]
@@ -276,7 +276,7 @@ def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]
         yield unknown_why(files)
 
 
-def _stood(problem: StorySubject) -> Iterator[str]:
+def _replica_sentences(problem: StorySubject) -> Iterator[str]:
     """The replicas in the moment in which an invariant broke."""
     leaders = [each for each in problem.stood if each.leads]
     for each in leaders:

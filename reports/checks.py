@@ -252,9 +252,9 @@ class KeyFigures:
     planned: int | None
     unavailable_s: float | None
     unavailable_partition: str
-    stood_still: dict[str, str]
+    stuck_clients: dict[str, str]
     clients: dict[str, str]
-    """Of `meaning.stood_still` and `meaning.unavailable_to`."""
+    """Of `meaning.stuck_clients` and `meaning.unavailable_to`."""
     p50_ms: float | None
     p99_ms: float | None
     timed: int
@@ -299,7 +299,7 @@ def figures_of(files: RunFiles) -> KeyFigures:
         planned=files.planned_faults(),
         unavailable_s=gaps.get(worst),
         unavailable_partition=worst,
-        stood_still=summary.stood_still(files.verdict),
+        stuck_clients=summary.stuck_clients(files.verdict),
         clients=summary.unavailable_to(files.verdict),
         p50_ms=number(latency.get("p50")),
         p99_ms=number(latency.get("p99")),

@@ -209,7 +209,7 @@ class _InputHistory:
         by = self._said(commit["owner"])
         return f"Position {position} was committed at {at:.3f} s ({state}) {inside}, by {by}."
 
-    def told_again(self) -> Iterator[str]:
+    def read_twice(self) -> Iterator[str]:
         """Members that were told to read the input once more, and the commit of a position behind it before that."""
         for told, commit in self.again():
             at = self.files.seconds(told.t) or 0.0
@@ -336,7 +336,7 @@ def _told(trail: _InputHistory, problem: StorySubject) -> Iterator[str]:
     if len(chosen) > TOLD_AT_MOST:
         yield f"{len(chosen) - TOLD_AT_MOST} more were sent."
     if not lost:
-        yield from trail.told_again()
+        yield from trail.read_twice()
         return
     if not chosen:
         yield "Nobody ever sent an output of it."

@@ -195,11 +195,11 @@ def _broken(files: RunFiles) -> Iterable[StorySubject]:
             t=None if seconds is None else seconds - begin,
             node=line.get("node") if isinstance(line.get("node"), int) else None,
             records=tuple(each for each in records if each[0] >= 0),
-            stood=tuple(_stood(mapping(details.get("replicas")))),
+            stood=tuple(_replica_offsets(mapping(details.get("replicas")))),
         )
 
 
-def _stood(replicas: Json) -> Iterable[ReplicaOffsets]:
+def _replica_offsets(replicas: Json) -> Iterable[ReplicaOffsets]:
     """The replicas in the details of a broken invariant, by broker."""
     for node in sorted((each for each in replicas if each.isdigit()), key=int):
         told = mapping(replicas[node])

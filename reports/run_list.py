@@ -74,14 +74,14 @@ class RunListEntry:
         return f"{self.name}/report.html" if (self.path / "report.html").exists() else ""
 
 
-def shelf(root: Path) -> list[RunListEntry]:
+def runs_in(root: Path) -> list[RunListEntry]:
     """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
     night = _NightOfFolder(root)
     found = [_row(each, night) for each in _folders(root) if (each / PLAN).exists()]
     return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
 
 
-def strangers(root: Path) -> list[Path]:
+def folders_without_plan(root: Path) -> list[Path]:
     """Folders in `root` that are no run: what is left of one that somebody removed by half, say."""
     return [each for each in _folders(root) if not (each / PLAN).exists()]
 

@@ -75,7 +75,7 @@ class ReplicaView:
                 at = high
         self.write(at, end, epoch)
 
-    def stands_at(self, leo: int, source: ReplicaView | None, epoch: int) -> None:
+    def learn_log_end(self, leo: int, source: ReplicaView | None, epoch: int) -> None:
         """A trace says that the log ends at `leo`: what is missing was copied, what is too much is gone."""
         if leo < self.leo:
             self.cut(leo)

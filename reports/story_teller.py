@@ -265,7 +265,7 @@ class _StoryBuilder:
         newest = self._logs.newest_leader()
         if replica.leads or source is None or source.leo < event.int_of("leo", 0):
             source = newest if newest is not replica else source
-        replica.stands_at(event.int_of("leo", replica.leo), source, max(replica.epoch - 1, 0))
+        replica.learn_log_end(event.int_of("leo", replica.leo), source, max(replica.epoch - 1, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
     def _became_leader(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
@@ -361,13 +361,13 @@ class _StoryBuilder:
 
     def _offsets(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         """A sample, of a broker that does not tell of every append."""
-        replica.stands_at(event.int_of("leo"), self._logs.leader_of(event.node), max(replica.epoch, 0))
+        replica.learn_log_end(event.int_of("leo"), self._logs.leader_of(event.node), max(replica.epoch, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
     def _truncated(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         start, to = event.int_of("from_offset"), event.int_of("to_offset")
         if replica.leo < start:
-            replica.stands_at(start, self._logs.leader_of(event.node), max(replica.epoch - 1, 0))
+            replica.learn_log_end(start, self._logs.leader_of(event.node), max(replica.epoch - 1, 0))
         held = self._hold(replica)
         replica.cut(to)
         if event.fields.get("hw") is not None:
@@ -389,7 +389,7 @@ class _StoryBuilder:
     def _recovered(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         leo, cut = event.int_of("leo"), event.int_of("truncated_bytes", 0)
         held, before = self._hold(replica), replica.leo
-        replica.stands_at(leo, self._logs.leader_of(event.node), max(replica.epoch, 0))
+        replica.learn_log_end(leo, self._logs.leader_of(event.node), max(replica.epoch, 0))
         gone = [name for name in held if name not in self._hold(replica)]
         text = f"Broker {event.node} recovers its log up to {leo}"
         if cut:
@@ -486,7 +486,7 @@ class _StoryBuilder:
         role, why = str(event.fields.get("role")), str(event.fields.get("why") or "")
         replica.epoch = event.int_of("epoch")
         replica.leader = event.node if role == "leader" else event.int_of("leader")
-        replica.stands_at(event.int_of("leo", replica.leo), self._logs.newest_leader(), replica.epoch)
+        replica.learn_log_end(event.int_of("leo", replica.leo), self._logs.newest_leader(), replica.epoch)
         replica.hw = event.int_of("hw", replica.hw)
         text = f"Node {event.node} is {role} of the metadata quorum in epoch {replica.epoch} ({why})."
         weight = TURN if role == "leader" else DETAIL

@@ -39,7 +39,7 @@ def permitted(files: RunFiles) -> list[str]:
 STUCK = (stuck.PRODUCER, stuck.CONSUMER)
 
 
-def stood_still(verdict: Json) -> dict[str, str]:
+def stuck_clients(verdict: Json) -> dict[str, str]:
     """Partition -> the client that acknowledged nothing there for too long, while fresh clients' writes were taken."""
     blaming = (each for each in objects(verdict.get("anomalies")) if _blames(each))
     producers = (each for each in blaming if each.get("name") == stuck.PRODUCER)
@@ -47,13 +47,15 @@ def stood_still(verdict: Json) -> dict[str, str]:
 
 
 def unavailable_to(verdict: Json) -> dict[str, str]:
-    """Partition -> the client of `stood_still`, where the longest time without an acknowledgement is after healing."""
+    """Map each partition to its stuck client (`stuck_clients`) if the longest time without an acknowledgement lies after
+    healing.
+    """
     metrics = mapping(verdict.get("metrics"))
     healed = number(mapping(metrics.get("after_healing")).get("healed_s")) or 0.0
     gaps = mapping(mapping(metrics.get("unavailable")).get("partitions"))
     ends = {name: (number(mapping(gap).get("from_s")) or 0.0) + (number(mapping(gap).get("s")) or 0.0)
             for name, gap in gaps.items()}  # fmt: skip
-    return {name: client for name, client in stood_still(verdict).items() if ends.get(name, healed) >= healed}
+    return {name: client for name, client in stuck_clients(verdict).items() if ends.get(name, healed) >= healed}
 
 
 def _blames(entry: Json) -> bool:

@@ -60,7 +60,7 @@ async def tail(
         await read_by(zone.driver, around.recorder, around.counters, task, readers)
         return
     env = around.own(f"reader-{number}")
-    with around.controls.readers[number].living():
+    with around.controls.readers[number].process_lifetime():
         while not readers.may_end.is_set():
             async with trio.open_nursery() as nursery:
                 client = Client(env, zone.bootstrap, client_settings, cluster_id=zone.cluster_id)
@@ -108,7 +108,7 @@ async def _read(
                 when_ms = env.wall_ms() - int(env.rng.random() * LOOK_BACK_MS)
                 await reader.list_offsets(places, when_ms, LAG_LIMIT_S)
             look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
-        await handle.going(readers.may_end)
+        await handle.until_released(readers.may_end)
         if parts != [around.recorder.partitions[place] for place in places]:
             return
         handle.done += 1

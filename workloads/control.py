@@ -41,7 +41,7 @@ class ZombieRun:
     """Records that it handed over after it was woken."""
     ends: int = 0
     """Ends of its transaction that it then asked for."""
-    told: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
     """How these came out: ok, or the error."""
     woken: bool = False
     over: bool = False
@@ -64,15 +64,15 @@ class DuplicateMember:
     first: int = -1
     """The process that had the instance id."""
     second: int = -1
-    told_first: str = ""
+    error_first: str = ""
     """The error that ended the membership of the first; empty while nothing did."""
-    told_second: str = ""
+    error_second: str = ""
     fencings_first: Sequence[str] = ()
     """Errors by which a coordinator told it that another process has its instance id, each as often as it was told.
     They grow while it lives.
     """
     fencings_second: Sequence[str] = ()
-    parted: trio.Event = field(default_factory=trio.Event)
+    stop_requested: trio.Event = field(default_factory=trio.Event)
     """The second is to go."""
     over: bool = False
     """It has gone."""
@@ -103,11 +103,11 @@ class ClientHandle:
         self._changed = trio.Event()
         self._lives = self._resting = 0
         self._ever_lived = False
-        self._haunts: dict[int, ZombieRun] = {}
-        self._doubles: dict[int, DuplicateMember] = {}
-        self.known_as: Callable[[], GroupIdentity] = GroupIdentity
+        self._zombie_runs: dict[int, ZombieRun] = {}
+        self._duplicates: dict[int, DuplicateMember] = {}
+        self.group_identity: Callable[[], GroupIdentity] = GroupIdentity
         """As whom its present process is a member of a group. The client sets it."""
-        self.bell: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
         """Called when the client has to look what is wanted of it. The client sets it."""
 
     # ------------------------------------------------------------------ from outside
@@ -119,7 +119,7 @@ class ClientHandle:
     def let_go(self, who: int) -> None:
         """It may go on, if nobody else holds it."""
         self._held.discard(who)
-        self._tell()
+        self._wake_waiters()
 
     @property
     def at_rest(self) -> bool:
@@ -145,86 +145,86 @@ class ClientHandle:
     def replace(self, who: int) -> None:
         """It may have a successor."""
         self._down.discard(who)
-        self._tell()
+        self._wake_waiters()
 
-    def haunt(self, who: int) -> ZombieRun:
+    def make_zombie(self, who: int) -> ZombieRun:
         """Its next process becomes a zombie: it stands still inside a transaction, until `wake`."""
-        found = self._haunts[who] = ZombieRun()
-        self.bell()
-        self._tell()
+        found = self._zombie_runs[who] = ZombieRun()
+        self.notify()
+        self._wake_waiters()
         return found
 
     def wake(self, who: int) -> None:
         """The zombie goes on. Where none stands still yet, none will."""
-        haunt = self._haunts.pop(who, None)
-        if haunt is not None:
-            haunt.woken = True
-        self._tell()
+        zombie_run = self._zombie_runs.pop(who, None)
+        if zombie_run is not None:
+            zombie_run.woken = True
+        self._wake_waiters()
 
-    def double(self, who: int) -> DuplicateMember:
-        """A second process with its instance id begins, and stays until `part`."""
-        found = self._doubles[who] = DuplicateMember()
+    def start_duplicate(self, who: int) -> DuplicateMember:
+        """A second process with its instance id begins, and stays until `stop_duplicate`."""
+        found = self._duplicates[who] = DuplicateMember()
         return found
 
-    def part(self, who: int) -> None:
+    def stop_duplicate(self, who: int) -> None:
         """The second process is to go. Where none has begun yet, none will."""
-        double = self._doubles.pop(who, None)
+        double = self._duplicates.pop(who, None)
         if double is not None:
-            double.parted.set()
+            double.stop_requested.set()
 
     # ------------------------------------------------------------------ of the client
 
-    def doubled(self, process: int) -> DuplicateMember | None:
+    def begin_duplicate(self, process: int) -> DuplicateMember | None:
         """The second process that is to begin beside this one, which has the instance id. Told once."""
-        double = next((each for each in self._doubles.values() if each.first < 0), None)
+        double = next((each for each in self._duplicates.values() if each.first < 0), None)
         if double is not None:
             double.first = process
         return double
 
     @property
-    def wanted(self) -> ZombieRun | None:
+    def pending_zombie(self) -> ZombieRun | None:
         """The zombie that the client's next process is to become."""
-        return next((haunt for haunt in self._haunts.values() if haunt.zombie < 0), None)
+        return next((zombie_run for zombie_run in self._zombie_runs.values() if zombie_run.zombie < 0), None)
 
     @property
-    def is_haunted(self) -> bool:
+    def has_paused_zombie(self) -> bool:
         """Return whether a zombie is paused and its successor has done nothing yet: the successor should not wait for
         anything.
         """
-        return any(haunt.zombie >= 0 and not haunt.transactions for haunt in self._haunts.values())
+        return any(zombie_run.zombie >= 0 and not zombie_run.transactions for zombie_run in self._zombie_runs.values())
 
-    async def summoned(self, end: trio.Event) -> None:
+    async def until_zombie_wanted(self, end: trio.Event) -> None:
         """Until its next process is to become a zombie, or all is over."""
-        await self._until(lambda: self.wanted is not None, end)
+        await self._until(lambda: self.pending_zombie is not None, end)
 
     def took_over(self, process: int) -> None:
         """A process of this client has got the transactional id."""
-        for haunt in self._haunts.values():
-            if haunt.zombie >= 0 > haunt.successor and process != haunt.zombie:
-                haunt.successor = process
+        for zombie_run in self._zombie_runs.values():
+            if zombie_run.zombie >= 0 > zombie_run.successor and process != zombie_run.zombie:
+                zombie_run.successor = process
 
-    def ended_one(self) -> None:
+    def transaction_ended(self) -> None:
         """A process that is no zombie has ended a transaction as it asked to."""
-        for haunt in self._haunts.values():
-            if haunt.successor >= 0:
-                haunt.transactions += 1
+        for zombie_run in self._zombie_runs.values():
+            if zombie_run.successor >= 0:
+                zombie_run.transactions += 1
 
-    async def stand_still(self, haunt: ZombieRun, process: int, end: trio.Event) -> None:
+    async def until_woken(self, zombie_run: ZombieRun, process: int, end: trio.Event) -> None:
         """The zombie's: until it is woken, or all is over."""
-        haunt.zombie = process
-        await self._until(lambda: haunt.woken, end)
-        haunt.woken = True
+        zombie_run.zombie = process
+        await self._until(lambda: zombie_run.woken, end)
+        zombie_run.woken = True
 
     def began(
-        self, process: int, scope: trio.CancelScope, known_as: Callable[[], GroupIdentity] = GroupIdentity
+        self, process: int, scope: trio.CancelScope, group_identity: Callable[[], GroupIdentity] = GroupIdentity
     ) -> None:
         """A process of this client begins, and ends where the scope is cancelled."""
         self.processes.append(process)
-        self.known_as = known_as
+        self.group_identity = group_identity
         self._scope = scope
 
     @contextmanager
-    def living(self) -> Iterator[None]:
+    def process_lifetime(self) -> Iterator[None]:
         """A process lives, until nothing is left to be recorded of it."""
         self._lives, self._ever_lived = self._lives + 1, True
         try:
@@ -242,7 +242,7 @@ class ClientHandle:
         """Return whether it is to stand still now."""
         return bool(self._held)
 
-    async def going(self, end: trio.Event) -> None:
+    async def until_released(self, end: trio.Event) -> None:
         """Until nobody holds it, or all is over."""
         self._resting += 1
         try:
@@ -250,7 +250,7 @@ class ClientHandle:
         finally:
             self._resting -= 1
 
-    async def may_follow(self, end: trio.Event) -> None:
+    async def until_replaceable(self, end: trio.Event) -> None:
         """Until it may have a successor, or all is over."""
         await self._until(lambda: not self._down, end)
 
@@ -266,7 +266,7 @@ class ClientHandle:
                 nursery.start_soon(wait, changed)
                 nursery.start_soon(wait, end)
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 

@@ -17,7 +17,7 @@ from squall.workloads.group_notes import MemberHistoryWriter, MemberIdentity
 from squall.workloads.recorder import Recorder
 
 
-async def ask_where_it_stands(
+async def record_committed_offsets(
     env: Env,
     bootstrap: Sequence[Address],
     recorder: Recorder,

@@ -277,7 +277,7 @@ class LibrarySubscriber(MemberListener):
         return self._who
 
     @property
-    def known_as(self) -> GroupIdentity:
+    def group_identity(self) -> GroupIdentity:
         """Return the member id that its coordinator knows now."""
         member = self._settings.member
         return GroupIdentity(member.group, self._who.member_id, member.instance, bool(self._held or self.positions))

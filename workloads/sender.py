@@ -86,7 +86,7 @@ class ProducerLoop:
             nursery.start_soon(self._tell_stopped, stop)
             while not stop.is_set():
                 acked = self._counters.acked
-                await nursery.start(self._mortal, stop)
+                await nursery.start(self._run_until_crash, stop)
                 if stop.is_set():
                     return
                 self._counters.producers_replaced += 1
@@ -99,14 +99,16 @@ class ProducerLoop:
         await stop.wait()
         self._stopped.set()
 
-    async def _mortal(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _run_until_crash(
+        self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
         life = _ProducerProcess(trio.CancelScope(), task_status)
-        with self._handle.living(), life.scope:
+        with self._handle.process_lifetime(), life.scope:
             await self._live(stop, life)
         if life.scope.cancelled_caught:
             self._counters.info += life.open
-            await self._handle.may_follow(stop)
+            await self._handle.until_replaceable(stop)
             task_status.started()
 
     async def _live(self, stop: trio.Event, life: _ProducerProcess) -> None:
@@ -158,7 +160,7 @@ class ProducerLoop:
         agenda, handle = self._agenda, self._handle
         handle.began(process, life.scope)
         while not stop.is_set() and not producer.retired:
-            await handle.going(stop)
+            await handle.until_released(stop)
             now = self._env.mono()
             while agenda.due_at <= now and producer.takes(self._settings.max_bytes):
                 self._send(producer, process, sequence, life, *agenda.take())

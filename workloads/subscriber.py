@@ -114,7 +114,7 @@ class Subscriber(MembershipListener):
             task_status.started()
 
     @property
-    def known_as(self) -> GroupIdentity:
+    def group_identity(self) -> GroupIdentity:
         """As whom its coordinator knows it now."""
         member = self._settings.member
         return GroupIdentity(member.group, self.member.who.member_id, member.instance, bool(self._held))

@@ -73,7 +73,7 @@ def command(
       squall runs runs/20260704T120000-seed7 runs/latest
       squall runs --prune --older-than 14 --keep-mib 2000 --dry-run
     """
-    from squall.reports.run_list import shelf, strangers, to_remove
+    from squall.reports.run_list import folders_without_plan, runs_in, to_remove
     from squall.reports.runs_page import render
 
     if compare:
@@ -86,18 +86,18 @@ def command(
         raise PreconditionError(
             f"{runs}: there is no such folder of runs; `squall run` makes it, --runs names another one"
         )
-    rows = shelf(runs)
+    rows = runs_in(runs)
     going: Sequence[RunListEntry] = ()
     gone: Sequence[RunListEntry] = ()
     if prune:
         limit = None if keep_mib is None else keep_mib << 20
         going = to_remove(rows, datetime.now(UTC), older_than, limit)
         gone = _remove(runs, going, dry_run=dry_run)
-        rows = shelf(runs)
+        rows = runs_in(runs)
     shown = [row for row in rows if verdict in (None, row.verdict)]
-    set_json_result(lambda: _output(shown, gone, strangers(runs)))
+    set_json_result(lambda: _output(shown, gone, folders_without_plan(runs)))
     _show(shown)
-    if others := strangers(runs):
+    if others := folders_without_plan(runs):
         names = ", ".join(each.name for each in others[:NAMED]) + (", ..." if len(others) > NAMED else "")
         click.echo(f"no runs, because they have no plan.toml: {names}")
     click.echo(f"page: {render(runs, rows)}")

@@ -18,9 +18,9 @@ from squall.reports.nightly.standing import (
     FindingCard,
     FindingStatus,
     cards,
+    compare_findings,
     places_tested,
     ran_again,
-    standings,
     with_accepted,
     wrong,
 )
@@ -297,7 +297,7 @@ def report_of(
     tables = {**tables, "runs": [_as_the_night_has_it(row) for row in tables["runs"]]}
     runs = [row for row in tables["runs"] if row["night"] == night]
     told_of = {(row["item"], row["attempt"]) for row in tables["findings"] if row["night"] == night}
-    found, gone = standings(tables["findings"], [row["night"] for row in before])
+    found, gone = compare_findings(tables["findings"], [row["night"] for row in before])
     order = {word: place for place, word in enumerate(VERDICTS)}
     names = {row["night"] for row in before}
     upto = {name: [row for row in tables[name] if row["night"] in names] for name in ("runs", "findings")}

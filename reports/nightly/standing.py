@@ -144,7 +144,7 @@ def _promise(row: Row) -> str:
     return "" if row["cause"].startswith(BROKEN) else row["promise"]
 
 
-def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[FindingStatus], list[FindingStatus]]:
+def compare_findings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[FindingStatus], list[FindingStatus]]:
     """(findings of the last of `nights` that are wrong, new ones first; those of earlier nights that it does not have).
 
     `findings`: of all these nights. What is permitted is neither.

@@ -9,7 +9,7 @@ from typing import Any
 
 from squall.checkers.nightly.changes import ChangePoint, changes
 from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID
-from squall.reports.nightly.standing import FindingStatus, Place, places_tested, ran_again, standings
+from squall.reports.nightly.standing import FindingStatus, Place, compare_findings, places_tested, ran_again
 
 Row = dict[str, Any]
 MEASURES = (
@@ -104,7 +104,7 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
     places = {name: places_tested(those) for name, those in by_night.items()}
     for number, night in enumerate(nights):
         upto = names[: number + 1]
-        found, gone = standings([row for row in findings if row["night"] in upto], upto)
+        found, gone = compare_findings([row for row in findings if row["night"] in upto], upto)
         mine = by_night[night["night"]]
         yield NightSummary(
             night=night["night"],

@@ -77,7 +77,7 @@ def overview_svg(
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{ident}-t" font-size="12">',
         f'<title id="{ident}-t">{TITLE}</title>',
-        _hatching(ident),
+        _open_end_pattern(ident),
         *_faults(faults, span, foot),
         *_axis(span, foot),
     ]
@@ -96,7 +96,7 @@ def rows_of(txns: Sequence[ObservedTxn], chosen: Sequence[NotableTransaction]) -
     return sorted(list(names)[:ROWS_AT_MOST])
 
 
-def _hatching(ident: str) -> str:
+def _open_end_pattern(ident: str) -> str:
     """Define the hatching that fills what has no known end."""
     size = 'width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     back = '<rect width="5" height="5" fill="var(--card)"/>'

@@ -128,7 +128,7 @@ def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> s
         f"<style>{STYLE}</style>",
         f'<rect width="{layout.width:.0f}" height="{height:.0f}" fill="var(--s-card)"/>',
         *_head(story, layout),
-        *_graves(layout),
+        *_lost_marks(layout),
         *_lines(layout),
         *_faults(story, layout),
         *_arrows(layout),
@@ -167,7 +167,7 @@ def _lines(layout: _PictureLayout) -> Iterable[str]:
             yield line_svg(x, HEAD_H + 18, x, layout.bottom, "var(--s-muted)", 1.5)
 
 
-def _graves(layout: _PictureLayout) -> Iterable[str]:
+def _lost_marks(layout: _PictureLayout) -> Iterable[str]:
     """A frame through all lanes where it went wrong."""
     for row in layout.rows:
         if any(moment.grave for moment in row.moments):

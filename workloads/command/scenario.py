@@ -265,10 +265,10 @@ class CommandLoad(Scenario):
     ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the group's committed offsets."""
         if self.role == MEMBER:
-            from squall.workloads.group_standing import ask_where_it_stands
+            from squall.workloads.group_standing import record_committed_offsets
 
             settings = self.client_settings()
-            await ask_where_it_stands(env, bootstrap, recorder, settings, GROUP, self.inputs(), limit_s, zone)
+            await record_committed_offsets(env, bootstrap, recorder, settings, GROUP, self.inputs(), limit_s, zone)
         return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
 
     @override

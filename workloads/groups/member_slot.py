@@ -55,7 +55,7 @@ class MemberSlot:
         self._foreign = foreign
         self._env, self._around, self._settings, self._number = env, around, settings, number
         self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
-        self._recess = recess
+        self._group_pause = recess
         self._handle = around.controls.readers[number]
         self._end = around.readers.may_end
         self._absent_s = 0.0
@@ -69,32 +69,32 @@ class MemberSlot:
         async with trio.open_nursery() as twins:
             while not self._end.is_set():
                 self._absent_s = SUCCESSOR_PAUSE_S
-                await self._mortal(twins)
-                await self._rest(max(self._absent_s, self._recess.until - self._env.mono()))
+                await self._run_until_crash(twins)
+                await self._rest(max(self._absent_s, self._group_pause.until - self._env.mono()))
 
-    async def _mortal(self, twins: trio.Nursery) -> None:
+    async def _run_until_crash(self, twins: trio.Nursery) -> None:
         """One process, which may be made to crash from outside."""
         scope = trio.CancelScope()
         subscriber = self._subscriber(self._settings)
         process = subscriber.declare("reader", {"member": self._number})
         self._progress.begins(process)
-        self._handle.began(process, scope, lambda: subscriber.known_as)
+        self._handle.began(process, scope, lambda: subscriber.group_identity)
         self._doubles = []
-        with self._handle.living():
+        with self._handle.process_lifetime():
             with scope:
                 await self._within(subscriber, lambda: self._live(subscriber, twins, process))
             self._handle.over(scope)
             if scope.cancelled_caught:
                 subscriber.crashed()
         for double in self._doubles:
-            double.told_first = subscriber.out
+            double.error_first = subscriber.out
         self._was_member |= subscriber.was_member
         if subscriber.out in IMPOSSIBLE and not self._was_member:
             raise WorkloadFailed(f"no member can join the group: {subscriber.out}")
         if subscriber.out == TAKEN:
             self._absent_s = RELEASED_LATER_S
         if scope.cancelled_caught:
-            await self._handle.may_follow(self._end)
+            await self._handle.until_replaceable(self._end)
 
     def _subscriber(self, settings: SubscriberSettings) -> Subscriber | LibrarySubscriber:
         around, zone = self._around, self._around.zone(self._number)
@@ -107,7 +107,7 @@ class MemberSlot:
 
     def _spoken(self) -> str:
         """The protocol of the next process. Of mixed members, neighbours begin with different ones."""
-        spoken = self._recess.protocol
+        spoken = self._group_pause.protocol
         if spoken != MIXED:
             return spoken
         if not self._handle.processes:
@@ -123,12 +123,12 @@ class MemberSlot:
 
     async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
         """Poll and commit, until it goes, crashes or is out. Once readers may end, nothing is waited for any more."""
-        stays, born = True, self._recess.number
+        stays, born = True, self._group_pause.number
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
             while stays and not subscriber.out:
                 await self._going(subscriber)
-                if self._recess.number != born:
+                if self._group_pause.number != born:
                     stays = await self._go(subscriber, SUCCESSOR_PAUSE_S)
                     continue
                 self._agenda.skip(self._env.mono())
@@ -154,7 +154,7 @@ class MemberSlot:
         stopped = self._handle.is_held and isinstance(subscriber, LibrarySubscriber) and subscriber.POLLS_BY_ITSELF
         if stopped:
             subscriber.halt(still=True)
-        await self._handle.going(self._end)
+        await self._handle.until_released(self._end)
         if stopped:
             subscriber.halt(still=False)
 
@@ -193,17 +193,17 @@ class MemberSlot:
     def _call(self, act: GroupAction, others: trio.Nursery) -> None:
         """Have all members go, this one among them."""
         until = self._env.mono() + act.number / 1000
-        self._recess.begins(until)
+        self._group_pause.begins(until)
         if act.do == CONVERT:
-            self._recess.converts()
+            self._group_pause.converts()
         elif act.do == DELETE:
             group, client = self._settings.member.group, self._settings.client
             others.start_soon(delete_group, self._env, self._around, client, group, until)
 
     def _double(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
         """Begin a second process if one is wanted from outside, and this one has something to lose."""
-        if subscriber.is_member and subscriber.known_as.member_id:
-            double = self._handle.doubled(process)
+        if subscriber.is_member and subscriber.group_identity.member_id:
+            double = self._handle.begin_duplicate(process)
             if double is not None:
                 double.fencings_first = subscriber.fencings
                 self._doubles.append(double)
@@ -218,23 +218,23 @@ class MemberSlot:
         double = double or DuplicateMember()
         double.second = subscriber.declare("reader", {"member": self._number, "twin": True})
         double.fencings_second = subscriber.fencings
-        until, born = self._env.mono() + for_s, self._recess.number
+        until, born = self._env.mono() + for_s, self._group_pause.number
 
         async def live() -> None:
             while self._env.mono() < until and not self._end.is_set() and not subscriber.out:
-                if self._recess.number != born or double.parted.is_set():
+                if self._group_pause.number != born or double.stop_requested.is_set():
                     break
                 await subscriber.poll()
                 await subscriber.commit_if_due()
                 await self._env.sleep(self._pause_s)
 
-        with self._handle.living():
+        with self._handle.process_lifetime():
             with trio.CancelScope() as scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._cancel_at_end, scope)
                     await self._within(subscriber, live)
                     nursery.cancel_scope.cancel()
-            double.told_second, double.over = subscriber.out, True
+            double.error_second, double.over = subscriber.out, True
             subscriber.hear()
             subscriber.crashed()
 

@@ -391,10 +391,10 @@ class GroupsLoad(Scenario):
         zone: str,
     ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the group's committed offsets."""
-        from squall.workloads.group_standing import ask_where_it_stands
+        from squall.workloads.group_standing import record_committed_offsets
 
         client = self.client_settings()
-        await ask_where_it_stands(env, bootstrap, recorder, client, GROUP, self.places(), limit_s, zone)
+        await record_committed_offsets(env, bootstrap, recorder, client, GROUP, self.places(), limit_s, zone)
         return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
 
     @override

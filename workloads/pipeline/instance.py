@@ -66,35 +66,37 @@ class ApplicationInstance:
         async with trio.open_nursery() as nursery:
             while not self._end.is_set():
                 self._absent_s = 0.0
-                if (haunt := self._handle.wanted) is not None:
-                    done = await nursery.start(self._haunting, haunt)
+                if (zombie_run := self._handle.pending_zombie) is not None:
+                    done = await nursery.start(self._haunting, zombie_run)
                 else:
-                    done = await self._mortal()
+                    done = await self._run_until_crash()
                 pause_s = SUCCESSOR_PAUSE_S if done else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
                 with self._env.timeout(self._absent_s or pause_s):
                     await self._end.wait()
 
-    async def _haunting(self, haunt: ZombieRun, task_status: trio.TaskStatus[bool]) -> None:
+    async def _haunting(self, zombie_run: ZombieRun, task_status: trio.TaskStatus[bool]) -> None:
         """One process that becomes a zombie. From when it stands still its successor lives beside it."""
-        await self._mortal(haunt, lambda: task_status.started(True))
-        if haunt.zombie < 0:
+        await self._run_until_crash(zombie_run, lambda: task_status.started(True))
+        if zombie_run.zombie < 0:
             task_status.started(False)  # it never came to stand still: the next one may
         else:
-            haunt.over = True
+            zombie_run.over = True
 
-    async def _mortal(self, haunt: ZombieRun | None = None, follow: Callable[[], None] = lambda: None) -> bool:
+    async def _run_until_crash(
+        self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
+    ) -> bool:
         """One process, which may be made to crash. Whether it committed anything.
 
         follow: called when the zombie that it is to become stands still.
         """
         scope = trio.CancelScope()
         of = (self._env, self._around, self._settings, self._number, self._progress)
-        life = self._lives(*of, zombie=haunt is not None)
-        self._handle.began(life.process, scope, lambda: life.subscriber.known_as)
-        with self._handle.living():
+        life = self._lives(*of, zombie=zombie_run is not None)
+        self._handle.began(life.process, scope, lambda: life.subscriber.group_identity)
+        with self._handle.process_lifetime():
             with scope:
                 await life.run(
-                    partial(self._live, life) if haunt is None else partial(self._haunt, life, haunt, follow)
+                    partial(self._live, life) if zombie_run is None else partial(self._haunt, life, zombie_run, follow)
                 )
             self._handle.over(scope)
             life.over = True
@@ -102,21 +104,21 @@ class ApplicationInstance:
                 life.subscriber.crashed()
                 self._around.counters.info += life.open
         if scope.cancelled_caught or life.crashed:
-            await self._handle.may_follow(self._end)
+            await self._handle.until_replaceable(self._end)
         self._around.recorder.flush()
         return life.committed > 0
 
-    async def _haunt(self, life: InstanceProcess, haunt: ZombieRun, follow: Callable[[], None]) -> None:
+    async def _haunt(self, life: InstanceProcess, zombie_run: ZombieRun, follow: Callable[[], None]) -> None:
         if not await life.begin():
             return
         self._handle.took_over(life.process)
 
         async def still() -> None:
             follow()
-            await self._handle.stand_still(haunt, life.process, self._end)
+            await self._handle.until_woken(zombie_run, life.process, self._end)
 
         assert isinstance(life, TransactionalInstanceProcess), "nobody else is asked to (Traffic.zombies)"
-        await life.haunt(haunt, still, self._end)
+        await life.make_zombie(zombie_run, still, self._end)
         await self._leave(life)
 
     async def _live(self, life: InstanceProcess) -> None:
@@ -124,12 +126,12 @@ class ApplicationInstance:
             return
         self._handle.took_over(life.process)
         due: InstanceAction | None = None
-        while not life.is_over and not self._end.is_set() and self._handle.wanted is None:
-            await self._handle.going(self._end)
+        while not life.is_over and not self._end.is_set() and self._handle.pending_zombie is None:
+            await self._handle.until_released(self._end)
             now = self._env.mono()
             self._agenda.skip(now)
             # The successor of a zombie waits for nothing, and does not go before it has done a transaction.
-            haunted = self._handle.is_haunted
+            haunted = self._handle.has_paused_zombie
             if self._around.stop.is_set():
                 due = None  # what is still to be done would keep its group from coming to rest after the load
             elif due is None and self._agenda.due_at <= now and not haunted:
@@ -151,7 +153,7 @@ class ApplicationInstance:
                     life.crashed, self._absent_s = True, max(due.number, 1) / 1000
                     return
                 if life.ended > ended:
-                    self._handle.ended_one()
+                    self._handle.transaction_ended()
         await self._leave(life)
 
     async def _leave(self, life: InstanceProcess) -> None:
@@ -164,4 +166,4 @@ class ApplicationInstance:
     async def _rest(self, for_s: float) -> None:
         """For so long, but no longer than until a zombie is wanted, or all is over."""
         with self._env.timeout(for_s):
-            await self._handle.summoned(self._end)
+            await self._handle.until_zombie_wanted(self._end)

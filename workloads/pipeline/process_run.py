@@ -95,10 +95,10 @@ class InstanceProcess(ABC):
             settings.generation,
             progress.moved,
         )
-        self._hands: ProcessClients = (
+        self._clients: ProcessClients = (
             OwnClients(tools, self.process) if driver is None else LibraryClients(tools, driver, self.process)
         )
-        self.subscriber = self._hands.subscriber
+        self.subscriber = self._clients.subscriber
         progress.begins(self.process)
         self._sequence = 0
         self.open = 0
@@ -116,7 +116,7 @@ class InstanceProcess(ABC):
 
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
         """While its connections live."""
-        await self._hands.run(live)
+        await self._clients.run(live)
 
     async def begin(self) -> bool:
         """Do what is due before its first poll. Return False where it cannot begin."""
@@ -124,15 +124,15 @@ class InstanceProcess(ABC):
 
     async def transform(self, due: InstanceAction | None) -> bool:
         """One poll, and what is made of it if it brought something: whether it did. Raises Crash where that is due."""
-        inputs, at, who = await self._hands.poll()
+        inputs, at, who = await self._clients.poll()
         if not at or who.generation < 0:
             return False
-        self._falls(due, POLLED)
-        await self._deal_with(inputs, at, who, due)
+        self._crash_if_due(due, POLLED)
+        await self._process_inputs(inputs, at, who, due)
         return True
 
     @abstractmethod
-    async def _deal_with(
+    async def _process_inputs(
         self,
         inputs: Sequence[tuple[Place, int]],
         at: Mapping[Place, int],
@@ -143,12 +143,12 @@ class InstanceProcess(ABC):
 
     # ---------------------------------------------------------------------------------------------------- parts
 
-    def _dealt_with(self, at: Mapping[Place, int]) -> None:
+    def _inputs_done(self, at: Mapping[Place, int]) -> None:
         """Nothing below these positions is left to be done."""
         self.committed += 1
         self._progress.moved(at)
 
-    def _falls(self, due: InstanceAction | None, step: str) -> None:
+    def _crash_if_due(self, due: InstanceAction | None, step: str) -> None:
         if is_crash(due, step):
             raise ProcessCrashed
 
@@ -175,7 +175,7 @@ class InstanceProcess(ABC):
         self._counters.sent += 1
         self.open += 1
         ended = partial(self._ended, outcomes, op, part, value, self._env.mono())
-        self._hands.send(place, encoded, content, sent_ms, ended)
+        self._clients.send(place, encoded, content, sent_ms, ended)
 
     def _ended(
         self, outcomes: list[OperationStatus], op: int, part: int, value: int, handed_over: float, outcome: Outcome

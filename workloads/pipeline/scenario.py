@@ -377,11 +377,11 @@ class InstancesLoad(Scenario):
         zone: str,
     ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the groups' committed offsets."""
-        from squall.workloads.group_standing import ask_where_it_stands
+        from squall.workloads.group_standing import record_committed_offsets
 
         client = self.client_settings()
         for each in self.APPLICATIONS:
-            await ask_where_it_stands(env, bootstrap, recorder, client, each.group, self.inputs(), limit_s, zone)
+            await record_committed_offsets(env, bootstrap, recorder, client, each.group, self.inputs(), limit_s, zone)
         return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
 
 

@@ -54,7 +54,7 @@ class TransactionalInstanceProcess(InstanceProcess):
 
     @property
     def _producer(self) -> TransactionalSender:
-        return self._hands.transacting
+        return self._clients.transacting
 
     async def begin(self) -> bool:
         """Take over the transactional id, which ends what its predecessor left open. False where it was not given."""
@@ -67,7 +67,7 @@ class TransactionalInstanceProcess(InstanceProcess):
         self._recorder.initialised(self.process, self._producer.id, began_ns, *identity)
         return True
 
-    async def _deal_with(
+    async def _process_inputs(
         self,
         inputs: Sequence[tuple[Place, int]],
         at: Mapping[Place, int],
@@ -81,17 +81,17 @@ class TransactionalInstanceProcess(InstanceProcess):
         try:
             await self._producer.begin()
             await self._write(txn, inputs, outcomes)
-            self._falls(due, SENT)
+            self._crash_if_due(due, SENT)
             await self._halts(due)
             if outcomes == [OperationStatus.OK] * len(inputs):
-                end = await self._hands.commit_in(txn, at, who)
+                end = await self._clients.commit_in(txn, at, who)
                 whole = end.status is OperationStatus.OK
         except TransactionRequestFailed as failure:
             await self._producer.flushed()
             recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
             self._finished = True
             return
-        self._falls(due, OFFSETS)
+        self._crash_if_due(due, OFFSETS)
         how = "commit" if whole and (due is None or due.do != ABORT) else "abort"
         recorder.ask_end(self.process, txn, how)
         recorder.flush()
@@ -103,13 +103,13 @@ class TransactionalInstanceProcess(InstanceProcess):
         ended = await self._producer.end(commit=how == "commit")
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
-        self._falls(due, ENDED)
+        self._crash_if_due(due, ENDED)
         self.ended += ended.status is OperationStatus.OK
         self._finished = ended.status is not OperationStatus.OK or bool(self._producer.retired)
         if how == "commit" and not self._finished:
-            self._dealt_with(at)
+            self._inputs_done(at)
         elif not self._finished:
-            await self._hands.rewind()
+            await self._clients.rewind()
 
     async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[OperationStatus]) -> None:
         """An output for each input. Raises TransactionRequestFailed."""
@@ -123,14 +123,14 @@ class TransactionalInstanceProcess(InstanceProcess):
 
     # --------------------------------------------------------------------------------------------------- zombies
 
-    async def haunt(self, haunt: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
+    async def zombie_run(self, zombie_run: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
         """A zombie's only transaction: it writes its first output, stands still, and then goes on as if nothing had
         happened. `still`: stands still until it is woken. `end`: nothing is waited for any more.
 
         No input gets two outputs. Whoever has been replaced asks for a commit, whatever comes of the rest. Else it is
         an application as any other: it asks for an abort where not all was done.
         """
-        gathered = await self._gather(haunt, end)
+        gathered = await self._gather(zombie_run, end)
         if gathered is None:
             return
         inputs, at, who = gathered
@@ -148,35 +148,35 @@ class TransactionalInstanceProcess(InstanceProcess):
             if stood := outcomes == [OperationStatus.OK]:
                 subscriber.halt(still=True)
                 await still()
-                whole = await self._go_on(txn, haunt, inputs, outcomes, at, who)
+                whole = await self._go_on(txn, zombie_run, inputs, outcomes, at, who)
         except TransactionRequestFailed as failure:
             await self._producer.flushed()
             recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
             return
-        how = "commit" if stood and (whole or haunt.successor >= 0) else "abort"
+        how = "commit" if stood and (whole or zombie_run.successor >= 0) else "abort"
         recorder.ask_end(self.process, txn, how)
         recorder.flush()
         if stood:
-            haunt.tries(end=True)
+            zombie_run.tries(end=True)
         ended = await self._producer.end(commit=how == "commit")
         if stood:
-            haunt.told.append(f"end {ended.error or 'ok'}")
+            zombie_run.results.append(f"end {ended.error or 'ok'}")
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
 
     def _own(self) -> tuple[Subscriber, TransactionManager]:
-        assert isinstance(self._hands, OwnClients), "a library is not asked to be one (Traffic.zombies)"
-        return self._hands.subscriber, self._hands.transactions
+        assert isinstance(self._clients, OwnClients), "a library is not asked to be one (Traffic.zombies)"
+        return self._clients.subscriber, self._clients.transactions
 
     async def _gather(
-        self, haunt: ZombieRun, end: trio.Event
+        self, zombie_run: ZombieRun, end: trio.Event
     ) -> tuple[list[tuple[Place, int]], dict[Place, int], CommitIdentity] | None:
         """Inputs for a zombie, which has one left when it wakes up; where that leaves it; and as whom it has read them.
         None where it shall not go on, or is to be a zombie no more: then its successor deals with what it has read.
         """
         inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), CommitIdentity()
         subscriber, _ = self._own()
-        while not self.is_over and not end.is_set() and not haunt.woken:
+        while not self.is_over and not end.is_set() and not zombie_run.woken:
             polled = await subscriber.poll()
             who = subscriber.member.who
             if inputs and who != read_as:
@@ -193,7 +193,7 @@ class TransactionalInstanceProcess(InstanceProcess):
     async def _go_on(
         self,
         txn: int,
-        haunt: ZombieRun,
+        zombie_run: ZombieRun,
         inputs: Sequence[tuple[Place, int]],
         outcomes: list[OperationStatus],
         at: Mapping[Place, int],
@@ -205,10 +205,10 @@ class TransactionalInstanceProcess(InstanceProcess):
         for place, source in inputs[1:]:
             if self._producer.retired:
                 break
-            haunt.tries()
+            zombie_run.tries()
             self._send(self._output(place), source, outcomes, txn)
             await self._producer.flushed()
-            haunt.told.append(f"send {outcomes[-1].name.lower()}")
-        offsets = await self._hands.commit_in(txn, at, who)
-        haunt.told.append(f"offsets {offsets.error or 'ok'}")
+            zombie_run.results.append(f"send {outcomes[-1].name.lower()}")
+        offsets = await self._clients.commit_in(txn, at, who)
+        zombie_run.results.append(f"offsets {offsets.error or 'ok'}")
         return outcomes == [OperationStatus.OK] * len(inputs) and offsets.status is OperationStatus.OK

@@ -24,7 +24,7 @@ class NonTransactionalProcess(InstanceProcess):
     """Its producer is idempotent, so that no request of its own writes an output twice."""
 
     @abstractmethod
-    async def _deal_with(
+    async def _process_inputs(
         self, inputs: InputValues, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None
     ) -> None: ...
 
@@ -32,22 +32,22 @@ class NonTransactionalProcess(InstanceProcess):
         """An output for each input. Whether all were acknowledged."""
         outcomes: list[OperationStatus] = []
         for place, source in inputs:
-            if self._hands.retired:
+            if self._clients.retired:
                 break
             self._send(self._output(place), source, outcomes)
-        await self._hands.flushed()
-        self._finished |= bool(self._hands.retired)
-        self._falls(due, SENT)
+        await self._clients.flushed()
+        self._finished |= bool(self._clients.retired)
+        self._crash_if_due(due, SENT)
         return outcomes == [OperationStatus.OK] * len(inputs)
 
     async def _commit(self, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None) -> CommitOutcome:
         if is_crash(due, ENDING):
             # It asks, and does not live to hear the answer.
             with self._env.timeout(LAST_WORD_S):
-                await self._hands.commit(at, who)
+                await self._clients.commit(at, who)
             raise ProcessCrashed
-        end = await self._hands.commit(at, who)
-        self._falls(due, OFFSETS)
+        end = await self._clients.commit(at, who)
+        self._crash_if_due(due, OFFSETS)
         return end
 
 
@@ -61,20 +61,20 @@ class AtMostOnce(NonTransactionalProcess):
     commits = "before"
 
     @override
-    async def _deal_with(
+    async def _process_inputs(
         self, inputs: InputValues, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None
     ) -> None:
         if due is not None and due.do == ABORT:
-            await self._hands.rewind()
+            await self._clients.rewind()
             return
         end = await self._commit(at, who, due)
         self._finished = end.status is OperationStatus.INFO or end.unanswered > 0
         if end.status is not OperationStatus.OK:
-            await self._hands.rewind()
+            await self._clients.rewind()
             return
         await self._write(inputs, due)
-        self._falls(due, ENDED)
-        self._dealt_with(at)
+        self._crash_if_due(due, ENDED)
+        self._inputs_done(at)
 
 
 class AtLeastOnce(NonTransactionalProcess):
@@ -83,17 +83,17 @@ class AtLeastOnce(NonTransactionalProcess):
     commits = "after"
 
     @override
-    async def _deal_with(
+    async def _process_inputs(
         self, inputs: InputValues, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None
     ) -> None:
         done = await self._write(inputs, due)
         await self._halts(due)
         if done and (due is None or due.do != ABORT):
             done = (await self._commit(at, who, due)).status is OperationStatus.OK
-            self._falls(due, ENDED)
+            self._crash_if_due(due, ENDED)
         else:
             done = False
         if done:
-            self._dealt_with(at)
+            self._inputs_done(at)
         else:
-            await self._hands.rewind()
+            await self._clients.rewind()

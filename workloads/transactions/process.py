@@ -47,7 +47,7 @@ class TransactionRecording:
     """The process has crashed: nobody is there any more who could be told of an outcome."""
     open: int = 0
     """Records without an outcome yet."""
-    haunt: ZombieRun | None = None
+    zombie_run: ZombieRun | None = None
     """The zombie that the process is to become."""
     follow: Callable[[], None] = lambda: None
     """Called when that stands still."""
@@ -107,8 +107,8 @@ class TransactionalProcess:
         recorder.flush()
         return ended.status is OperationStatus.OK and not producer.retired
 
-    async def haunt(
-        self, haunt: ZombieRun, places: Sequence[Place], size: int, still: Callable[[], Awaitable[None]]
+    async def zombie_run(
+        self, zombie_run: ZombieRun, places: Sequence[Place], size: int, still: Callable[[], Awaitable[None]]
     ) -> None:
         """A zombie's only transaction: it sends, stands still, and then goes on as if nothing had happened: it sends to
         all places, and whatever comes of that, it asks for a commit. `still`: stands still until it is woken.
@@ -125,25 +125,25 @@ class TransactionalProcess:
             if stood := outcomes == [OperationStatus.OK]:
                 await still()
                 how = COMMIT
-                await self._send_late(txn, haunt, places, size, outcomes)
+                await self._send_late(txn, zombie_run, places, size, outcomes)
         except TransactionRequestFailed as failure:
             await producer.flushed()
             if not stood:
                 recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
                 return
-            haunt.told.append(f"enlist {failure.name}")
+            zombie_run.results.append(f"enlist {failure.name}")
         recorder.ask_end(self._process, txn, how)
         recorder.flush()
         if stood:
-            haunt.tries(end=True)
+            zombie_run.tries(end=True)
         ended = await producer.end(commit=how == COMMIT)
         if stood:
-            haunt.told.append(f"end {ended.error or 'ok'}")
+            zombie_run.results.append(f"end {ended.error or 'ok'}")
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=producer.unanswered)
         recorder.flush()
 
     async def _send_late(
-        self, txn: int, haunt: ZombieRun, places: Sequence[Place], size: int, outcomes: list[OperationStatus]
+        self, txn: int, zombie_run: ZombieRun, places: Sequence[Place], size: int, outcomes: list[OperationStatus]
     ) -> None:
         """Send what a zombie sends once it is awake: first to the partitions that it has sent to before. Raises
         TransactionRequestFailed."""
@@ -151,10 +151,10 @@ class TransactionalProcess:
             await self._producer.enlist(place)
             if self._producer.retired:
                 break
-            haunt.tries()
+            zombie_run.tries()
             self._send(txn, place, size, outcomes)
             await self._producer.flushed()
-            haunt.told.append(f"send {outcomes[-1].name.lower()}")
+            zombie_run.results.append(f"send {outcomes[-1].name.lower()}")
 
     async def _do_all(self, txn: int, drawn: PlannedTransaction) -> bool:
         """Do its steps. Return whether all its records were acknowledged. Raises TransactionRequestFailed."""

@@ -78,13 +78,13 @@ class TransactionalWriter:
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_stopped)
-            self._handle.bell = self._stopped.set
+            self._handle.notify = self._stopped.set
             while True:
                 over, acked = self._stop.is_set(), self._counters.acked
-                if (haunt := self._handle.wanted) is not None:
-                    await nursery.start(self._haunting, haunt)
+                if (zombie_run := self._handle.pending_zombie) is not None:
+                    await nursery.start(self._haunting, zombie_run)
                 else:
-                    await self._mortal()
+                    await self._run_until_crash()
                 if over or (self._stop.is_set() and not self._left_open):
                     return
                 self._counters.producers_replaced += 1
@@ -97,35 +97,40 @@ class TransactionalWriter:
         await self._stop.wait()
         self._stopped.set()
 
-    async def _haunting(self, haunt: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
+    async def _haunting(self, zombie_run: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
         """One process that becomes a zombie. From when it stands still its successor lives beside it."""
-        await self._mortal(haunt, task_status.started)
-        if haunt.zombie < 0:
+        await self._run_until_crash(zombie_run, task_status.started)
+        if zombie_run.zombie < 0:
             task_status.started()  # it never came to stand still: the next one may
         else:
-            haunt.over = True
+            zombie_run.over = True
 
-    async def _mortal(self, haunt: ZombieRun | None = None, follow: Callable[[], None] = lambda: None) -> None:
+    async def _run_until_crash(
+        self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
+    ) -> None:
         """One process, which may be made to crash: what it has in doubt then has no outcome, ever.
 
         follow: called when the zombie that it is to become stands still.
         """
         scope = trio.CancelScope()
         notes = TransactionRecording(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
-        notes.haunt, notes.follow = haunt, follow
+        notes.zombie_run, notes.follow = zombie_run, follow
         with scope:
             await self._live(scope, notes)
         if scope.cancelled_caught:
             self._counters.info += notes.open
             self._left_open = True
-            await self._handle.may_follow(self._stop)
+            await self._handle.until_replaceable(self._stop)
 
     async def _live(self, scope: trio.CancelScope, notes: TransactionRecording) -> None:
         """Run one process, from its first connection to its last."""
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about |= {"producer": self._number, "generation": settings.generation}
-        about |= {"isolation": settings.level(self._number), **({"zombie": True} if notes.haunt is not None else {})}
+        about |= {
+            "isolation": settings.level(self._number),
+            **({"zombie": True} if notes.zombie_run is not None else {}),
+        }
         async with trio.open_nursery() as nursery:
             if self._zone.driver is not None:
                 await self._live_by(self._zone.driver, nursery, about, scope, notes)
@@ -188,8 +193,12 @@ class TransactionalWriter:
         one = TransactionalProcess(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
             self._handle.took_over(process)
-            self._left_open = notes.haunt is not None
-            await (self._go_on(one) if notes.haunt is None else self._haunt(one, process, notes.haunt, notes.follow))
+            self._left_open = notes.zombie_run is not None
+            await (
+                self._go_on(one)
+                if notes.zombie_run is None
+                else self._haunt(one, process, notes.zombie_run, notes.follow)
+            )
         self._handle.over(scope)
         self._recorder.flush()
         producer.close()
@@ -197,9 +206,9 @@ class TransactionalWriter:
 
     async def _go_on(self, one: TransactionalProcess) -> None:
         """Transactions as they come due, until this process cannot go on."""
-        while not self._stop.is_set() and self._handle.wanted is None:
-            await self._handle.going(self._stop)
-            wait_s, haunted = self._agenda.due_at - self._env.mono(), self._handle.is_haunted
+        while not self._stop.is_set() and self._handle.pending_zombie is None:
+            await self._handle.until_released(self._stop)
+            wait_s, haunted = self._agenda.due_at - self._env.mono(), self._handle.has_paused_zombie
             if wait_s > 0 and not haunted:
                 await self._stopped.wait(min(wait_s, LOOK_EVERY_S))
                 continue
@@ -208,7 +217,7 @@ class TransactionalWriter:
             if not await one.transaction(self._of_a_successor() if haunted else self._agenda.take()):
                 return
             self._left_open = False
-            self._handle.ended_one()
+            self._handle.transaction_ended()
 
     def _of_a_successor(self) -> PlannedTransaction:
         """Return what the successor of a zombie does first, whatever is due: one record, committed."""
@@ -218,7 +227,7 @@ class TransactionalWriter:
         )
 
     async def _haunt(
-        self, one: TransactionalProcess, process: int, haunt: ZombieRun, follow: Callable[[], None]
+        self, one: TransactionalProcess, process: int, zombie_run: ZombieRun, follow: Callable[[], None]
     ) -> None:
         """The only transaction of a zombie, whose first record goes where its successor's first one goes."""
         places = self._settings.places
@@ -226,6 +235,6 @@ class TransactionalWriter:
 
         async def still() -> None:
             follow()
-            await self._handle.stand_still(haunt, process, self._stop)
+            await self._handle.until_woken(zombie_run, process, self._stop)
 
-        await one.haunt(haunt, reached, self._settings.draw.record_bytes, still)
+        await one.make_zombie(zombie_run, reached, self._settings.draw.record_bytes, still)

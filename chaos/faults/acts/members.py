@@ -33,8 +33,8 @@ def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Clien
     members, random = context.clients.members, context.rng(p, "target")
     if number:
         return members[int(number)]
-    drawn, owners = members[random.choice(numbers)], [each for each in numbers if members[each].known_as().owns]
-    return drawn if drawn.known_as().owns or not owners else members[random.choice(owners)]
+    drawn, owners = members[random.choice(numbers)], [each for each in numbers if members[each].group_identity().owns]
+    return drawn if drawn.group_identity().owns or not owners else members[random.choice(owners)]
 
 
 def name_of(context: FaultContext, handle: ClientHandle) -> str:
@@ -66,12 +66,12 @@ async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool 
     """
     with context.within(MEMBER_WITHIN_S):
         while True:
-            known, done = handle.known_as(), handle.done
+            known, done = handle.group_identity(), handle.done
             while at_work and handle.done == done:
                 await context.sleep(POLL_S)
             if handle.alive and known.member_id and await listed(context, known.group, known.member_id):
                 # It may have gone, or have become another one, while its coordinator answered.
-                if handle.alive and handle.known_as() == known:
+                if handle.alive and handle.group_identity() == known:
                     return known
             await context.sleep(POLL_S)
     raise UnresolvedTargetError(

@@ -101,9 +101,9 @@ async def _watch(context: FaultContext, p: FaultExecution, handle: ClientHandle,
             await context.sleep(POLL_S)
         p.evidence["followed_by"] = handle.processes[-1]
     with context.within(FOLLOWED_WITHIN_S):
-        while known.instance and not handle.known_as().member_id:
+        while known.instance and not handle.group_identity().member_id:
             await context.sleep(POLL_S)
-    successor = handle.known_as().member_id
+    successor = handle.group_identity().member_id
     taken = bool(known.instance) and successor != known.member_id and successor in others
     p.evidence["listed_until_s"] = listed_s
     p.evidence["taken_over_s" if taken else "given_up_s"] = gone_s

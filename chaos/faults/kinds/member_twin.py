@@ -32,7 +32,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     handle, me = member_of(context, p, named=True), p.fault.id
     known = await settled(context, handle, at_work=True)
     context.begun(p)
-    double = handle.double(me)
+    double = handle.start_duplicate(me)
     try:
         with context.within(BEGUN_WITHIN_S):
             while double.second < 0:
@@ -41,7 +41,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
             p.on = context.now_ns()
             await context.rest(p)
     finally:
-        handle.part(me)
+        handle.stop_duplicate(me)
         p.ended = context.now_ns()
     with context.within(FENCED_WITHIN_S):
         while double.second >= 0 and not (double.over and (double.fencings_first or double.fencings_second)):
@@ -52,7 +52,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _seen(double: DuplicateMember) -> dict[str, object]:
-    told = {"told_first": double.told_first, "told_second": double.told_second}
+    told = {"told_first": double.error_first, "told_second": double.error_second}
     processes = ((double.first, double.fencings_first), (double.second, double.fencings_second))
     fenced = [
         {"process": process, "told": error, "times": times}

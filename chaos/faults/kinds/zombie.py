@@ -31,29 +31,34 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
     handle, me = handle_of(context, p), p.fault.id
     context.begun(p)
-    haunt = handle.haunt(me)
+    zombie_run = handle.make_zombie(me)
     try:
         with context.within(STOPPED_WITHIN_S):
-            while not haunt.transactions:
+            while not zombie_run.transactions:
                 await context.sleep(POLL_S)
-        if haunt.transactions:
+        if zombie_run.transactions:
             p.on = context.now_ns()
             await context.rest(p)
     finally:
-        before = haunt.transactions
+        before = zombie_run.transactions
         handle.wake(me)
         p.ended = context.now_ns()
     with context.within(OVER_WITHIN_S):
-        while haunt.zombie >= 0 and not haunt.over:
+        while zombie_run.zombie >= 0 and not zombie_run.over:
             await context.sleep(POLL_S)
-    p.evidence = {"client": handle.name, **_seen(haunt), "ended": before}
+    p.evidence = {"client": handle.name, **_seen(zombie_run), "ended": before}
     p.error = proofs.zombie_was_fenced(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
 
-def _seen(haunt: ZombieRun) -> dict[str, object]:
-    tried = {"early": haunt.early, "sends": haunt.sends, "ends": haunt.ends, "told": list(haunt.told)}
-    return {"zombie": haunt.zombie, "followed_by": haunt.successor, **tried}
+def _seen(zombie_run: ZombieRun) -> dict[str, object]:
+    tried = {
+        "early": zombie_run.early,
+        "sends": zombie_run.sends,
+        "ends": zombie_run.ends,
+        "told": list(zombie_run.results),
+    }
+    return {"zombie": zombie_run.zombie, "followed_by": zombie_run.successor, **tried}
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.reports.run_list import shelf
+from squall.reports.run_list import runs_in
 from squall.reports.runs_page import render
 from tests.support.browser import Browser, Page
 from tests.unit.reports.test_run_list import LOST, put
@@ -24,7 +24,7 @@ def page_path(tmp_path: Path) -> Path:
     put(tmp_path, "b", 2, "invalid", anomalies=[LOST], metrics={"latency_ms": {"all": {"p99": 1200.0}}})
     put(tmp_path, "c", 3, "valid", metrics={"latency_ms": {"all": {"p99": 9.5}}})
     put(tmp_path, "d", 4, "unknown", metrics={}, reasons=["a fault did not land"])
-    return render(tmp_path, shelf(tmp_path))
+    return render(tmp_path, runs_in(tmp_path))
 
 
 def sort_by(page: Page, name: str) -> list[str]:

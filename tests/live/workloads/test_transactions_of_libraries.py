@@ -118,11 +118,11 @@ async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers,
         with trio.fail_after(120):
             while not counters.acked:
                 await trio.sleep(0.05)
-            haunt = handle.haunt(0)
-            while not haunt.transactions:
+            zombie_run = handle.make_zombie(0)
+            while not zombie_run.transactions:
                 await trio.sleep(0.05)
             handle.wake(0)
-            while not haunt.over:
+            while not zombie_run.over:
                 await trio.sleep(0.05)
         stop.set()
     await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
@@ -130,9 +130,11 @@ async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers,
     with path.open("rb") as lines:
         history = parse(lines)
     assert history.problem is None, history.problem
-    assert (haunt.sends, haunt.ends) == (2, 1)
-    assert [told for told in haunt.told if told.split()[1] == "ok"] == []
-    late = [each for each in history.members.rows() if each.kind == SEND and haunt.zombie == each.val >> SEQUENCE_BITS]
+    assert (zombie_run.sends, zombie_run.ends) == (2, 1)
+    assert [told for told in zombie_run.results if told.split()[1] == "ok"] == []
+    late = [
+        each for each in history.members.rows() if each.kind == SEND and zombie_run.zombie == each.val >> SEQUENCE_BITS
+    ]
     assert len(late) == 3  # one before it hung
     assert not {each.val for each in late} & finally_read(history, 1)
     assert find_all(history) == []

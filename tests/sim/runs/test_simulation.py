@@ -33,7 +33,7 @@ from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK, SEND
 from squall.checkers.history.values import AFTER_HEALING, producer_of
-from squall.reports.run_list import shelf, to_remove
+from squall.reports.run_list import runs_in, to_remove
 from squall.workloads import payload
 from squall.workloads.payload import VerifiedPayload
 
@@ -109,7 +109,7 @@ def test_a_saved_run_is_as_old_as_its_files_and_its_simulation_repeats_byte_for_
     before = datetime.now(UTC)
     save(clean, tmp_path, "again", tables=False)
     after = datetime.now(UTC)
-    (row,) = shelf(tmp_path)
+    (row,) = runs_in(tmp_path)
     assert row.began is not None
     assert before - timedelta(seconds=clean.cpu_s + 1) <= row.began <= after
     assert to_remove([row], after, 1, None) == []

@@ -307,8 +307,8 @@ def restless_client(patch: Patch) -> None:
 def restless_zombie(patch: Patch) -> None:
     """The zombie continues at once: there was no time to take over its transactional id."""
 
-    async def goes_on(handle: ClientHandle, haunt: ZombieRun, process: int, end: trio.Event) -> None:
-        haunt.zombie = process
+    async def goes_on(handle: ClientHandle, zombie_run: ZombieRun, process: int, end: trio.Event) -> None:
+        zombie_run.zombie = process
 
     patch.setattr(ClientHandle, "stand_still", goes_on)
 
@@ -321,9 +321,9 @@ def sleeping_zombie(patch: Patch) -> None:
 def childless_zombie(patch: Patch) -> None:
     """Its successor waits for its end."""
 
-    async def alone(writer: Any, haunt: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
-        await writer._mortal(haunt)
-        haunt.over = True
+    async def alone(writer: Any, zombie_run: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
+        await writer._run_until_crash(zombie_run)
+        zombie_run.over = True
         task_status.started()
 
     patch.setattr(TransactionalWriter, "_haunting", alone)
@@ -333,8 +333,8 @@ def lazy_successor(patch: Patch) -> None:
     """Its successor has the transactional id, and does nothing with it."""
 
     async def lives(writer: Any, one: TransactionalProcess) -> None:
-        await writer._handle.going(writer._stop)
-        while not writer._stop.is_set() and writer._handle.wanted is None:
+        await writer._handle.until_released(writer._stop)
+        while not writer._stop.is_set() and writer._handle.pending_zombie is None:
             await writer._stopped.wait(1.0)
 
     patch.setattr(TransactionalWriter, "_go_on", lives)
@@ -376,7 +376,7 @@ def twin_of_another_name(patch: Patch) -> None:
     sound = MemberSlot._subscriber
 
     def nameless(seat: Any, settings: Any) -> Any:
-        known = seat._handle.known_as
+        known = seat._handle.group_identity
         if known().member_id and seat._handle.alive:
             settings = of_member(settings, "")
         return sound(seat, settings)

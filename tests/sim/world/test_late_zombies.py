@@ -11,12 +11,12 @@ from tests.sim.world.test_zombies import evidence, haunted
 
 
 def test_what_an_earlier_attempt_did_is_not_the_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
-    haunt, tried = TransactionalProcess.haunt, list[int]()
+    zombie_run, tried = TransactionalProcess.zombie_run, list[int]()
 
     async def at_the_second_attempt(process: TransactionalProcess, *given: Any) -> None:
         tried.append(1)
         if len(tried) > 1:
-            await haunt(process, *given)
+            await zombie_run(process, *given)
 
     monkeypatch.setattr(TransactionalProcess, "haunt", at_the_second_attempt)
     result = haunted(2, "producer:0")

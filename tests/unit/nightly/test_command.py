@@ -25,7 +25,7 @@ from squall.chaos.screen import console
 from squall.chaos.toolchain import allure
 from squall.checkers.nightly.night import read_night
 from squall.checkers.nightly.results import Attempt
-from squall.reports.nightly.standing import standings
+from squall.reports.nightly.standing import compare_findings
 from tests.support.nightly.rows import finding
 from tests.unit.nightly.test_player import flags, night, played
 
@@ -254,7 +254,7 @@ def test_the_exit_code_tells_new_findings_from_known_and_accepted_ones(
     rows = [finding(name=each, item=player.items[0].item, fingerprint="0123456789ab") for each in nights]
     print_ = rows[0]["fingerprint"]
     accepted = {} if until is None else {print_: AcceptedFinding(fingerprint=print_, owner="al", until=until, why="w")}
-    report = SimpleNamespace(found=standings(rows, nights)[0], contradicted=())
+    report = SimpleNamespace(found=compare_findings(rows, nights)[0], contradicted=())
     monkeypatch.setattr(night_end, "pages", lambda directory, say, room: ("index.html", report))
     opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     given = flags(accepted=accepted, fail_on=fail_on)
@@ -321,7 +321,7 @@ def test_a_finding_that_the_report_does_not_explain_is_new(tmp_path: Path, monke
     player = night(tmp_path, {1: ["invalid"], 2: ["invalid"]})
     played(player)
     rows = [finding(name=each, item=player.items[0].item, fingerprint="0123456789ab") for each in ("n0", "n1")]
-    report = SimpleNamespace(found=standings(rows, ("n0", "n1"))[0], contradicted=())
+    report = SimpleNamespace(found=compare_findings(rows, ("n0", "n1"))[0], contradicted=())
     monkeypatch.setattr(night_end, "pages", lambda directory, say, room: ("index.html", report))
     opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     assert night_end.end(player.directory, opened, player, flags(fail_on="new"), interrupted=False) == 1

@@ -22,7 +22,7 @@ from squall.reports.explained import listing
 from squall.reports.junit import write_junit
 from squall.reports.page import render
 from squall.reports.run_files import read_run
-from squall.reports.run_list import one, shelf
+from squall.reports.run_list import one, runs_in
 from squall.reports.runs_page import render as render_runs
 from squall.reports.story_index import rendered_stories
 from squall.reports.terminal import summary
@@ -126,7 +126,7 @@ def test_the_list_of_runs_says_it_on_the_terminal_on_its_page_and_beside_another
         arguments = ["--runs", str(permitted.parent)]
         done = CliRunner().invoke(command, arguments, standalone_mode=False, env={"COLUMNS": width})
         assert LINE in done.output
-    page = render_runs(permitted.parent, shelf(permitted.parent)).read_text()
+    page = render_runs(permitted.parent, runs_in(permitted.parent)).read_text()
     assert '<section class="banner valid lossy"' in page
     assert "Nothing forbidden was found. 1 valid run lost acknowledged records, as permitted." in page
     assert '<span class="tag open">valid</span>' in page and f"<strong>{LINE}</strong>" in page

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from squall.chaos import cli
 from squall.chaos.commands.runs import command
-from squall.reports.run_list import NO_VERDICT, compared, shelf, to_remove
+from squall.reports.run_list import NO_VERDICT, compared, runs_in, to_remove
 from squall.reports.runs_page import render
 from tests.unit.reports.conftest import PLAN
 
@@ -57,10 +57,10 @@ def test_a_run_that_shows_what_its_night_forbids_is_not_valid_and_stays(root: Pa
     line = {"item": "a", "attempt": 1, "verdict": "valid", "exit": 0, "began": "2026-07-04T01:00:00+00:00",
             "seconds": 1.0, "why": "", "run": "runs/a-old", "unexpected": ["lost-write"]}  # fmt: skip
     (root.parent / "results.jsonl").write_text(json.dumps(line) + "\n")
-    rows = {row.name: row for row in shelf(root)}
+    rows = {row.name: row for row in runs_in(root)}
     assert (rows["a-old"].verdict, rows["d-new"].verdict) == ("invalid", "valid")
     assert rows["a-old"].findings[0] == "lost-write, which this night forbids"
-    assert [row.name for row in to_remove(shelf(root), NOW, 0, None)] == ["d-new"]
+    assert [row.name for row in to_remove(runs_in(root), NOW, 0, None)] == ["d-new"]
 
 
 def test_a_verdict_that_no_run_can_have_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +69,7 @@ def test_a_verdict_that_no_run_can_have_is_refused(root: Path, capsys: pytest.Ca
 
 
 def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
-    rows = {row.name: row for row in shelf(root)}
+    rows = {row.name: row for row in runs_in(root)}
     assert list(rows) == ["d-new", "e-cut", "c-open", "b-bad", "a-old"]
     row = rows["b-bad"]
     assert (row.verdict, row.seed, row.faults, row.landed_of) == ("invalid", 8, ("kill",), "1/2")
@@ -83,30 +83,30 @@ def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
 def test_the_program_under_test_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, "a", 1, "valid")
     (path / "plan.toml").write_text('[workload]\nname = "command"\nrole = "member"\ncommand = "node mine.js ahead"\n')
-    (row,) = shelf(tmp_path)
+    (row,) = runs_in(tmp_path)
     assert row.configuration == "member `node mine.js ahead`"
 
 
 def test_a_reason_of_several_lines_has_one_in_the_list(tmp_path: Path) -> None:
     put(tmp_path, "a", 1, "unknown", reasons=["the program ended; it last said:\nTraceback:\n  line 5"])
-    assert shelf(tmp_path)[0].findings == ("the program ended; it last said: Traceback: line 5",)
+    assert runs_in(tmp_path)[0].findings == ("the program ended; it last said: Traceback: line 5",)
 
 
 def test_what_was_acknowledged_after_healing_counts_as_on_the_runs_own_page(tmp_path: Path) -> None:
     put(tmp_path, "a", 1, "valid", metrics={"outcomes": {"send": {"ok": 11}}})
     put(tmp_path, "b", 2, NO_VERDICT)
-    assert [row.acked for row in shelf(tmp_path)] == [11, 5], "of the second one only the load's own counter is known"
+    assert [row.acked for row in runs_in(tmp_path)] == [11, 5], "of the second one only the load's own counter is known"
 
 
 def test_the_longest_unavailability_is_that_of_the_worst_partition(tmp_path: Path) -> None:
     gaps = {"overall": {"s": 0.1}, "partitions": {"t-0": {"s": 1.5}, "t-1": {"s": 4.25}, "t-2": {"s": None}}}
     put(tmp_path, "a", 1, "valid", metrics={"unavailable": gaps})
-    assert shelf(tmp_path)[0].unavailable_s == 4.25
+    assert runs_in(tmp_path)[0].unavailable_s == 4.25
 
 
 def test_a_simulation_that_broke_an_invariant_only_says_so(tmp_path: Path) -> None:
     put(tmp_path, "a", 1, "invalid", anomalies=[PERMITTED], reasons=["invariant one-leader: 1"])
-    assert shelf(tmp_path)[0].findings == ("invariant one-leader: 1",)
+    assert runs_in(tmp_path)[0].findings == ("invariant one-leader: 1",)
 
 
 def test_who_names_a_folder_of_runs_as_a_run_is_told_what_to_type(
@@ -135,7 +135,7 @@ def test_a_finding_whose_judgement_is_a_reason_is_told_once(tmp_path: Path) -> N
     put(tmp_path, "a", 1, "unknown", anomalies=[finding], reasons=why[:3])
     put(tmp_path, "b", 2, "unknown", anomalies=[finding], reasons=why[1:])
     put(tmp_path, "c", 3, "unknown", anomalies=[finding], reasons=why)
-    assert [row.findings for row in shelf(tmp_path)] == [
+    assert [row.findings for row in runs_in(tmp_path)] == [
         (*why[:2], "and 1 more reason"),
         ("stuck-producer (client): 1", *why[1:3], "and 1 more reason"),
         (*why[:2], "and 2 more reasons"),
@@ -158,12 +158,12 @@ def test_files_that_cannot_be_read_leave_cells_empty(tmp_path: Path) -> None:
     path = put(tmp_path, "torn", 1, "valid")
     for name in ("plan.toml", "run.json", "verdict.json"):
         (path / name).write_text("{ 'torn")
-    (row,) = shelf(tmp_path)
+    (row,) = runs_in(tmp_path)
     assert (row.verdict, row.seed, row.acked, row.began, row.p99_ms) == (NO_VERDICT, None, None, None, None)
 
 
 def test_only_valid_runs_are_removed_by_age_and_by_size(root: Path) -> None:
-    rows = shelf(root)
+    rows = runs_in(root)
     assert [row.name for row in to_remove(rows, NOW, 5, None)] == ["a-old"]
     assert [row.name for row in to_remove(rows, NOW, None, 10 << 20)] == ["a-old"]
     assert [row.name for row in to_remove(rows, NOW, None, 0)] == ["a-old", "d-new"]
@@ -171,7 +171,7 @@ def test_only_valid_runs_are_removed_by_age_and_by_size(root: Path) -> None:
 
 
 def test_runs_stand_beside_each_other(root: Path) -> None:
-    rows = {row.name: row for row in shelf(root)}
+    rows = {row.name: row for row in runs_in(root)}
     told = dict(compared([rows["a-old"], rows["b-bad"], rows["e-cut"]]))
     assert told["verdict"] == ("valid", "invalid", NO_VERDICT)
     assert told["p99, ms"] == ("12.5", "12.5", "")
@@ -180,7 +180,7 @@ def test_runs_stand_beside_each_other(root: Path) -> None:
 
 def test_the_page_says_what_is_worst_first_and_escapes_what_it_shows(root: Path) -> None:
     put(root, "f-odd", 0, "unknown", reasons=["<script>alert(1)</script>"])
-    text = render(root, shelf(root)).read_text()
+    text = render(root, runs_in(root)).read_text()
     assert "1 invalid, 2 unknown, 1 no verdict, 2 valid" in text
     assert "begin with the red rows" in text
     assert "<script>alert" not in text
@@ -226,7 +226,7 @@ def test_files_of_a_run_may_say_anything_and_its_row_stands(root: Path) -> None:
     listed = put(root, "g-folder", 1, "valid")
     (listed / "verdict.json").unlink()
     (listed / "verdict.json").mkdir()
-    rows = {row.name: row for row in shelf(root)}
+    rows = {row.name: row for row in runs_in(root)}
     assert (rows["f-strange"].began, rows["f-strange"].seed) == (None, None)
     assert rows["g-folder"].verdict == NO_VERDICT
     result = CliRunner().invoke(command, ["--runs", str(root)])
@@ -246,7 +246,7 @@ def test_a_run_that_is_removed_is_whole_or_no_run(root: Path, monkeypatch: pytes
     words = ["runs", "--runs", str(root), "--prune", "--older-than", "14"]
     assert cli.run(words) == 2
     assert (sorted(removed), (root / "a-old").exists()) == ([".removing-a-old", ".removing-d-new"], False)
-    assert "a-old" not in {row.name for row in shelf(root)}
+    assert "a-old" not in {row.name for row in runs_in(root)}
     monkeypatch.undo()
     assert cli.run(words) == 0
     assert not list(root.glob(".removing-*"))

@@ -13,7 +13,7 @@ from squall.reports.explained import explained
 from squall.reports.page import render
 from squall.reports.problems import StorySubject
 from squall.reports.run_files import read_run
-from squall.reports.run_list import shelf
+from squall.reports.run_list import runs_in
 from squall.reports.story import stories_of
 from squall.reports.story_client import lines_of, standstill_of
 from squall.reports.story_facts import PartitionFacts
@@ -85,7 +85,7 @@ def test_what_stood_still_was_unavailable_to_the_program_and_not_to_all(stuck_di
     page = render(stuck_dir).read_text()
     assert f"<small>{TOPIC}-0, to {PROGRAM}</small>" in page
     assert f"In {TOPIC}-0 these are the writes of {PROGRAM}" in page
-    assert shelf(stuck_dir.parent)[0].unavailable_s is None
+    assert runs_in(stuck_dir.parent)[0].unavailable_s is None
 
 
 def test_an_outage_before_healing_that_was_longer_was_one_to_all(stuck_dir: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_partition_that_served_nobody_was_unavailable_to_all(stuck_dir: Path) 
     write_json(stuck_dir / "verdict.json", {**verdict, "blames": "", "anomalies": [{**BLAMED, "blames": ""}]})
     assert "longest unavailability  " in told(stuck_dir)
     assert f"to {PROGRAM}" not in render(stuck_dir).read_text()
-    assert shelf(stuck_dir.parent)[0].unavailable_s == 26.2
+    assert runs_in(stuck_dir.parent)[0].unavailable_s == 26.2
     (story,) = stories_of(read_run(stuck_dir))
     assert "then nothing" not in story.summary and "process 3" in story.lanes
 

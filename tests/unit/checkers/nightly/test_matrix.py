@@ -82,7 +82,7 @@ def test_of_what_was_noted_and_what_the_matrix_says_the_graver_counts(
     (facts,) = facts_of_night(read_night(files.path))
     assert facts.attempt.unexpected == counts
     assert ("the night noted that it forbids" in facts.trouble) is doubted
-    (row,) = run_list.shelf(files.path / "runs")
+    (row,) = run_list.runs_in(files.path / "runs")
     assert (row.verdict == "invalid") is bool(counts)
 
 
