@@ -47,7 +47,7 @@ def stuck_clients(verdict: Json) -> dict[str, str]:
 
 
 def unavailable_to(verdict: Json) -> dict[str, str]:
-    """Map each partition to its stuck client (`stuck_clients`) if the longest time without an acknowledgement lies after
+    """Map each partition to its client in `stuck_clients`, if its longest time without an acknowledgement is after
     healing.
     """
     metrics = mapping(verdict.get("metrics"))

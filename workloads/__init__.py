@@ -1,1 +1,1 @@
-"""Drives a cluster as real applications do and writes the history. Private, as `squall` says."""
+"""Drives a cluster as real applications do and writes the history. The package is private, as `squall` says."""

@@ -1,4 +1,4 @@
-"""Decides what a producer hands over next, and when: drawn at a rate, or given."""
+"""Decides which record a producer sends next, and when: drawn at a rate, or given by a plan."""
 
 from __future__ import annotations
 
@@ -14,47 +14,50 @@ if TYPE_CHECKING:
     from squall.workloads.client.cluster import Place
 
 BEHIND_LIMIT_S = 1.0
-"""Of what came due longer ago than this and could not be handed over, nothing is made up for, where it is drawn."""
+"""A random schedule skips records that are overdue by more than this number of seconds."""
 
 
 class PlannedRecord(NamedTuple):
-    """Describes one record of one producer."""
+    """Describes one record that a producer is to send: when, to which partition, and how large."""
 
     at_s: float
-    """In a plan: since the load with faults began, negative in the warm-up. For an agenda: since the run did."""
+    """Gives the time of the send in seconds. In a plan the time counts from the begin of the load with faults, and is
+    negative in the warm-up; in a schedule it counts from the begin of the run.
+    """
     producer: int
     topic: str
     partition: int
     bytes: int
-    """Of the record's value."""
+    """Gives the size of the record's value."""
 
 
 BURST_EVERY_S, BURST_S = 4.0, 0.5
-"""When a burst begins, counted from a load's begin, and how long it is."""
+"""A burst begins every `BURST_EVERY_S` seconds of a load, the first one with the load, and lasts `BURST_S` seconds."""
 
 
 def in_burst(since_s: float) -> bool:
-    """Return whether a load that has bursts has one `since_s` seconds after it began."""
+    """Return whether a load that has bursts is in a burst `since_s` seconds after its begin."""
     return since_s % BURST_EVERY_S < BURST_S
 
 
 class RecordSchedule(Protocol):
-    """One producer's records to come."""
+    """Yields the records that one producer is to send, in order of time."""
 
     due_at: float
-    """When the next one is due, by the producer's env.mono(); infinite where there are no more."""
+    """Gives the time of the next record, by the producer's env.mono(); infinite if no record is left."""
 
     def take(self) -> tuple[str, int, int]:
-        """The next one: topic, partition, bytes. The one after it becomes the next."""
+        """Return the next record as (topic, partition, bytes), and advance to the record after it."""
 
     def skip(self, now: float) -> int:
-        """Give up what is too late to be made up for. How many."""
+        """Skip the records that are overdue by too much to be sent, and return how many were skipped."""
 
 
 class RandomRecordSchedule(RecordSchedule):
-    """Records at a rate, from the Env's random stream: `interval_s` apart, the first one within `first_within_s`.
+    """Draws records at a fixed rate from the Env's random stream: `interval_s` apart, the first one within
+    `first_within_s`.
 
-    `burst_interval_s`: in bursts they are no further apart.
+    In bursts the records are at most `burst_interval_s` apart.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class RandomRecordSchedule(RecordSchedule):
 
 
 class FixedRecordSchedule(RecordSchedule):
-    """Chosen records at chosen times. None is skipped: what could not be handed over in time is handed over late."""
+    """Yields given records at given times. No record is skipped: an overdue record is sent late."""
 
     def __init__(self, operations: Iterable[PlannedRecord], producer: int, began: float) -> None:
         mine = sorted((each for each in operations if each.producer == producer), key=attrgetter("at_s"))

@@ -1,6 +1,6 @@
-"""Runs one of a workload's readers beside the load: it reads from the start of its partitions until it may end.
+"""Runs one of a workload's readers beside the load: the reader polls its partitions from their start until it may end.
 
-Some begin again and again, as a fresh consumer does: at the start, in the middle and at the end of the log.
+Some readers begin again and again, as a fresh consumer does: at the start, in the middle and at the end of the log.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ POLL_LIMIT_S = 1.0
 LIST_LIMIT_S, AGAIN_LIMIT_S = 10.0, 1.0
 FROM_THE_START: tuple[Beginning, ...] = ("start",)
 LOOK_BACK_MS = 10_000
-"""How far back in time a reader looks for an offset, at most."""
+"""Limits how far back in time a reader looks up an offset by timestamp."""
 LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
-"""A reader asks so often where its partitions end, to know its lag, but at most once in so many of its pauses between
-polls; who does not answer in time is not waited for."""
+"""A reader asks for the end offsets of its partitions every `LAG_EVERY_S` seconds, to know its lag, but at most once in
+`LAG_PAUSES` of its pauses between polls. It waits at most `LAG_LIMIT_S` seconds for the answer.
+"""
 
 
 async def tail(
@@ -48,11 +49,12 @@ async def tail(
     *,
     lookups: bool = False,
 ) -> None:
-    """The reader of this number, of our own client or of its zone's library, until it may end, and its last poll.
+    """Run the reader of this number, with Squall's own client or with the library of its zone, until the reader may end
+    and has done its last poll.
 
-    Our own begins at each of `beginnings` by turns, every `again_s` while the load lasts, with the settings `consumer`
-    but for their isolation; a library's begins at the start, with its own. `lookups`: ours also asks which offsets
-    belong to times.
+    Squall's own reader starts at each of `beginnings` in turn, every `again_s` seconds while the load lasts; it uses
+    the settings `consumer` except for their isolation. A library's reader starts at the log's start, with its own
+    settings. If `lookups`, Squall's own reader also looks up offsets by timestamp.
     """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
@@ -95,7 +97,9 @@ async def _read(
     *,
     lookups: bool,
 ) -> None:
-    """One process, until it may end, or until one of its topics was made again: the next one begins there."""
+    """Run one process of the reader until it may end, or until one of its topics was deleted and created again; in the
+    latter case the next process begins to read the new topic.
+    """
     readers, handle = around.readers, around.controls.readers[number]
     parts = [around.recorder.partitions[place] for place in places]
     await turns.first(places)
@@ -121,7 +125,7 @@ async def _read(
 
 
 class _StartPositionCycle:
-    """Decides where a reader begins, and when it begins again."""
+    """Chooses the offsets at which a reader starts, and when the reader starts again at other offsets."""
 
     def __init__(
         self, env: Env, reader: RecordedReader, readers: LiveReaders, beginnings: Sequence[Beginning], again_s: float
@@ -131,7 +135,9 @@ class _StartPositionCycle:
         self._again_s, self._again_at = again_s, inf
 
     async def first(self, places: Sequence[Place]) -> None:
-        """Begin, once every partition has told where; with some of them if the reader may end before."""
+        """Start reading once the start offsets of all partitions are known, or with the known ones if the reader may
+        end before.
+        """
         beginning, found = next(self._coming), dict[Place, int]()
         while len(found) < len(places) and not self._readers.may_end.is_set():
             left = [place for place in places if place not in found]
@@ -139,7 +145,9 @@ class _StartPositionCycle:
         self._assign(found)
 
     async def next(self, places: Sequence[Place]) -> None:
-        """Begin again where it is time. Partitions that do not tell where are read on."""
+        """Start reading again at the next kind of position, if that is due. A partition whose offset is not known keeps
+        its position.
+        """
         if self._env.mono() < self._again_at or self._readers.settled.is_set():
             return
         found = await positions_at(self._reader, places, next(self._coming), AGAIN_LIMIT_S)
@@ -152,7 +160,7 @@ class _StartPositionCycle:
 
 
 async def recover(reader: RecordedReader, event: PositionInvalidated) -> None:
-    """Give a position that became impossible the nearest one that is possible."""
+    """Seek from a position that became impossible to the nearest possible offset."""
     if event.kind == LOG_TRUNCATED and event.end_offset >= 0:
         reader.seek(event.place, min(event.end_offset, event.position))
         return

@@ -1,5 +1,5 @@
-"""Records for partitions that come while a load runs: those of a topic that is made, deleted and made again, or that
-are added to one. A few are written; final readers find what was acknowledged, where the topic lives on.
+"""Writes a few records to partitions that are created while a load runs: those of a topic that is deleted and created
+again, and those that are added to a topic. Final readers look for the acknowledged records if the topic still exists.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from squall.workloads.recorder import Recorder
 
 BYTES = 100
-"""Of each record."""
+"""Gives the size of each record's value."""
 EACH, PAUSE_S = 4, 0.05
-"""So many records for each partition, so far apart."""
+"""Each partition gets `EACH` records; `PAUSE_S` seconds lie between two records."""
 WRITE_S = 5.0
-"""For all of them."""
+"""Limits how long the sends of all these records may take together."""
 NAMESAKE = "another topic of this name acknowledged it"
 SETTINGS = ClientSettings(client_id="squall-passing", request_timeout_ms=2_000)
 
@@ -39,11 +39,12 @@ async def write_to(
     old: Sequence[bytes],
     wait_s: float,
 ) -> tuple[bytes, int]:
-    """Write a few records to partitions of one topic, acks=all. Its id, and how many records were acknowledged.
+    """Write a few records to partitions of one topic with acks=all, and return the topic's id and the number of
+    acknowledged records.
 
-    old: ids of earlier topics of this name. Nobody writes before the id is another one and the partitions have leaders,
-    for which it waits for `wait_s` at most; else the id is ZERO_UUID. What was acknowledged while a broker that lags
-    behind tells of an earlier topic may be gone with that one.
+    `old` holds the ids of earlier topics of this name. No record is sent before the topic has a new id and its
+    partitions have leaders; if that takes longer than `wait_s`, the returned id is ZERO_UUID. A record that was
+    acknowledged while a lagging broker still served an earlier topic may be deleted with that topic.
     """
     ((topic, _), *_), written = places, _ChurnRecordSender(recorder)
     settings = ProducerSettings(linger_ms=5, delivery_timeout_ms=int(WRITE_S * 1000))
@@ -76,7 +77,9 @@ async def write_to(
 
 
 class _ChurnRecordSender:
-    """Holds the outcomes of the records. Those without an outcome when the time is over never get one."""
+    """Sends the records and records their outcomes. A record without an outcome at the end of the time never gets an
+    outcome.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -1,11 +1,11 @@
 """Crashes and pauses a workload's clients from outside, for fault injection.
 
-A client is one of the workload's producers or readers; a producer's processes follow one another. A crash takes the
-process that is handing records over, without a close: records without an answer stay without an outcome. A pause is the
-application's: nothing is handed over or polled, while its library's connections live on, as in a long garbage
-collection of a program whose network thread keeps running. A zombie pauses inside a transaction until another process
-has taken over its transactional id, and continues as if nothing had happened. A client that is a member of a group may
-get a duplicate: a second process with its instance id.
+A client is one of the workload's producers or readers; the processes of a producer follow each other. A crash ends the
+process that is sending records, without a close: records without an answer stay without an outcome. A pause stops the
+application: nothing is sent or polled, while the connections of its library stay open, as in a long garbage collection
+of a program whose network thread keeps running. A zombie pauses inside a transaction until another process has taken
+over its transactional id, and then continues as if nothing had happened. A client that is a member of a group may get a
+duplicate: a second process with the same group.instance.id.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ZombieRun:
-    """Holds what became of one zombie and of its successors. Process ids are the history's, -1 until there is one."""
+    """Records the actions and results of one zombie and of its successors. Process ids are those of the history, -1
+    until the process exists.
+    """
 
     zombie: int = -1
-    """The process that stands still inside a transaction."""
+    """Identifies the process that is paused inside a transaction."""
     successor: int = -1
-    """The first process that got the same transactional id after that."""
+    """Identifies the first process that got the same transactional id after the zombie had paused."""
     transactions: int = 0
-    """That successors have ended as they asked to, before the zombie was woken."""
+    """Counts the transactions that successors ended as intended before the zombie was woken."""
     early: int = 0
-    """What the zombie began while it should have stood still."""
+    """Counts the operations that the zombie began while it should have been paused."""
     sends: int = 0
-    """Records that it handed over after it was woken."""
+    """Counts the records that the zombie sent after it was woken."""
     ends: int = 0
-    """Ends of its transaction that it then asked for."""
+    """Counts the requests of the woken zombie to commit or abort its transaction."""
     results: list[str] = field(default_factory=list)
-    """How these came out: ok, or the error."""
+    """Holds the result of each send and end of the woken zombie: `ok` or the error."""
     woken: bool = False
     over: bool = False
-    """It has done everything, and ended."""
+    """Is True once the zombie has done everything and ended."""
 
     def tries(self, *, end: bool = False) -> None:
-        """The zombie hands a record over, or asks for the end."""
+        """Count a send of the zombie, or a request to end its transaction if `end`."""
         if not self.woken:
             self.early += 1
         elif end:
@@ -59,44 +61,48 @@ class ZombieRun:
 
 @dataclass(slots=True)
 class DuplicateMember:
-    """A second process with the instance id of a member. Process ids are the history's, -1 until there is one."""
+    """Records what happened to a member and to a second process with the member's group.instance.id. Process ids are
+    those of the history, -1 until the process exists.
+    """
 
     first: int = -1
-    """The process that had the instance id."""
+    """Identifies the process that had the instance id first."""
     second: int = -1
     error_first: str = ""
-    """The error that ended the membership of the first; empty while nothing did."""
+    """Holds the error that ended the membership of the first process; empty while no error did."""
     error_second: str = ""
     fencings_first: Sequence[str] = ()
-    """Errors by which a coordinator told it that another process has its instance id, each as often as it was told.
-    They grow while it lives.
+    """Lists the errors by which a coordinator fenced the first process because another process has its instance id,
+    each as often as it was received. The list grows while the process lives.
     """
     fencings_second: Sequence[str] = ()
     stop_requested: trio.Event = field(default_factory=trio.Event)
-    """The second is to go."""
+    """Is set when the second process is to leave."""
     over: bool = False
-    """It has gone."""
+    """Is True once the second process has ended."""
 
 
 class GroupIdentity(NamedTuple):
-    """As whom a coordinator knows a process."""
+    """Identifies a process to a group coordinator: group, member id and instance id."""
 
     group: str = ""
     member_id: str = ""
-    """Empty: as nobody, up to now."""
+    """Holds the member id; empty if the process has none yet."""
     instance: str = ""
     owns: bool = False
-    """It has partitions."""
+    """Is True if the member owns partitions."""
 
 
 class ClientHandle:
-    """Represents one client. `done` counts what it began: records handed over, or polls."""
+    """Pauses, crashes and duplicates one client of the workload. `done` counts the records that the client sent, or its
+    polls.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.done = 0
         self.processes: list[int] = []
-        """Process ids of the history, in the order in which they began."""
+        """Lists the client's process ids in the history, in the order in which the processes began."""
         self._scope: trio.CancelScope | None = None
         self._held: set[int] = set()
         self._down: set[int] = set()
@@ -106,35 +112,37 @@ class ClientHandle:
         self._zombie_runs: dict[int, ZombieRun] = {}
         self._duplicates: dict[int, DuplicateMember] = {}
         self.group_identity: Callable[[], GroupIdentity] = GroupIdentity
-        """As whom its present process is a member of a group. The client sets it."""
+        """Returns the group membership of the present process. The client sets this callable."""
         self.notify: Callable[[], None] = lambda: None
-        """Called when the client has to look what is wanted of it. The client sets it."""
+        """Wakes the client, so that it checks what the harness wants of it. The client sets this callable."""
 
     # ------------------------------------------------------------------ from outside
 
     def hold(self, who: int) -> None:
-        """It stands still, until everybody who holds it has let it go."""
+        """Pause the client until every holder has released it by `let_go`."""
         self._held.add(who)
 
     def let_go(self, who: int) -> None:
-        """It may go on, if nobody else holds it."""
+        """Release this holder's pause; the client continues if no other holder pauses it."""
         self._held.discard(who)
         self._wake_waiters()
 
     @property
     def at_rest(self) -> bool:
-        """It has no process, or one that is paused: nothing is under way, and all that became of it is recorded.
-        False of clients that do not report their lives.
+        """Is True if the client has no process or a paused one, so that nothing is in flight and every outcome is
+        recorded. Is False for clients that do not report their processes' lifetimes.
         """
         return self._ever_lived and self._lives == self._resting
 
     @property
     def alive(self) -> bool:
-        """It has a process, which could crash."""
+        """Is True if the client has a process that could crash."""
         return self._scope is not None
 
     def crash(self, who: int) -> int | None:
-        """Its process is gone, and has no successor until `replace`. The process; None where there is none just now."""
+        """Crash the client's process, which gets no successor until `replace`. Return the process id, or None if the
+        client has no process just now.
+        """
         if self._scope is None:
             return None
         self._down.add(who)
@@ -143,31 +151,31 @@ class ClientHandle:
         return self.processes[-1]
 
     def replace(self, who: int) -> None:
-        """It may have a successor."""
+        """Allow a successor of the crashed process."""
         self._down.discard(who)
         self._wake_waiters()
 
     def make_zombie(self, who: int) -> ZombieRun:
-        """Its next process becomes a zombie: it stands still inside a transaction, until `wake`."""
+        """Make the client's next process a zombie, which pauses inside a transaction until `wake`."""
         found = self._zombie_runs[who] = ZombieRun()
         self.notify()
         self._wake_waiters()
         return found
 
     def wake(self, who: int) -> None:
-        """The zombie goes on. Where none stands still yet, none will."""
+        """Wake the zombie. If no zombie has paused yet, no process will become one."""
         zombie_run = self._zombie_runs.pop(who, None)
         if zombie_run is not None:
             zombie_run.woken = True
         self._wake_waiters()
 
     def start_duplicate(self, who: int) -> DuplicateMember:
-        """A second process with its instance id begins, and stays until `stop_duplicate`."""
+        """Request a second process with the client's instance id; it stays until `stop_duplicate`."""
         found = self._duplicates[who] = DuplicateMember()
         return found
 
     def stop_duplicate(self, who: int) -> None:
-        """The second process is to go. Where none has begun yet, none will."""
+        """Ask the second process to leave. If the second process has not begun yet, it never will."""
         double = self._duplicates.pop(who, None)
         if double is not None:
             double.stop_requested.set()
@@ -175,7 +183,9 @@ class ClientHandle:
     # ------------------------------------------------------------------ of the client
 
     def begin_duplicate(self, process: int) -> DuplicateMember | None:
-        """The second process that is to begin beside this one, which has the instance id. Told once."""
+        """Return the requested duplicate that is to begin beside this process, which has the instance id; None if none
+        is requested. Each request is returned once.
+        """
         double = next((each for each in self._duplicates.values() if each.first < 0), None)
         if double is not None:
             double.first = process
@@ -183,34 +193,34 @@ class ClientHandle:
 
     @property
     def pending_zombie(self) -> ZombieRun | None:
-        """The zombie that the client's next process is to become."""
+        """Returns the zombie that the client's next process is to become; None if none is wanted."""
         return next((zombie_run for zombie_run in self._zombie_runs.values() if zombie_run.zombie < 0), None)
 
     @property
     def has_paused_zombie(self) -> bool:
-        """Return whether a zombie is paused and its successor has done nothing yet: the successor should not wait for
-        anything.
+        """Is True if a zombie is paused and its successor has ended no transaction yet: the successor should not wait
+        for anything.
         """
         return any(zombie_run.zombie >= 0 and not zombie_run.transactions for zombie_run in self._zombie_runs.values())
 
     async def until_zombie_wanted(self, end: trio.Event) -> None:
-        """Until its next process is to become a zombie, or all is over."""
+        """Wait until the client's next process is to become a zombie, or until `end` is set."""
         await self._until(lambda: self.pending_zombie is not None, end)
 
     def took_over(self, process: int) -> None:
-        """A process of this client has got the transactional id."""
+        """Note that this process of the client has got the transactional id."""
         for zombie_run in self._zombie_runs.values():
             if zombie_run.zombie >= 0 > zombie_run.successor and process != zombie_run.zombie:
                 zombie_run.successor = process
 
     def transaction_ended(self) -> None:
-        """A process that is no zombie has ended a transaction as it asked to."""
+        """Note that a process other than the zombie has committed or aborted a transaction as intended."""
         for zombie_run in self._zombie_runs.values():
             if zombie_run.successor >= 0:
                 zombie_run.transactions += 1
 
     async def until_woken(self, zombie_run: ZombieRun, process: int, end: trio.Event) -> None:
-        """The zombie's: until it is woken, or all is over."""
+        """Pause the zombie until it is woken, or until `end` is set."""
         zombie_run.zombie = process
         await self._until(lambda: zombie_run.woken, end)
         zombie_run.woken = True
@@ -218,14 +228,14 @@ class ClientHandle:
     def began(
         self, process: int, scope: trio.CancelScope, group_identity: Callable[[], GroupIdentity] = GroupIdentity
     ) -> None:
-        """A process of this client begins, and ends where the scope is cancelled."""
+        """Note that a process of this client begins. Cancelling `scope` crashes the process."""
         self.processes.append(process)
         self.group_identity = group_identity
         self._scope = scope
 
     @contextmanager
     def process_lifetime(self) -> Iterator[None]:
-        """A process lives, until nothing is left to be recorded of it."""
+        """Count a process as living inside this context; at the exit every outcome of the process is recorded."""
         self._lives, self._ever_lived = self._lives + 1, True
         try:
             yield
@@ -233,17 +243,17 @@ class ClientHandle:
             self._lives -= 1
 
     def over(self, scope: trio.CancelScope) -> None:
-        """The process hands nothing over any more: it cannot crash."""
+        """Note that the process of this scope sends nothing any more, so that it cannot crash."""
         if self._scope is scope:
             self._scope = None
 
     @property
     def is_held(self) -> bool:
-        """Return whether it is to stand still now."""
+        """Is True if the client is to be paused now."""
         return bool(self._held)
 
     async def until_released(self, end: trio.Event) -> None:
-        """Until nobody holds it, or all is over."""
+        """Wait until no holder pauses the client, or until `end` is set."""
         self._resting += 1
         try:
             await self._until(lambda: not self._held, end)
@@ -251,7 +261,7 @@ class ClientHandle:
             self._resting -= 1
 
     async def until_replaceable(self, end: trio.Event) -> None:
-        """Until it may have a successor, or all is over."""
+        """Wait until the client may have a successor process, or until `end` is set."""
         await self._until(lambda: not self._down, end)
 
     async def _until(self, true: Callable[[], bool], end: trio.Event) -> None:
@@ -273,23 +283,24 @@ class ClientHandle:
 
 @dataclass(frozen=True, slots=True)
 class AdminLog:
-    """Records the topic changes that an administrator requests while topics are used: the checkers need them."""
+    """Records in the history the topic changes that an administrator requests during the load: the checkers need them.
+    """
 
     topics: Sequence[NewTopic]
-    """The workload's."""
+    """Lists the workload's topics."""
     recorder: Recorder
     bootstrap: Sequence[Address]
     turns: dict[tuple[str, str], trio.Lock] = field(default_factory=dict)
-    """By topic and setting: held while it is altered, until it has its old value again. Without a setting: held
-    by requests that must not hit the next topic of that name.
+    """Maps (topic, setting) to a lock that is held from the change of the setting until the old value is restored. The
+    lock with an empty setting is held by requests that must not hit the next topic of the same name.
     """
 
 
 class LoadControls:
-    """A workload's clients, by their numbers."""
+    """Holds the handles of a workload's producers and readers, by client number."""
 
     desk: AdminLog | None = None
-    """None: of a load that nobody records."""
+    """Records topic changes; None if the load is not recorded."""
 
     def __init__(
         self,
@@ -299,8 +310,8 @@ class LoadControls:
         members: Sequence[str] = (),
         named: Sequence[int] = (),
     ) -> None:
-        """`zombies`: numbers of the producers of which zombies can be made. `members`: which clients are members of
-        groups, as `reader:0`. `named`: numbers of the members that have an instance id.
+        """Create the handles. `zombies` lists the producers that can become zombies, `members` the clients that are
+        members of groups (as `reader:0`), and `named` the members that have an instance id.
         """
         self.producers = [ClientHandle(f"producer {number}") for number in range(producers)]
         self.zombies = tuple(zombies)

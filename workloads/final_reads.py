@@ -1,7 +1,8 @@
-"""Reads after a run: fresh readers read every partition from its start to the end known when they began.
+"""Reads every partition after a run: fresh readers read from the start to the end offset that was known when they
+began.
 
-What they return is what the checkers hold acknowledgements against, so what they could not read is recorded with as
-much care as what they did.
+The checkers compare acknowledgements with the records that these readers return. Therefore a partition that could not
+be read is recorded as carefully as the records.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from squall.workloads.recorder import Recorder
 
 POLL_LIMIT_S = 1.0
 LIST_EVERY_S = 2.0
-"""Partitions whose bounds are not known are asked for again, while the others are being read."""
+"""Gives the interval in seconds between two requests for offsets that are still unknown, while other partitions are
+read.
+"""
 LIST_LIMIT_S = 2.0
 READ_UNCOMMITTED = 0
 BOTH_ISOLATIONS = (READ_UNCOMMITTED, 1)
@@ -31,12 +34,12 @@ BOTH_ISOLATIONS = (READ_UNCOMMITTED, 1)
 
 @dataclass(slots=True)
 class UnreadPartition:
-    """A partition that a final reader did not read to its end."""
+    """Describes a partition that a final reader did not read to its end."""
 
     position: int
-    """-1: reading never began."""
+    """Gives the reader's position; -1 if reading never began."""
     end: int
-    """-1: not known."""
+    """Gives the end offset; -1 if the offset is not known."""
     why: str
 
 
@@ -49,16 +52,18 @@ class FinalReadResult:
     isolation: int
     records: int = 0
     ends: dict[Place, int] = field(default_factory=dict)
-    """Partitions read up to the end known when it began."""
+    """Maps each partition that was read completely to the end offset that was known when the reader began."""
     waiting: list[Place] = field(default_factory=list)
-    """Those of `missing` that it still waited for when its time was over."""
+    """Lists the partitions of `missing` that the reader still waited for when its time was over."""
     idle_s: float = 0.0
-    """How long, at its end, nothing had come from any partition that it waited for; 0 where it waited for none."""
+    """Gives the seconds before the reader's end in which no awaited partition returned a record; 0 if no partition was
+    awaited.
+    """
     missing: dict[Place, UnreadPartition] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Every partition was read to its end."""
+        """Is True if every partition was read to its end."""
         return not self.missing
 
 
@@ -75,9 +80,10 @@ async def final_reads(
     counters: LoadCounters | None = None,
     zone: str = "",
 ) -> list[FinalReadResult]:
-    """Read everything, `rounds` times in each isolation level, a fresh client each time.
+    """Read all partitions `rounds` times in each isolation level, with a fresh client each time.
 
-    Each reader has `timeout_s`, through whatever errors. Never raises for what the cluster does.
+    Each reader has `timeout_s` seconds and retries after every error. The function never raises for the cluster's
+    errors.
     """
     reads = []
     for round_ in range(1, rounds + 1):
@@ -104,7 +110,7 @@ async def final_reads(
 
 
 class _FinalReader:
-    """Runs one fresh reader."""
+    """Reads all partitions once with one fresh client."""
 
     def __init__(
         self, env: Env, recorder: Recorder, reader: RecordedReader, final: FinalReadResult, give_up_at: float
@@ -118,7 +124,7 @@ class _FinalReader:
         self._moved_at = env.mono()
 
     async def run(self, partitions: Sequence[Place]) -> None:
-        """Read all that can be read; say in `final` what could not."""
+        """Read all partitions as far as possible, and note in `final` which partitions could not be read."""
         began_ns = self._recorder.now_ns()
         pending = dict.fromkeys(partitions, UnreadPartition(-1, -1, "TIMED_OUT"))
         listed_at, first_ns = -LIST_EVERY_S, None
@@ -146,7 +152,8 @@ class _FinalReader:
             self._tell(began_ns)
 
     async def _begin(self, pending: dict[Place, UnreadPartition]) -> None:
-        """Learn start and end of what is pending, and begin to read what has both."""
+        """Ask for the start and end offsets of the pending partitions, and begin to read each partition that has both.
+        """
         limit_s = min(LIST_LIMIT_S, self._left() / 3)
         if self._final.isolation:  # the last stable offset: for the checkers to see
             await self._reader.list_offsets(list(pending), LATEST, limit_s)
@@ -184,7 +191,9 @@ class _FinalReader:
                 await self._recover(event)
 
     async def _recover(self, event: PositionInvalidated) -> None:
-        """Retention may move the beginning while it is being read. Anything else is for the checkers to see."""
+        """Seek to the new start of the log if retention moved it during the read. Any other error ends the partition's
+        read, for the checkers to judge.
+        """
         place = event.place
         if event.kind == OFFSET_OUT_OF_RANGE:
             start = (await self._reader.list_offsets([place], EARLIEST, self._left()))[place]

@@ -1,4 +1,4 @@
-"""Brokers' settings for groups: their coordinators' log, and sessions as short as theirs."""
+"""Gives brokers settings that suit consumer groups: a coordinators' log, and sessions as short as the workload's."""
 
 from __future__ import annotations
 
@@ -9,30 +9,35 @@ from typing import Any
 from squall.workloads.scenario import BrokerLimit
 
 FACTOR = "offsets.topic.replication.factor"
-"""Of the coordinators' log: no group finds its coordinator in a cluster of fewer brokers."""
+"""Names the replication factor of the coordinators' log: in a cluster of fewer brokers no group finds its coordinator.
+"""
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
 SEGMENTS = ("4000", "12000")
-"""A batch has to fit into one. A consumer group that becomes a classic one needs most: 450 bytes a member."""
+"""Lists segment sizes in bytes. A batch has to fit into a segment; the largest batches come from a consumer group that
+becomes a classic group, with 450 bytes per member.
+"""
 SHORTEST_SESSION, LONGEST_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
 FIRST_REBALANCE = "group.initial.rebalance.delay.ms"
 CONSUMER_SESSION, CONSUMER_BEAT = "group.consumer.{}session.timeout.ms", "group.consumer.{}heartbeat.interval.ms"
 LONGEST_SESSION_MS, LONGEST_BEAT_MS = 60_000, 5_000
-"""Kafka's default limits."""
+"""These are Kafka's default upper limits of session time-out and heartbeat interval, in ms."""
 FLUSH = "log.flush.interval.messages"
 RETENTION_MINUTES, RETENTION_CHECK = "offsets.retention.minutes", "offsets.retention.check.interval.ms"
 LEAST_RETENTION_S = 60
 COMMITS, TXN_COMMITS = "OffsetCommit", "TxnOffsetCommit"
 METADATA = BrokerLimit("offset.metadata.max.bytes", 26, "the metadata of commits", "commits are refused")
-"""Our own members commit at most so much with a position (`client.groups.offsets.metadata_of`)."""
+"""Bounds the metadata that Squall's own members commit with an offset (`client.groups.offsets.metadata_of`)."""
 HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 
 
 SUITED_TO_GROUPS: Mapping[str, str] = {PARTITIONS: "5", SHORTEST_SESSION: "500", FIRST_REBALANCE: "500"}
-"""A member that is gone is missed within seconds."""
+"""With these settings a coordinator removes a dead member within seconds."""
 
 
 def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
-    """Settings that this load calls for: of consumer groups, brokers decide how long a session is."""
+    """Return the broker settings for this load's session time-out: in consumer groups (KIP-848) the brokers decide how
+    long a session is.
+    """
     session_ms = table.get("session_timeout_ms", usual_ms)
     speaks = table.get("group_protocol") in ("consumer", "mixed") or table.get("conversions")
     asked = speaks and isinstance(session_ms, int)
@@ -40,8 +45,9 @@ def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]
 
 
 def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerLimit, ...]:
-    """Return bounds of sessions for members of these protocols. Of consumer groups, brokers decide how long a session
-    is: one that is longer than the workload's keeps partitions of dead members for longer than `held_s` says.
+    """Return the brokers' bounds of session time-outs for members of these protocols. In consumer groups the brokers
+    decide how long a session is: a longer session than the workload's keeps partitions of dead members longer than
+    `held_s` says.
     """
     asked, found = ("session_timeout_ms", "no member can join"), list[BrokerLimit]()
     if "classic" in protocols:
@@ -54,7 +60,7 @@ def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerL
 
 
 def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
-    """The same where all members are away for so long that offsets may expire: then they do."""
+    """Return broker settings that let committed offsets expire, if this load leaves the group empty for long enough."""
     away_s = table.get("away_s", 0)
     if not isinstance(away_s, int) or away_s < LEAST_RETENTION_S:
         return {}
@@ -62,14 +68,14 @@ def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def often_asked(protocol: str, *commits: str, both: bool = False) -> tuple[str, ...]:
-    """Return the requests that members of such a group send to their coordinator again and again. For a group with both
-    protocols only the common ones: which protocol it has depends on timing.
+    """Return the requests that members of such a group send to their coordinator again and again. If the group has
+    members of both protocols, return only the common requests: which protocol the group has depends on timing.
     """
     return commits if both else (HEARTBEATS[protocol], *commits)
 
 
 def sessions_of(session_ms: int) -> dict[str, str]:
-    """Settings for consumer groups whose members are given up after so long; heartbeats come five times in it."""
+    """Return settings for consumer groups whose members have this session time-out and send five heartbeats in it."""
     beat_ms = max(min(session_ms // 5, LONGEST_BEAT_MS), 1)
     return {
         CONSUMER_SESSION.format("min."): str(session_ms),
@@ -81,7 +87,8 @@ def sessions_of(session_ms: int) -> dict[str, str]:
 
 
 def drawn_of_groups(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
-    """Settings for one plan of a swarm: few partitions of the coordinators' log, sometimes many segments."""
+    """Draw broker settings for one plan of a swarm: few partitions of the coordinators' log, sometimes many segments.
+    """
     found = {**SUITED_TO_GROUPS, PARTITIONS: rng.choice(("1", "2", "3"))}
     found[FIRST_REBALANCE] = rng.choice(("0", "500"))
     if workload["topic_settings"].get("flush.messages") == "1":

@@ -1,6 +1,6 @@
-"""Writes the history of a member of a group: what it owned and when, what it committed, where it begins.
+"""Writes the history of a group member: the partitions it owned and when, its commits, and the offsets where it began.
 
-Line formats are the contract with `squall.checkers.history` (docs/run-directory.md). Each process has a
+The line formats are the contract with `squall.checkers.history` (docs/run-directory.md). Each process has a
 `MemberHistoryWriter` of its own.
 """
 
@@ -18,14 +18,16 @@ NO_GENERATION = -1
 
 
 class MemberIdentity(NamedTuple):
-    """Identifies a member, as its coordinator knows it."""
+    """Identifies a member as its coordinator knows it: member id, and generation or member epoch."""
 
     member_id: str = ""
     generation: int = NO_GENERATION
 
 
 class HeartbeatTimes(NamedTuple):
-    """The last request of those that keep a session that was answered well. ns on the run's clock; -1: none was."""
+    """Gives the times of the last successful request that kept the member's session, in ns on the run's clock; -1 if
+    there was none.
+    """
 
     sent: int = -1
     answered: int = -1
@@ -33,7 +35,7 @@ class HeartbeatTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberHistoryWriter:
-    """`instance`: its group.instance.id, empty for a dynamic member."""
+    """Writes the history of one member. `instance` is its group.instance.id, empty for a dynamic member."""
 
     recorder: Recorder
     process: int
@@ -43,7 +45,7 @@ class MemberHistoryWriter:
     # ------------------------------------------------------------------------------------------------------ events
 
     def rejoining(self, who: MemberIdentity, why: str) -> None:
-        """It is about to ask for the next generation."""
+        """Record that the member is about to join the next generation."""
         self._event("rejoining", who, why=why)
 
     def joined(
@@ -55,35 +57,38 @@ class MemberHistoryWriter:
         leader: bool,
         beat: HeartbeatTimes | None = None,
     ) -> None:
-        """A generation has its assignments. Nothing is read because of it yet. beat: None where nobody knows it."""
+        """Record the member's assignment in a new generation, before the member reads any of the new partitions. `beat`
+        is None if the times of heartbeats are not known.
+        """
         known = {} if beat is None else {"beat": beat.sent}
         self._event("joined", who, leader=leader, protocol=protocol, parts=self._parts(places), **known)
 
     def assigned(
         self, who: MemberIdentity, begins: Mapping[Place, int], reset: Collection[Place], owned: Collection[Place]
     ) -> None:
-        """It may read these partitions from now on, from these positions: the committed ones, or, of `reset`, where a
-        group without one begins. `owned`: all that it has now.
+        """Record that the member begins to read these partitions at these offsets: the committed ones, or for the
+        partitions of `reset` the offset where a group without a commit begins. `owned` lists all partitions that the
+        member has now.
         """
         told = {place: "reset" if place in reset else "committed" for place in begins}
         self._event("assigned", who, at=self._at(begins), owned=self._parts(owned), **{"from": self._at(told)})
 
     def revoked(self, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes) -> None:
-        """It gives these partitions up, and has read up to there."""
+        """Record that the member gives up these partitions, and its position in each."""
         self._gone("revoked", who, left_at, beat)
 
     def lost(self, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes, why: str) -> None:
-        """It learns that these are not its own any more; or it crashed."""
+        """Record that the member learned that it does not own these partitions any more, or that it crashed."""
         self._gone("lost", who, left_at, beat, why=why)
 
     def still(self, who: MemberIdentity, what: str, ms: int) -> None:
-        """From now on it stands still for so long, because the load wants that. what: pause (its application) or halt
-        (its heartbeats as well).
+        """Record that the load pauses the member for `ms` from now on. `what` is `pause` (the application alone) or
+        `halt` (its heartbeats as well).
         """
         self._event("still", who, what=what, ms=ms)
 
     def left(self, who: MemberIdentity, why: str, error: str) -> None:
-        """It said that it goes, and this came of it."""
+        """Record that the member asked to leave the group, and the result."""
         self._event("left", who, why=why, **({"err": error} if error else {}))
 
     # -------------------------------------------------------------------------------------------------- operations
@@ -98,9 +103,11 @@ class MemberHistoryWriter:
         txn: int = -1,
         producer: tuple[int, int] = (-1, -1),
     ) -> int:
-        """Offsets are to be committed; `why`: manual, auto, revoke or close. `metadata`: what is committed with each;
-        None: nobody knows. `txn`: the transaction that they are part of, and `producer` the id and epoch that it writes
-        with. Flush before a byte of it is sent.
+        """Record that offsets are about to be committed, and return the operation's id. Flush before any byte is sent.
+
+        `why` is manual, auto, revoke or close. `metadata` is committed with each offset; None if the metadata is not
+        known. `txn` is the transaction that the offsets are part of, `producer` the producer id and epoch of that
+        transaction.
         """
         fields: dict[str, Any] = {**self._who(who), "at": self._at(offsets), "why": why}
         if metadata:
@@ -112,8 +119,8 @@ class MemberHistoryWriter:
     def committed(
         self, op: int, status: OperationStatus, error: str, errors: Mapping[Place, str], *, unanswered: int = -1
     ) -> None:
-        """`errors`: of the partitions that were not committed, where they differ. `unanswered`: requests for it that
-        were sent and never answered; -1: nobody knows.
+        """Record the result of a commit. `errors` holds the errors of partitions that differ from `error`. `unanswered`
+        counts the requests for this commit that were sent and never answered; -1 if the number is not known.
         """
         told: dict[str, Any] = {"errs": self._at(errors)} if errors else {}
         if unanswered >= 0:
@@ -121,13 +128,15 @@ class MemberHistoryWriter:
         self.recorder.complete(op, status, error, **told)
 
     def begin_fetch(self, who: MemberIdentity, places: Collection[Place], *, stable: bool, began_ns: int = -1) -> int:
-        """It asks where its group stands, or did so at `began_ns`."""
+        """Record that the member asks for its group's committed offsets, now or at `began_ns`, and return the
+        operation's id.
+        """
         fields = {**self._who(who), "parts": self._parts(places), "stable": stable}
         return self.recorder.invoke(self.process, "fetch_offsets", fields, began_ns)
 
     def fetched(self, op: int, offsets: Mapping[Place, int], metadata: Mapping[Place, str], error: str) -> None:
-        """Record the fetched offsets; -1: nothing is committed. `error`: why a partition has no answer, for any
-        partition.
+        """Record the fetched committed offsets; -1 if nothing is committed. `error` says why some partition has no
+        answer.
         """
         if error:
             self.recorder.complete(op, OperationStatus.FAIL, error)

@@ -1,4 +1,4 @@
-"""Shares what workloads with a group need: what a client is to do and when, and the progress of the group."""
+"""Holds what workloads with a group share: the schedule of a client's operations, and the progress of the group."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.scenario import ScenarioEnvironment
 
 BEHIND_LIMIT_S = 1.0
-"""Of what came due longer ago than this, nothing is made up for, where it is drawn."""
+"""Drawn operations that are overdue by more than this number of seconds are skipped."""
 
 
 class TimedOperation(Protocol):
-    """An operation."""
+    """Describes an operation with a time at which it is due."""
 
     @property
     def at_s(self) -> float:
-        """Return when it is due, in seconds."""
+        """Returns the time at which the operation is due, in seconds."""
 
 
 T = TypeVar("T", bound=TimedOperation)
 
 
 class OperationSchedule(Generic[T]):
-    """Orders by time what one client is to do. `began`: when the run did, by env.mono()."""
+    """Yields one client's operations in order of time. `began` is env.mono() at the begin of the run."""
 
     def __init__(self, coming: Iterator[T], began: float, *, late: bool) -> None:
-        """late: what came due long ago is done all the same."""
+        """Create the schedule. If `late`, overdue operations are done late; otherwise they are skipped."""
         self._coming, self._began, self._late = coming, began, late
         self._next = next(coming, None)
 
     @property
     def due_at(self) -> float:
-        """Return when the next one is due, by env.mono(); infinite if there are no more."""
+        """Returns the time of the next operation, by env.mono(); infinite if no operation is left."""
         return math.inf if self._next is None else self._began + self._next.at_s
 
     def take(self) -> T:
-        """The next one. The one after it becomes the next."""
+        """Return the next operation, and advance to the operation after it."""
         taken = self._next
         assert taken is not None, "nothing is due"
         self._next = next(self._coming, None)
         return taken
 
     def skip(self, now: float) -> int:
-        """Give up what is too late to be made up for. How many."""
+        """Skip the operations that are overdue by too much, and return how many were skipped."""
         skipped = 0
         while not self._late and self.due_at < now - BEHIND_LIMIT_S:
             self.take()
@@ -56,27 +56,30 @@ class OperationSchedule(Generic[T]):
 
 @dataclass(slots=True)
 class GroupProgress:
-    """Tracks how far the group has read, by any member: the harness waits for it after all faults are healed."""
+    """Tracks how far any member of the group has read: the harness waits for this progress after all faults are healed.
+    """
 
     around: ScenarioEnvironment
     places: list[Place]
     process: int = -1
-    """Under which it is known to the harness: its first one."""
+    """Identifies the group to the harness: the id of the first member's process, -1 until a member begins."""
     positions: dict[int, int] = field(default_factory=dict)
-    """By dense partition id: a topic that is made again begins anew."""
+    """Maps the dense id of a partition to the group's position; a topic that is created again has new ids."""
     client: str = "squall"
     reports: bool = False
-    """Its members say themselves what they have read: the harness waits for none that never says anything."""
+    """Is True if the members report by themselves what they have read: the harness does not wait for a member that
+    never reports.
+    """
 
     def begins(self, process: int) -> None:
-        """A member's process begins."""
+        """Note that a process of a member begins."""
         if self.process < 0:
             self.process = process
             if not self.reports:
                 self.around.readers.begins(process, self.client, self.places)
 
     def moved(self, positions: Mapping[Place, int]) -> None:
-        """A member's polls have left it there."""
+        """Note the positions after a member's polls."""
         parts = self.around.recorder.partitions
         ahead = {place: at for place, at in positions.items() if at > self.positions.get(parts[place], -1)}
         if self.reports and ahead and not self.positions:

@@ -1,4 +1,4 @@
-"""Consumer groups as page and terminal show them: a lane for each member, with what it held, and rebalances. Pure."""
+"""Draws consumer groups for the page and the terminal: a lane per member with its partitions, and rebalances. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ GONE = ("lost", "crashed")
 
 
 def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
-    """The section of these figures; None where nobody was a member of a group. KeyError, TypeError for what is none of
-    `squall.checkers.measured_groups`.
+    """Return the section of these figures, or None if no process was a member of a group. Raise KeyError or TypeError
+    if the figures are not those of `squall.checkers.measured_groups`.
     """
     groups = {name: each for name, each in figures.items() if isinstance(each, Mapping)}
     if not groups:
@@ -55,7 +55,7 @@ def _sentence(name: str, group: Mapping[str, Any]) -> str:
 
 
 def _returns(static: Mapping[str, int]) -> str:
-    """Describe static members that came back in time; empty where there were none."""
+    """Describe static members that came back in time; empty if there were none."""
     if not static.get("returns"):
         return ""
     said = f" Static members came back within their session time-out {_count(static['returns'], 'time', 'times')}; the"
@@ -70,8 +70,8 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> TimelineStrip | None:
-    """The members of all groups; None where nobody held anything. Of several groups the lane of the generations has the
-    group's name.
+    """Return a timeline with the members of all groups, or None if no member owned a partition. If there are several
+    groups, the lane of a group's generations has the group's name.
     """
     held = [each for group in groups.values() for member in group["members"] for each in member["held"]]
     if not held:
@@ -115,7 +115,8 @@ def _spans(member: Mapping[str, Any]) -> Iterator[TimelineBar]:
 
 
 def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[SectionTable]:
-    """Return rebalances by what explains them: members that came or went, else a fault. No table if there are none."""
+    """Return rebalances by their cause: members that joined or left, else a fault. Return no table if there were none.
+    """
     rows = [
         (name, _cause(each, group["rebalances"]), f"{each['count']:,}")
         for name, group in groups.items()

@@ -27,7 +27,9 @@ async def record_committed_offsets(
     limit_s: float,
     zone: str,
 ) -> None:
-    """Ask once, for at most `limit_s`, and record it. Never raises for what a cluster does."""
+    """Fetch the group's committed offsets once, for at most `limit_s` seconds, and record them. The function never
+    raises for the cluster's errors.
+    """
     process = recorder.process("final", VERSION, {"group": group, "asks": "offsets"}, zone=zone)
     notes = MemberHistoryWriter(recorder, process, group)
     async with trio.open_nursery() as nursery:

@@ -1,7 +1,8 @@
-"""Client libraries that are not ours, as producers and readers of a workload: what they must be able to do.
+"""Defines what client libraries must do as producers, readers and group members of a workload, and records what they
+do.
 
-Whoever starts them is the harness's (`squall.chaos.drivers`: each in a process of its own); what they did is recorded
-here, in the same history as our own client's.
+The harness starts each library in a process of its own (`squall.chaos.drivers`). Its operations are recorded here, in
+the same history as those of Squall's own client.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from squall.workloads.start_positions import Beginning
 
 
 class WorkloadProducer(Protocol):
-    """Sends single records for a workload: `squall.workloads.client.producer.Producer` is one, so is a library's."""
+    """Sends single records for a workload, with Squall's own `squall.workloads.client.producer.Producer` or with a
+    library.
+    """
 
     @property
     def retired(self) -> str:
-        """Why it takes no more records; empty while it takes some."""
+        """Says why the producer accepts no more records; empty while it accepts records."""
 
     def takes(self, size: int) -> bool:
-        """Return whether a record of this size finds room now."""
+        """Return whether the producer's buffer has room for a record of this size now."""
 
     def send(
         self,
@@ -44,54 +47,60 @@ class WorkloadProducer(Protocol):
         on_outcome: Callable[[Outcome], None],
         /,
     ) -> None:
-        """Hand a record over. `on_outcome` is called once."""
+        """Send a record. `on_outcome` is called once."""
 
     def retire(self, why: str) -> None:
-        """Take no more records."""
+        """Accept no more records, for the reason `why`."""
 
     async def finish(self) -> None:
-        """Until every record has its outcome."""
+        """Wait until every record has its outcome."""
 
     def close(self) -> None:
-        """End it."""
+        """Close the producer."""
 
 
 class TransactionalSender(Protocol):
     """Sends records in transactions, with a transactional id: Squall's own client
     (`squall.workloads.transactions.own.OwnTransactionalProducer`) or a library.
 
-    Records are handed over between `begin` and `end`, each after `enlist` of its partition. Who is `retired`, or whose
-    `end` is not ok, is never used again.
+    Records are sent between `begin` and `end`, each after `enlist` of its partition. A sender that is `retired`, or
+    whose `end` did not succeed, is never used again.
     """
 
     @property
     def id(self) -> str:
-        """Return its transactional id."""
+        """Returns the producer's transactional id."""
 
     @property
     def timeout_ms(self) -> int:
-        """Return the ms after which the coordinator aborts a transaction of it."""
+        """Returns the transaction time-out in ms, after which the coordinator aborts a transaction of this producer."""
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
-        """Its producer id and epoch as they are now; -1 where a library does not tell."""
+        """Returns the current producer id and epoch; -1 if a library does not report them."""
 
     @property
     def retired(self) -> str:
-        """Why it takes no more records; empty while it takes some."""
+        """Says why the producer accepts no more records; empty while it accepts records."""
 
     @property
     def unanswered(self) -> int:
-        """Requests for the last end that were sent and never answered; -1 where a library does not tell."""
+        """Counts the requests for the last commit or abort that were sent and never answered; -1 if a library does not
+        report the number.
+        """
 
     async def init(self) -> ProducerIdAndEpoch:
-        """Take over the transactional id, which fences its earlier producers. Raises TransactionRequestFailed."""
+        """Initialise the transactional id, which fences every earlier producer of this id. Raises
+        TransactionRequestFailed.
+        """
 
     async def begin(self) -> None:
-        """A transaction begins. Raises TransactionRequestFailed."""
+        """Begin a transaction. Raises TransactionRequestFailed."""
 
     async def enlist(self, place: Place) -> None:
-        """Add this partition to the transaction, if the application has to do that. Raises TransactionRequestFailed."""
+        """Add this partition to the transaction, if the application has to wait for the coordinator's answer. Raises
+        TransactionRequestFailed.
+        """
 
     def send(
         self,
@@ -102,38 +111,38 @@ class TransactionalSender(Protocol):
         on_outcome: Callable[[Outcome], None],
         /,
     ) -> None:
-        """Hand a record over. `on_outcome` is called once."""
+        """Send a record. `on_outcome` is called once."""
 
     async def flushed(self) -> None:
-        """Until every record has its outcome."""
+        """Wait until every record has its outcome."""
 
     async def end(self, *, commit: bool) -> EndTxnResult:
-        """Commit or abort the transaction. No records are under way."""
+        """Commit or abort the transaction. No record may be in flight."""
 
     def close(self) -> None:
-        """End it without a word: what is open stays open."""
+        """Close the producer without ending its transaction: an open transaction stays open."""
 
 
 class PolledPartition(NamedTuple):
-    """Holds what a poll returned of one partition."""
+    """Holds the records and the new position of one partition after a poll."""
 
     place: Place
     position: int
-    """After it."""
+    """Gives the position after the poll."""
     records: Sequence[tuple[int, int]]
-    """(offset, value), -1 where the payload did not verify."""
+    """Lists (offset, value); the value is -1 if the payload did not verify."""
     bad: Sequence[tuple[int, str]]
-    """(offset, why)."""
+    """Lists (offset, reason) of records whose payload did not verify."""
 
 
 class ReaderAssigned(NamedTuple):
-    """A reader was given its partitions, at these positions."""
+    """Reports that a reader was assigned its partitions at these offsets."""
 
     at: Mapping[Place, int]
 
 
 class PolledRecords(NamedTuple):
-    """A poll that brought something. Times are the run's monotonic clock."""
+    """Reports a poll that returned records. Times are the run's monotonic clock."""
 
     began_ns: int
     at: Mapping[Place, int]
@@ -141,7 +150,7 @@ class PolledRecords(NamedTuple):
 
 
 class ReaderPositionReset(NamedTuple):
-    """A position that had become impossible was given up for another one."""
+    """Reports that a reader's position was out of range and was replaced by another one."""
 
     place: Place
     position: int
@@ -149,32 +158,34 @@ class ReaderPositionReset(NamedTuple):
 
 
 class PollError(NamedTuple):
-    """A poll that brought an error."""
+    """Reports a poll that returned an error."""
 
     why: str
 
 
 class SelfPollingReader(Protocol):
-    """A reader that polls by itself."""
+    """Reads partitions with a library that polls by itself, and yields the events of its polls."""
 
     async def next(self) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError | None:
-        """Return its next event. None once it has ended because `finish` was called; raises WorkloadFailed if it ended
-        by itself.
+        """Return the reader's next event, or None once the reader has ended because `finish` was called. Raise
+        WorkloadFailed if the reader ended by itself.
         """
 
     def finish(self) -> None:
-        """Have it end."""
+        """Ask the reader to end."""
 
 
 class ConsumingTransactionalSender(TransactionalSender, Protocol):
-    """A library's transactional producer, with a consumer beside it in the same process."""
+    """Sends records in transactions with a library, and polls with a consumer in the same process."""
 
     async def poll(self) -> Sequence[ReaderAssigned | PolledRecords | ReaderPositionReset | PollError]:
-        """One poll, and what else its consumer did for it. Never raises for what a cluster does."""
+        """Poll once, and return the events of the poll and of the consumer's resets. Never raises for the cluster's
+        errors.
+        """
 
 
 class TransactorTask(NamedTuple):
-    """Configures a transactional producer, and what its polls read."""
+    """Configures a transactional producer and the partitions that its consumer polls."""
 
     transactional_id: str
     timeout_ms: int
@@ -184,73 +195,73 @@ class TransactorTask(NamedTuple):
 
 
 class MemberIdentified(NamedTuple):
-    """A member's poll is over, and it is this one now."""
+    """Reports a member's id and generation after a poll."""
 
     who: Member
 
 
 class AssignmentReceived(NamedTuple):
-    """A member was told what is its own now."""
+    """Reports that a member received its assignment: all partitions that it owns now."""
 
     who: Member
     owned: Sequence[Place]
 
 
 class CommittedOffsets(NamedTuple):
-    """A member asked where its group stands."""
+    """Reports the answer to a member's request for the committed offsets of its group."""
 
     who: Member
     began_ns: int
     stable: bool
-    """It waits for pending offsets of transactions."""
+    """Is True if the request waits for pending offsets of transactions (KIP-447)."""
     places: Sequence[Place]
     offsets: Mapping[Place, int]
-    """-1: nothing is committed."""
+    """Maps each partition to its committed offset; -1 if nothing is committed."""
     error: str
-    """Why nothing was told; empty where it was."""
+    """Says why there are no offsets; empty if there are."""
 
 
 class PartitionsAssigned(NamedTuple):
-    """A member reads these from now on."""
+    """Reports that a member reads these partitions from now on, beginning at these offsets."""
 
     who: Member
     at: Mapping[Place, int]
     reset: Sequence[Place]
-    """Of these nothing was committed."""
+    """Lists the partitions without a committed offset, whose position comes from auto.offset.reset."""
 
 
 class PartitionsRevoked(NamedTuple):
-    """A member gives these up, and stood there."""
+    """Reports that a member gives up these partitions, with its position in each."""
 
     who: Member
     at: Mapping[Place, int]
 
 
 class PartitionsLost(NamedTuple):
-    """A member learnt that these are not its own any more."""
+    """Reports that a member learned that it does not own these partitions any more, with its position in each."""
 
     who: Member
     at: Mapping[Place, int]
 
 
 class OffsetCommitBegan(NamedTuple):
-    """A member that commits by itself is about to ask for this."""
+    """Reports that a member that commits by itself is about to commit these offsets."""
 
     who: Member
     id: int
-    """Its own number of this commit."""
+    """Numbers the commit among those of its member."""
     at: Mapping[Place, int]
 
 
 class OffsetCommitEnded(NamedTuple):
-    """Its commit was acknowledged; with an error nobody knows what came of it."""
+    """Reports that the member's commit succeeded, or ended with an error, after which its result is unknown."""
 
     id: int
     error: str
 
 
 class MemberLeft(NamedTuple):
-    """A membership is over for good."""
+    """Reports that a membership has ended for good, and why."""
 
     why: str
 
@@ -260,24 +271,26 @@ OfMember = (
     | OffsetCommitBegan | OffsetCommitEnded | MemberLeft | ReaderAssigned | PolledRecords | ReaderPositionReset
     | PollError
 )  # fmt: skip
-"""What a library's member does, and what its library tells it."""
+"""Lists the events of a library's member: its own actions, and what the library reports to it."""
 
 
 class MemberListener(Protocol):
-    """Receives what a member of a group does."""
+    """Receives the events of a group member that a library runs."""
 
     def heard(self, said: OfMember) -> None:
-        """It did this, or was told this."""
+        """Handle one event of the member."""
 
     def giving(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:
-        """It is to give these up, where it stands there: what it shall commit first."""
+        """Return the offsets that the member must commit before it gives up these partitions, where `at` holds its
+        positions.
+        """
 
     def kept(self, end: CommitOutcome) -> None:
-        """That commit has ended so."""
+        """Handle the result of the commit that `giving` asked for."""
 
 
 class ProgramOutput(NamedTuple):
-    """A record that a program is to write, and who is told what came of it."""
+    """Holds a record that a program is to write, and the callback for its outcome."""
 
     key: str
     value: bytes
@@ -285,36 +298,42 @@ class ProgramOutput(NamedTuple):
 
 
 class ProgramListener(MemberListener, Protocol):
-    """Receives what a member does that polls and commits by itself."""
+    """Receives the events of a member that polls and commits by itself: a program under test."""
 
     def has(self, place: Place) -> bool:
         """Return whether the run has this partition."""
 
     def output(self, place: Place, source: int) -> ProgramOutput | None:
-        """It makes an output there of the input with that value. None where the run has no such partition."""
+        """Return the record that the program writes to `place` for the input with value `source`, or None if the run
+        has no such partition.
+        """
 
 
 class LibraryConsumer(Protocol):
-    """A library's member of a group. Asked for one thing after the other; how its callbacks come is the library's."""
+    """Runs a library's member of a group. The caller makes one call after the other; the library decides when its
+    callbacks come.
+    """
 
     @property
     def ended(self) -> bool:
-        """Its process is gone."""
+        """Is True if the member's process has ended."""
 
     async def poll(self) -> Sequence[PolledRecords]:
-        """Return what one poll brought. The listener has heard all of it before."""
+        """Poll once and return the records. The listener has received all events of the poll before."""
 
     async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitOutcome:
-        """Commit as this member. FAIL where it is another one."""
+        """Commit offsets as the member `who`. The result is FAIL if the consumer has another member id or generation by
+        now.
+        """
 
     async def rewind(self) -> None:
-        """Go back to where the group stands, at the next poll."""
+        """Seek to the group's committed offsets at the next poll."""
 
     async def leave(self) -> None:
-        """Close the consumer: it gives everything up, and goes."""
+        """Close the consumer: it gives up its partitions and leaves the group."""
 
     def halt(self, *, still: bool) -> None:
-        """The whole process stands still, or goes on."""
+        """Pause the whole process, or let it continue."""
 
     def kill(self) -> None:
         """Kill the process at once."""
@@ -328,79 +347,87 @@ class MemberTask(NamedTuple):
 
 
 class TransactionalMember(TransactionalSender, Protocol):
-    """The producer of a process that is a member of a group, too. Without a transactional id it only sends."""
+    """Sends the records of a process that is also a member of a group. Without a transactional id it has no
+    transactions.
+    """
 
     async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitOutcome:
-        """Commit as this member in the transaction that is under way. FAIL where it is another one."""
+        """Commit offsets as the member `who` in the open transaction. The result is FAIL if the consumer has another
+        member id or generation by now.
+        """
 
 
 class InstanceTask(NamedTuple):
-    """Configures a process that reads as a member of a group, and writes."""
+    """Configures a process that reads as a member of a group and writes outputs."""
 
     settings: MemberSettings
     isolation: int
     transactional_id: str
-    """Empty: it has no transactions."""
+    """Holds the transactional id; empty if the process has no transactions."""
     timeout_ms: int
 
 
 class MemberProcess(NamedTuple):
-    """Such a process."""
+    """Holds the consumer and the producer of one process that reads as a group member and writes."""
 
     member: LibraryConsumer
     producer: TransactionalMember
 
 
 class LibraryClientFactory(Protocol):
-    """Drives one library."""
+    """Makes the clients of one library: producers, readers and group members."""
 
     client: str
-    """Its name, for the history."""
+    """Names the library in the history."""
     version: str
 
     def about(self) -> Mapping[str, object]:
-        """Settings of its producers, by our names, as the library really has them: what was promised follows from
-        them.
+        """Return the settings of the library's producers, by Squall's names and with the library's real values: the
+        checkers derive from them what was promised.
         """
 
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> WorkloadProducer:
-        """A fresh one, ready. Its requests are to have this client id. `flush` is called before anything leaves, and
-        after outcomes have come.
+        """Start a fresh producer that is ready to send, with this client id. `flush` is called before any byte leaves,
+        and after outcomes have come.
         """
 
     async def transactor(
         self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]
     ) -> ConsumingTransactionalSender:
-        """A fresh one, not initialised. `flush`: as of `producer`."""
+        """Start a fresh transactional producer, not initialised yet. `flush` is called as in `producer`."""
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> SelfPollingReader:
-        """A fresh one, that begins at the log's start."""
+        """Start a fresh reader that begins at the log's start."""
 
     async def member(
         self, nursery: trio.Nursery, task: MemberTask, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryConsumer:
-        """A fresh one, that has subscribed. `flush`: as of `producer`."""
+        """Start a fresh group member that has subscribed. `flush` is called as in `producer`."""
 
     async def instance(
         self, nursery: trio.Nursery, task: InstanceTask, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
-        """A fresh one, that has subscribed and is not initialised. `flush`: as of `producer`."""
+        """Start a fresh process with a subscribed consumer and a producer that is not initialised yet. `flush` is
+        called as in `producer`.
+        """
 
 
 class ClientZone(NamedTuple):
-    """Clients that have links of their own to the brokers: how they reach the cluster, and by which library."""
+    """Describes clients that have network links of their own to the brokers: their bootstrap addresses and their
+    library.
+    """
 
     name: str
-    """For the history."""
+    """Names the zone in the history."""
     bootstrap: Sequence[Address]
     driver: LibraryClientFactory | None = None
-    """None: our own client."""
+    """Makes the zone's clients; None for Squall's own client."""
     cluster_id: str = ""
-    """Of the cluster that they are to reach; empty where it is not known."""
+    """Holds the id of the cluster that the clients must reach; empty if the id is not known."""
 
 
 class ReaderTask(NamedTuple):
-    """Assigns one of the workload's readers its partitions."""
+    """Assigns partitions to one of the workload's readers."""
 
     number: int
     places: Sequence[Place]
@@ -415,7 +442,7 @@ async def read_by(
     task: ReaderTask,
     readers: LiveReaders,
 ) -> None:
-    """One of the workload's readers is this library's: record what it did, until it may end."""
+    """Run one of the workload's readers with this library, and record its events until the reader may end."""
     about = {"isolation": task.isolation, "reader": task.number}
     process = recorder.process("reader", driver.version, about, client=driver.client, zone=task.zone)
     readers.begins(process, driver.client, task.places)
@@ -434,7 +461,7 @@ async def read_by(
 
 
 def _positions(said: ReaderAssigned | PolledRecords | ReaderPositionReset | PollError) -> Mapping[Place, int]:
-    """Return the positions of a reader after this event, for the partitions that it was about."""
+    """Return a reader's positions after this event, for the partitions of the event."""
     match said:
         case ReaderAssigned(at):
             return at
@@ -452,7 +479,7 @@ def record(
     process: int,
     txn: int = -1,
 ) -> None:
-    """One thing that a reader did, as the history has it. `txn`: the transaction that its polls are part of."""
+    """Write one event of a reader to the history. `txn` is the transaction that its polls are part of, -1 for none."""
     part = recorder.partitions
     match said:
         case ReaderAssigned(at):

@@ -10,16 +10,18 @@ CLASSIC, CONSUMER, MIXED = "classic", "consumer", "mixed"
 
 
 class LibraryAbility(NamedTuple):
-    """Describes what one library can do."""
+    """Describes what one client library can do as a member of a group."""
 
     assignors: tuple[str, ...]
-    """Of those that the workloads know, the best one first."""
+    """Lists the assignors of the library that the workloads know, the best one first."""
     consumer_groups: bool
-    """It speaks KIP-848."""
+    """Is True if the library speaks the consumer group protocol (KIP-848)."""
     polls_within_sessions: bool
-    """It refuses a session that is longer than the time between two polls."""
+    """Is True if the library refuses a session time-out that is longer than the maximal time between two polls."""
     fenced_offsets: bool
-    """It says in a transaction as which member it commits offsets (KIP-447), so that its group fences it."""
+    """Is True if the library sends its member id and generation with offsets in a transaction (KIP-447), so that the
+    group fences it.
+    """
 
 
 ALL = ("cooperative-sticky", "range", "roundrobin")
@@ -33,7 +35,8 @@ ABILITIES: Mapping[str, LibraryAbility] = {
 
 
 def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The assignor of a library's classic members, where the workload's default is none of its own."""
+    """Return the assignor setting for a library's classic members, if the library does not have the workload's default.
+    """
     ability = ABILITIES.get(str(given.get("client", OURS)))
     if ability is None or ALL[0] in ability.assignors or given.get("group_protocol", CLASSIC) == CONSUMER:
         return {}
@@ -41,17 +44,18 @@ def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def speaks_both(client: str) -> bool:
-    """Return whether it has both group protocols."""
+    """Return whether the client speaks both group protocols."""
     return client not in ABILITIES or ABILITIES[client].consumer_groups
 
 
 def assignor_of(client: str) -> str:
-    """The best one that its classic members have."""
+    """Return the best assignor that the client's classic members have."""
     return ABILITIES[client].assignors[0] if client in ABILITIES else ALL[0]
 
 
 def unfenced(client: str) -> list[str]:
-    """Return what this library cannot do as one of several instances that commit offsets in transactions."""
+    """Return what this library cannot do if several of its instances commit offsets in transactions, a sentence each.
+    """
     if client not in ABILITIES or ABILITIES[client].fenced_offsets:
         return []
     why = "in transactions it commits offsets as nobody's member, so its group fences no instance that lost partitions"
@@ -59,7 +63,9 @@ def unfenced(client: str) -> list[str]:
 
 
 def not_as_member(client: str, protocol: str, assignor: str, session_ms: int, poll_ms: int) -> list[str]:
-    """Return what this library cannot do, a sentence for each; empty for our own client."""
+    """Return what this library cannot do as a member with these settings, a sentence each; empty for Squall's own
+    client.
+    """
     ability = ABILITIES.get(client)
     if ability is None:
         return []

@@ -1,9 +1,9 @@
-"""A library's consumer that is a member of a group, recorded: `squall.workloads.subscriber.Subscriber`, of a process
-that is not ours.
+"""Runs and records a library's consumer that is a member of a group, as `squall.workloads.subscriber.Subscriber` does
+for Squall's own client.
 
-Its library joins, assigns and gives up; what its callbacks tell goes into the history in their order. It commits only
-what its polls have returned to us, and as the member that it was then. What a library does not tell is left out:
-heartbeats, and why it joins anew.
+The library joins, assigns and gives up partitions; the events of its callbacks go into the history in their order. It
+commits only what its polls have returned to the harness, and as the member that it was then. What a library does not
+report is left out: heartbeats, and why it joins anew.
 """
 
 from __future__ import annotations
@@ -57,10 +57,12 @@ CRASH = "crash"
 
 
 class LibrarySubscriber(MemberListener):
-    """Represents one process. `run` keeps it; the application then calls `poll` until it is `out`."""
+    """Runs one process of a library's group member. `run` keeps the process alive; the application calls `poll` until
+    `out` is set.
+    """
 
     POLLS_BY_ITSELF: ClassVar[bool] = False
-    """Its process reads although nobody polls: it stands still only if it is stopped."""
+    """Is True if the process reads although the application does not poll: then only stopping the process pauses it."""
 
     def __init__(
         self,
@@ -73,30 +75,32 @@ class LibrarySubscriber(MemberListener):
         moved: Moved,
         start: Start | None = None,
     ) -> None:
-        """start: starts its process; None: one that is a member and nothing else."""
+        """Prepare the subscriber. `start` starts its process; None starts a process that is a member and has no
+        producer.
+        """
         self._start = start or self._member
         self._env, self._zone, self._driver, self._settings, self._moved = env, zone, driver, settings, moved
         self._recorder, self._counters = recorder, counters
         self._grouped: LibraryConsumer | None = None
         self._who = MemberIdentity()
-        """As its library last told."""
+        """Holds the member id and generation that the library reported last."""
         self._held: dict[Place, int] = {}
-        """Where it stood in what it holds, and goes back in."""
+        """Maps owned partitions that are not being read just now (after a rewind) to the last position."""
         self._committed: dict[Place, int] = {}
         self._wanted: dict[Place, int] = {}
         self._op = -1
-        """The commit that a callback waits for, and what it is of."""
+        """Identifies the commit that a revocation callback waits for; -1 for none. `_wanted` holds its offsets."""
         self._commit_at = env.mono() + settings.commit_every_ms / 1000
         self._out = ""
         self._over = False
         self.positions: dict[Place, int] = {}
-        """Where it stands in what it reads."""
+        """Maps each partition that the member reads to its position."""
         self.was_member = False
         self.fencings: list[str] = []
-        """As `Subscriber.fencings`."""
+        """Lists the errors that mean that another process has this instance id, as `Subscriber.fencings` does."""
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Become a recorded process and return its number; `process`: the number of one that was declared already."""
+        """Declare the process in the history, unless `process` was declared already, and return its number."""
         member, driver = self._settings.member, self._driver
         told = {**about, **about_member(self._settings)}
         self.process = (
@@ -108,7 +112,9 @@ class LibrarySubscriber(MemberListener):
         return self.process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run its process until cancelled: then it is killed, and what it still held is lost with it."""
+        """Run the library's process until this task is cancelled, which kills the process: its partitions are recorded
+        as lost.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 self._grouped = await self._start(nursery)
@@ -123,19 +129,19 @@ class LibrarySubscriber(MemberListener):
 
     @property
     def is_member(self) -> bool:
-        """Return whether it is a member now, as far as it knows."""
+        """Is True if the process is a member now, as far as it knows."""
         return self.was_member and self._who.generation >= 0 and not self.out
 
     @property
     def out(self) -> str:
-        """Return the error that ended its membership for good; empty while it may continue."""
+        """Returns the error that ended the membership for good; empty while the member may continue."""
         gone = self._grouped is not None and self._grouped.ended and not self._over
         return self._out or (GONE if gone else "")
 
     # --------------------------------------------------------------------------------------------- what it does
 
     async def poll(self) -> Sequence[PolledRecords]:
-        """One poll of the library, in which it keeps up with its group. Commits are the application's own."""
+        """Poll the library once, which also keeps the membership alive. The application commits by itself."""
         return [] if self._grouped is None else await self._grouped.poll()
 
     async def commit_if_due(self) -> None:
@@ -144,7 +150,7 @@ class LibrarySubscriber(MemberListener):
             await self.commit(MANUAL)
 
     async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
-        """Commit its positions, of `only` these partitions. Return None if there is nothing to commit."""
+        """Commit the positions of all partitions, or of `only`. Return None if there is nothing to commit."""
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = self._uncommitted(self.positions if only is None else only)
         if not offsets or not self._settings.commits:
@@ -152,7 +158,7 @@ class LibrarySubscriber(MemberListener):
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
     async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitOutcome:
-        """These, as this member, whatever its settings say."""
+        """Commit these offsets as the member `who`, even if the settings say that the member does not commit."""
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1)
         try:
@@ -170,13 +176,13 @@ class LibrarySubscriber(MemberListener):
             await self._grouped.rewind()
 
     async def leave(self) -> None:
-        """Close its consumer: its callbacks commit and give up what it has."""
+        """Close the library's consumer: its callbacks commit and give up its partitions."""
         if self._grouped is not None and not self.out:
             await self._grouped.leave()
             self._over = True
 
     def stands_still(self, what: str, for_ms: int) -> None:
-        """Record that the load pauses it from now on. what: as in `MemberHistoryWriter.still`."""
+        """Record that the load pauses the member from now on. `what` is the same as in `MemberHistoryWriter.still`."""
         self.notes.still(self._who, what, for_ms)
         self._recorder.flush()
 
@@ -186,10 +192,10 @@ class LibrarySubscriber(MemberListener):
             self._grouped.halt(still=still)
 
     def hear(self) -> None:
-        """Do nothing: all events of its library are recorded as they arrive."""
+        """Do nothing: all events of the library are recorded as they arrive."""
 
     def crashed(self) -> None:
-        """Record that the process ended without a word, and lost what it held."""
+        """Kill the process, and record that it crashed and lost its partitions."""
         if self._grouped is not None:
             self._grouped.kill()
         if self._op >= 0:
@@ -273,12 +279,12 @@ class LibrarySubscriber(MemberListener):
 
     @property
     def who(self) -> MemberIdentity:
-        """Return the identity that its library last reported."""
+        """Returns the member id and generation that the library reported last."""
         return self._who
 
     @property
     def group_identity(self) -> GroupIdentity:
-        """Return the member id that its coordinator knows now."""
+        """Returns the membership by which the coordinator knows the process now."""
         member = self._settings.member
         return GroupIdentity(member.group, self._who.member_id, member.instance, bool(self._held or self.positions))
 

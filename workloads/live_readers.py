@@ -1,7 +1,8 @@
-"""A workload's own readers once its load is over: they go on until they have polled what was written after healing.
+"""Tracks a workload's own readers after its load: they continue until they have polled the records written after
+healing.
 
-A cluster that takes writes again may still answer its readers with nothing: the connections, positions and sessions
-that lived through the faults are not those of a fresh reader. So the harness waits for each of them.
+A cluster that accepts writes again may still return nothing to these readers: their connections, positions and sessions
+lived through the faults, unlike those of a fresh reader. Therefore the harness waits for each of them.
 """
 
 from __future__ import annotations
@@ -16,60 +17,62 @@ from squall.workloads.client.cluster import Place
 
 LOOK_EVERY_S = 0.1
 NOWHERE = -1
-"""The position of a reader that was not given its partitions yet."""
+"""Is the position of a reader that was not assigned its partitions yet."""
 
 
 @dataclass(slots=True)
 class _ReaderProgress:
-    """One reader, and where its polls have left it."""
+    """Holds the position of one reader in each of its partitions, after its last poll."""
 
     client: str
     positions: dict[Place, int]
     moved_at: dict[Place, float] = field(default_factory=dict)
-    """When each position last went forward, by env.mono(); missing: before anybody waited."""
+    """Maps a partition to env.mono() of its position's last advance; a partition is missing if there was none since the
+    wait began.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LaggingReader:
-    """A reader that has not polled what it was waited for."""
+    """Describes a reader that has not reached the awaited position of a partition."""
 
     process: int
     client: str
     place: Place
     position: int
-    """Where its last poll left it; -1: it never began to read."""
+    """Gives the reader's position after its last poll; -1 if it never began to read."""
     goal: int
-    """The position behind the record that it was waited for."""
+    """Gives the position behind the record that the reader must poll."""
     idle_s: float
-    """How long, at the end, its position had not gone forward."""
+    """Gives the seconds for which the position had not advanced at the end of the wait."""
 
 
 class LiveReaders:
-    """The readers of one run. `stay`: they outlive the load, until `let_go`."""
+    """Tracks the readers of one run. If `stay`, the readers outlive the load until `let_go`."""
 
     def __init__(self, *, stay: bool = False) -> None:
         self._stay = stay
         self._readers: dict[int, _ReaderProgress] = {}
         self._now = 0.0
         self.settled = trio.Event()
-        """Every operation of the load has its outcome."""
+        """Is set once every operation of the load has its outcome."""
         self.may_end = trio.Event()
-        """Readers end after their last poll."""
+        """Is set when readers may end after their last poll."""
 
     # ------------------------------------------------------------------------------------------ by the workload
 
     def load_over(self) -> None:
-        """Every operation has its outcome. Idempotent."""
+        """Note that every operation of the load has its outcome. Idempotent."""
         self.settled.set()
         if not self._stay:
             self.may_end.set()
 
     def begins(self, process: int, client: str, places: Sequence[Place]) -> None:
-        """A reader begins, which is to read these partitions."""
+        """Note that a reader of these partitions begins."""
         self._readers[process] = _ReaderProgress(client, dict.fromkeys(places, NOWHERE))
 
     def ends(self, process: int) -> None:
-        """A reader is gone, and is not waited for."""
+        """Note that a reader has ended, so that the harness does not wait for it."""
         self._readers.pop(process, None)
 
     def moved(self, process: int, positions: Mapping[Place, int]) -> None:
@@ -86,14 +89,14 @@ class LiveReaders:
         return len(self._readers)
 
     def let_go(self) -> None:
-        """They are needed no more."""
+        """Let the readers end: the harness does not need them any more."""
         self.may_end.set()
 
     async def reach(self, env: Env, goals: Mapping[Place, int], stuck_s: float, limit_s: float) -> list[LaggingReader]:
-        """Wait until each reader is at or beyond the goal of each of its partitions.
+        """Wait until each reader has reached the goal of each of its partitions, and return the readers that have not.
 
-        Those that are not: because their position did not go forward for `stuck_s`, or, with `idle_s` below that,
-        because they had not come so far within `limit_s`.
+        A reader is given up if its position did not advance for `stuck_s`, or if it has not reached the goal within
+        `limit_s`; in the latter case its `idle_s` is below `stuck_s`.
         """
         began = self._now = env.mono()
         for reader in self._readers.values():

@@ -1,4 +1,4 @@
-"""Defines what a workload's client libraries must do."""
+"""Defines what a workload requires of its client libraries."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from squall.workloads.client.settings import ProducerSettings
 
 
 class LibraryRequirements(NamedTuple):
-    """Lists what a scenario requires of a library, whichever it is."""
+    """Lists the settings that a scenario requires of a client library, whichever library it is."""
 
     producer: ProducerSettings
     request_timeout_ms: int
     max_record_bytes: int
     poll_pause_ms: int
-    """What a reader takes to handle what a poll returned."""
+    """Gives the pause of a reader after each poll, in ms."""
     program: str | None = None
-    """The command of the program that does the work instead of a library; None: the workload has none."""
+    """Holds the command of the program that does the work instead of a library; None if the workload has no program."""
     directory: str = ""
-    """Where the program is started."""
+    """Names the directory in which the program is started."""

@@ -1,9 +1,9 @@
-"""Encodes a record's value field: a globally unique value that proves itself.
+"""Encodes the value field of a record: a globally unique value that a reader can verify by itself.
 
 Layout, big-endian: magic `SQ1`, value u64, CRC-32C u32, timestamp i64 (ms; -1: not promised), key length u16 (0xFFFF if
 there is no key), the key again, padding up to the workload's record size. The CRC covers all of these and the headers.
-So a reader that knows nothing of what was sent sees damage to any of them, a key or header of another record, and a
-timestamp that is not the sender's.
+So a reader that knows nothing of the sent records detects damage to any of them, a key or header of another record, and
+a timestamp that is not the sender's.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Headers = Sequence[tuple[str, bytes | None]]
 MAGIC = b"SQ1"
 HEADER, EMPTY_HEADER = "squall", "none"
 HEADER_EVERY = 4
-"""One record in so many of a process has headers: each of them costs its reader as much as two without."""
+"""One record in four of a process has headers: reading a record with headers costs as much as reading two without."""
 MIN_SIZE = 3 + 8 + 4 + 8 + 2
 NO_KEY = 0xFFFF
 NOT_PROMISED = -1
-"""The timestamp in a payload whose record may get another one: its sender sets its own."""
+"""Is the timestamp in the payload of a record whose timestamp may change: its sender sets its own."""
 NOT_KNOWN = -2
-"""The timestamp of a record that was read: the leader set it (LogAppendTime), or the client does not report it."""
+"""Is the timestamp of a read record if the leader set it (LogAppendTime), or if the client does not report it."""
 
 _HEAD = Struct(">3sQIqH")
 _VALUE_FROM, _CRC_FROM, _TIMESTAMP_FROM = 3, 11, 15
-"""First bytes of value, CRC and timestamp."""
+"""These are the positions of the first bytes of value, CRC and timestamp."""
 _VALUE = Struct(">Q")
 _COVERED = Struct(">QqH")
 _LENGTH = Struct(">i")
@@ -40,7 +40,7 @@ _PAD_BLOCKS = 2048
 
 
 def _make_padding() -> bytes:
-    """64 KiB that no codec can shrink, the same in every process: padding is a window of it."""
+    """Return 64 KiB that no codec can compress, the same in every process. The padding of a record is a slice of it."""
     return b"".join(hashlib.sha256(b"squall padding %d" % block).digest() for block in range(_PAD_BLOCKS))
 
 
@@ -48,16 +48,16 @@ _PADDING = _make_padding()
 
 
 class VerifiedPayload(NamedTuple):
-    """Holds what a payload says."""
+    """Holds the value that a payload encodes, or the reason why the payload does not verify."""
 
     value: int
-    """The value, or -1 where the payload does not verify."""
+    """Holds the value; -1 if the payload does not verify."""
     why: str
-    """Empty, or what is wrong with the payload."""
+    """Says what is wrong with the payload; empty if nothing is."""
 
 
 def value_of(process: int, sequence: int) -> int:
-    """The globally unique value of a process's record. Both from 0."""
+    """Return the globally unique value of a process's record; process and sequence count from 0."""
     assert 0 <= sequence < 1 << SEQUENCE_BITS, sequence
     return process << SEQUENCE_BITS | sequence
 
@@ -65,10 +65,10 @@ def value_of(process: int, sequence: int) -> int:
 def make(
     value: int, key: bytes | None, headers: Headers = (), size: int = MIN_SIZE, timestamp_ms: int = NOT_PROMISED
 ) -> tuple[bytes, int]:
-    """The payload of `value`, and its CRC as the digest to record.
+    """Return the payload of `value`, and its CRC as the digest to record.
 
-    `size` bytes long, or as long as the key needs where that is more. Keys are shorter than 65,535 bytes.
-    `timestamp_ms`: the record's, which a topic with CreateTime keeps.
+    The payload has `size` bytes, or more if the key needs more. Keys are shorter than 65,535 bytes. `timestamp_ms` is
+    the record's timestamp, which a topic with CreateTime keeps.
     """
     echo = key or b""
     assert len(echo) < NO_KEY, len(echo)
@@ -81,12 +81,14 @@ def make(
 
 
 def headers_of(value: int, sequence: int) -> list[tuple[str, bytes | None]]:
-    """The headers of a record by its value and its number among those of its process: every fourth one has some."""
+    """Return the headers of a record by its value and its number among the records of its process: every fourth has
+    headers.
+    """
     return [(HEADER, _VALUE.pack(value)), (EMPTY_HEADER, None)] if sequence % HEADER_EVERY == 0 else []
 
 
 def size_of(headers: Headers) -> int:
-    """Bytes that short headers add to a record: their names, contents, and a length of one byte for each."""
+    """Return the bytes that short headers add to a record: their names, contents, and a length of one byte for each."""
     return sum(2 + len(name) + len(content or b"") for name, content in headers)
 
 
@@ -98,8 +100,8 @@ def beginning(value: int) -> bytes:
 def verify(
     payload: bytes | None, key: bytes | None, headers: Headers = (), timestamp_ms: int = NOT_KNOWN
 ) -> VerifiedPayload:
-    """The value in a record that was read, or -1 and why it cannot be the record that was sent. `timestamp_ms`: the
-    record's, or NOT_KNOWN.
+    """Return the value of a read record, or -1 and the reason why this record was never sent. `timestamp_ms` is the
+    record's timestamp, or NOT_KNOWN.
     """
     if payload is None:
         return VerifiedPayload(-1, "no payload")
@@ -132,7 +134,7 @@ def _padding(value: int, length: int) -> bytes:
 
 
 def _digest_of_headers(headers: Headers, digest: int) -> int:
-    """`digest`, which ends before the headers, with them."""
+    """Return `digest`, which ends before the headers, continued over the headers."""
     for name, content in headers:
         encoded = name.encode()
         digest = crc32c(_LENGTH.pack(len(encoded)) + encoded, digest)

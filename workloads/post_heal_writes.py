@@ -1,8 +1,8 @@
 """Writes one record to every partition after healing and convergence, acknowledged by all in-sync replicas.
 
-Whether a cluster takes writes again can be seen only by writing to it when all faults are over: the load ends before
-that. The writer has settings of its own (acks=all, idempotent), so that a workload with acks=1 or 0 is held to it too,
-and it is a process of the history like any producer: final readers must find what was acknowledged to it.
+Only a write after all faults shows whether a cluster accepts writes again: the load ends before that. The writer has
+settings of its own (acks=all, idempotent), so a workload with acks=1 or 0 is held to the same. The writer is a process
+of the history like any producer: final readers must find its acknowledged records.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from squall.workloads.recorder import Recorder
 
 BYTES = 100
-"""Of each record."""
+"""Gives the size of each record's value."""
 ATTEMPTS = 3
-"""So many fresh producers fit into the limit, each with its own client; one that gets errors at once makes room for
-more."""
+"""Gives the number of fresh producers that fit into the time limit, each with its own client. A producer that fails at
+once leaves time for more.
+"""
 REQUEST_TIMEOUT_S = 3.0
 PAUSE_S = 0.2
 NO_ANSWER = "no answer"
@@ -40,14 +41,14 @@ class _PostHealWriter:
     bootstrap: Sequence[Address]
     recorder: Recorder
     lacking: dict[Place, str]
-    """Partitions that have acknowledged nothing yet, and what the last outcome was."""
+    """Maps each partition that has acknowledged nothing yet to its last outcome."""
     attempt_s: float
     zone: str
     offsets: dict[Place, int] = field(default_factory=dict)
-    """Of the records that were acknowledged, where the leader told them."""
+    """Maps a partition to the offset of the acknowledged record, if the leader reported one."""
 
     async def attempt(self) -> None:
-        """A fresh producer writes to whatever lacks."""
+        """Write with a fresh producer to every partition that has acknowledged nothing yet."""
         request_s = min(REQUEST_TIMEOUT_S, self.attempt_s)
         shared = ClientSettings(client_id="squall-afterwards", request_timeout_ms=max(1, int(request_s * 1000)))
         settings = ProducerSettings(linger_ms=0, delivery_timeout_ms=max(1, int(self.attempt_s * 1000)))
@@ -89,21 +90,21 @@ class _PostHealWriter:
 
 @dataclass(frozen=True, slots=True)
 class PostHealWrites:
-    """Holds the outcome of these writes."""
+    """Holds the outcome of the writes after healing."""
 
     offsets: Mapping[Place, int]
-    """Of the acknowledged records: readers have to come behind them."""
+    """Maps a partition to the offset of its acknowledged record, which readers have to pass."""
     lacking: Mapping[Place, str]
-    """Partitions that acknowledged nothing, with the last error."""
+    """Maps each partition that acknowledged nothing to its last error."""
 
 
 async def write_afterwards(
     env: Env, bootstrap: Sequence[Address], places: Sequence[Place], recorder: Recorder, limit_s: float, zone: str = ""
 ) -> PostHealWrites:
-    """Write to every partition until each has acknowledged a record, for at most `limit_s`.
+    """Write to every partition until each has acknowledged a record, for at most `limit_s` seconds.
 
-    Never raises for what the cluster does. Records under way at the limit have no outcome in the history: nobody knows
-    whether they were appended.
+    The function never raises for the cluster's errors. A record in flight at the limit has no outcome in the history:
+    it may or may not have been appended.
     """
     writing = _PostHealWriter(env, bootstrap, recorder, dict.fromkeys(places, NO_ANSWER), limit_s / ATTEMPTS, zone)
     with env.timeout(limit_s):

@@ -1,4 +1,4 @@
-"""The timestamps of what a reader has got last: what it knows itself when it looks up offsets by time."""
+"""Remembers the timestamps of a reader's latest records, to check its lookups of offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Iterable
 
 KEPT = 10_000
-"""Records of each partition: those of the last seconds, which is what readers look up."""
+"""Limits the records kept per partition: those of the last seconds, which readers look up."""
 
 
 class ReadTimes:
-    """Remembers records of one reader, by dense id of the partition. Only those of one leader epoch are comparable: a
-    leader cuts nothing from its log, and the next one may lack what this one returned.
+    """Remembers offsets and timestamps of one reader's records, by dense partition id. Only records of the same leader
+    epoch are kept: a leader truncates nothing of its log, but the next leader may lack a record that this one returned.
     """
 
     def __init__(self) -> None:
@@ -19,18 +19,18 @@ class ReadTimes:
         self._got: dict[int, deque[tuple[int, int]]] = {}
 
     def got(self, part: int, leader_epoch: int, records: Iterable[tuple[int, int]]) -> None:
-        """The leader of that epoch returned these records: (offset, timestamp in ms), in the order of the log."""
+        """Remember records, as (offset, timestamp in ms) in log order, that the leader of this epoch returned."""
         if self._epochs.get(part) != leader_epoch:
             self._epochs[part], self._got[part] = leader_epoch, deque(maxlen=KEPT)
         self._got[part].extend(records)
 
     def forget(self, part: int) -> None:
-        """The reader goes on at another offset."""
+        """Forget a partition's records, because the reader seeks to another offset."""
         self._epochs.pop(part, None)
 
     def since(self, part: int, leader_epoch: int, timestamp_ms: int) -> int:
-        """The lowest offset among the records from that leader epoch that are not earlier; -1 if there is none, or if
-        the epoch is not known.
+        """Return the lowest offset among the records of this leader epoch that are not earlier than the timestamp; -1
+        if there is none, or if the epoch has no records here.
         """
         if leader_epoch < 0 or self._epochs.get(part) != leader_epoch:
             return -1

@@ -1,4 +1,4 @@
-"""A reader whose every poll goes into the history."""
+"""Implements a reader whose every poll goes into the history."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from squall.workloads.read_times import ReadTimes
 from squall.workloads.recorder import CorruptRecord, PartitionPoll, ReadOutcome, Recorder
 
 EMPTY_EVERY_NS = 500_000_000
-"""Of a partition that brings nothing, one empty poll in this time is recorded."""
+"""Limits the recording of empty polls to one per partition in this time."""
 ERROR_EVERY_NS = 500_000_000
 
 
 class RecordedReader:
-    """One logical process that reads. Needs a running client."""
+    """Reads partitions as one recorded process. Needs a running client."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class RecordedReader:
         process: int | None = None,
         times: ReadTimes | None = None,
     ) -> None:
-        """process: one that was declared already, with this consumer's isolation; None: one of this role is. times: an
-        empty one, if it looks up offsets by time.
+        """Declare the process with this role, unless `process` was declared already with the consumer's isolation.
+        `times` is an empty `ReadTimes` if the reader looks up offsets by timestamp.
         """
         self._env = env
         self._client = client
@@ -61,8 +61,8 @@ class RecordedReader:
     async def list_offsets(
         self, places: Sequence[Place], timestamp: int, timeout_s: float, isolation: int | None = None
     ) -> dict[Place, ListedOffset]:
-        """Ask for offsets (`admin.list_offsets`) as one recorded operation for each partition. `isolation`: the
-        reader's, if None. `ListedOffset.led_epoch` of an earliest offset is recorded as `led`.
+        """Ask for offsets (`admin.list_offsets`) as one recorded operation per partition. `isolation` None means the
+        reader's own. `ListedOffset.led_epoch` of an earliest offset is recorded as `led`.
         """
         isolation = self._isolation if isolation is None else isolation
         which = {LATEST: "lso" if isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")
@@ -95,7 +95,7 @@ class RecordedReader:
         self._recorder.flush()
 
     def seek(self, place: Place, position: int) -> None:
-        """Go on at another offset."""
+        """Continue to read the partition at another offset."""
         op = self._recorder.invoke(self.process, "seek", {"at": self._at({place: position})})
         self.consumer.seek(place, position)
         self._forget([place])
@@ -115,8 +115,9 @@ class RecordedReader:
         ends: Mapping[Place, int] | None = None,
         txn: int = -1,
     ) -> PollResult:
-        """Poll and record. `ends`: for final reads, what remains to be reached; `began_ns`: when it really began;
-        `txn`: the transaction that it is part of.
+        """Poll once and record the poll as the operation `f`. `ends` holds, for final reads, the end offsets still to
+        be reached; `began_ns` is the real begin of the read; `txn` is the transaction that the poll is part of, -1 for
+        none.
         """
         at = self._at(self.consumer.positions)
         began = self._recorder.now_ns() if began_ns is None else began_ns
@@ -139,7 +140,7 @@ class RecordedReader:
         return polled
 
     def gave_up(self, f: str, began_ns: int, why: str) -> None:
-        """A read that ends here without having come where it should."""
+        """Record a read that ends without reaching its goal."""
         at = self._at(self.consumer.positions)
         self._recorder.read(self.process, f, began_ns, at, ReadOutcome(OperationStatus.FAIL, error=why))
         self._recorder.flush()

@@ -1,17 +1,18 @@
-"""The history: every operation's invocation and completion, one JSON object a line, written while the run goes on.
+"""Writes the history during a run: every operation's invocation and completion, one JSON object per line.
 
-What was recorded survives kill -9 of the harness: lines go to the file by plain appends, so a killed harness loses at
-most what it did not hand over. Two promises make the history usable even then, and callers keep them by `flush`:
+Recorded operations survive kill -9 of the harness: lines are appended to the file directly, so a killed harness loses
+at most the lines that were not flushed. Two promises make the history usable even then, and callers keep them by
+`flush`:
 
-- a send's invocation is in the file before any of its bytes can reach a broker (the producer flushes before it hands
-  over bytes), else a record could be found in the log that nobody sent;
-- completions are in the file before control returns to the event loop, so nothing acts on what is not recorded.
+- a send's invocation is in the file before any of its bytes can reach a broker (the producer flushes before it sends
+bytes), else the log could hold a record that nobody sent;
+- completions are in the file before control returns to the event loop, so nothing acts on an unrecorded result.
 
-Between those two points lines are gathered, because one append for each of 5,000 records a second costs more than
-the records. Reads change nothing in the cluster: their invocation and completion are written together when they
-complete, each with its own time, and an operation id is given when the first line is written.
+Between those two points lines are gathered, because one append for each of 5,000 records a second costs more than the
+records. Reads change nothing in the cluster: their invocation and completion are written together when they complete,
+each with its own time, and an operation id is given when the first line is written.
 
-Line formats are the contract with `squall.checkers.history`. Times are the run's monotonic clock in ns.
+The line formats are the contract with `squall.checkers.history`. Times are the run's monotonic clock in ns.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from squall.workloads.client.outcomes import OperationStatus
 SCHEMA = 1
 SEND = "send"
 SEAL = "crc32"
-"""What the last line says of the bytes before it, beside how many lines they are."""
+"""Names the field of the last line that holds the CRC-32 of all bytes before that line."""
 GATHER_BYTES = 64 * 1024
-"""Lines are handed over at the latest when this many bytes of them are waiting."""
+"""Lines are appended to the file at the latest when this many bytes are waiting."""
 
 _json = msgspec.json.Encoder()
 _SEND = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d,"b":%d}\n'
@@ -43,22 +44,22 @@ _NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
 
 
 class PartitionPoll(NamedTuple):
-    """Holds what one poll returned of one partition. Field order is the history's."""
+    """Holds the result of one poll for one partition. The order of the fields is the history's."""
 
     part: int
     position: int
-    """After this poll: the offset it would ask for next."""
+    """Gives the position after this poll: the next offset to fetch."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     records: Sequence[tuple[int, int]]
-    """(offset, value) in the order received; value -1 where the payload did not verify."""
+    """Lists (offset, value) in the order received; the value is -1 if the payload did not verify."""
     leader_epoch: int = -1
-    """Of the leader that answered."""
+    """Gives the epoch of the leader that answered; -1 if the epoch is not known."""
 
 
 class CorruptRecord(NamedTuple):
-    """A record whose payload did not verify."""
+    """Describes a record whose payload did not verify."""
 
     part: int
     offset: int
@@ -67,13 +68,13 @@ class CorruptRecord(NamedTuple):
 
 @dataclass(slots=True)
 class ReadOutcome:
-    """Says how a poll or a final read ended."""
+    """Describes how a poll or a final read ended, and what it returned."""
 
     status: OperationStatus = OperationStatus.OK
     got: Sequence[PartitionPoll] = ()
     bad: Sequence[CorruptRecord] = ()
     end: Mapping[int, int] = field(default_factory=dict)
-    """Partition -> its end as known when the final read began, for those that have now been read up to there."""
+    """Maps each partition that was read completely to the end offset that was known when the final read began."""
     error: str = ""
 
 
@@ -82,12 +83,16 @@ Served = Callable[[str, int, int, Sequence[tuple[int, int]]], None]
 
 
 class Recorder:
-    """Writes one run's history. All is synchronous. OSError (a full disk) goes to the caller: no history, no run."""
+    """Writes the history of one run. All methods are synchronous. An OSError (a full disk) goes to the caller: without
+    a history there is no run.
+    """
 
     def __init__(
         self, env: Env, path: str, run: str, *, served: Served | None = None, about: Mapping[str, Any] | None = None
     ) -> None:
-        """served: called for the records of each partition that a reader gets. about: the header's further fields."""
+        """Create the history file. `served` is called with the records that a reader gets from a partition. `about`
+        holds further fields of the header.
+        """
         if env.fs.exists(path):
             raise FileExistsError(f"{path}: a history is never written over")
         self._env = env
@@ -97,22 +102,24 @@ class Recorder:
         self._waiting_bytes = 0
         self._written = 0
         self._crc = 0
-        """CRC-32 of the bytes that were handed over."""
+        """Holds the CRC-32 of the bytes that were written."""
         self._next_op = 0
         self._next_process = 0
         self._outcomes: dict[str, list[int]] = {}
-        """Name of operations -> how many ended ok, fail and info, and how many began."""
+        """Maps the name of an operation to four counts: ended ok, fail and info, and begun."""
         self._sends = self._outcomes.setdefault(SEND, [0, 0, 0, 0])
         self._under_way: dict[int, str] = {}
-        """Operations other than sends."""
+        """Maps each open operation that is no send to its name."""
         self._parts: dict[tuple[str, int], int] = {}
         self.partitions: Mapping[tuple[str, int], int] = self._parts
-        """(topic, partition index) -> dense id, in order of declaration; without those of deleted topics."""
+        """Maps (topic, partition index) to a dense id, in order of declaration; without the partitions of deleted
+        topics.
+        """
         self.settings: dict[str, Mapping[str, str]] = {}
-        """Topic -> its settings in force, as `topic_settings` was last called with them."""
+        """Maps a topic to its settings in force, from the last call of `topic_settings`."""
         self._places: list[tuple[str, int]] = []
         self._declared: list[Mapping[str, Any]] = []
-        """The declaration of each partition, by dense id."""
+        """Holds the declaration of each partition, by dense id."""
         self._declarations = 0
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put({**header, **(about or {}), "ends": True, "seal": SEAL})
@@ -120,14 +127,14 @@ class Recorder:
 
     @property
     def operations(self) -> int:
-        """Operations recorded so far."""
+        """Counts the operations recorded so far."""
         return self._next_op
 
     @property
     def contents(self) -> dict[str, Any]:
-        """Return what the history holds so far, for run.json: how many operations of each name ended ok, fail and info
-        (those under way are info), how many processes there are, each partition as it was declared, and the
-        `declared_seal` of all that was declared.
+        """Summarises the history so far for run.json: how many operations of each name ended ok, fail and info (open
+        ones are info), the number of processes, each partition as it was declared, and the `declared_seal` of all
+        declarations.
         """
         return {
             "outcomes": {
@@ -143,17 +150,17 @@ class Recorder:
         }
 
     def place(self, part: int) -> tuple[str, int]:
-        """(topic, partition index) of a dense id."""
+        """Return (topic, partition index) of a dense id."""
         return self._places[part]
 
     def now_ns(self) -> int:
-        """The run's monotonic clock, ns."""
+        """Return the run's monotonic clock in ns."""
         return int(self._env.mono() * 1e9)
 
     def process(
         self, role: str, version: str, settings: Mapping[str, Any], *, client: str = "squall", zone: str = ""
     ) -> int:
-        """Declare a logical process and get its id. `role`: producer, reader, final or admin."""
+        """Declare a logical process and return its id. `role` is producer, reader, final or admin."""
         process = self._next_process
         self._next_process += 1
         line = {"e": "p", "p": process, "role": role, "client": client, "version": version, "zone": zone}
@@ -170,8 +177,8 @@ class Recorder:
         retention_bytes: int = -1,
         added: bool = False,
     ) -> int:
-        """Declare a partition, once, and get its dense id. Retention: as configured; -1: none. added: it comes while
-        the load runs.
+        """Declare a partition and return its dense id; a second call for the same partition declares nothing. Retention
+        is given as configured, -1 for none. `added` is True if the partition is created while the load runs.
         """
         known = self._parts.get((topic, index))
         if known is not None:
@@ -184,8 +191,8 @@ class Recorder:
         return part
 
     def topic_settings(self, settings: Mapping[str, Mapping[str, str]]) -> None:
-        """Write down the settings in force of topics, as text by name; of a topic without any nobody could learn them.
-        The last ones of each topic are kept in `settings`.
+        """Record the settings in force of topics, as text by name; empty if they could not be read. `settings` keeps
+        the last ones of each topic.
         """
         for topic, each in settings.items():
             self.settings[topic] = each
@@ -201,15 +208,17 @@ class Recorder:
         return part
 
     def deletes(self, process: int, topic: str, *, topic_id: str = "") -> None:
-        """A topic's deletion is asked for now: what has its name next is another one, with partitions of its own."""
+        """Record that the deletion of a topic is requested now: the next topic of that name is another topic, with
+        partitions of its own.
+        """
         named = {"id": topic_id} if topic_id else {}
         for place in [place for place in self._parts if place[0] == topic]:
             op = self.invoke(process, "admin", {"what": "delete_topic", "part": self._parts.pop(place), **named})
             self.complete(op, OperationStatus.OK)
 
     def remakes(self, process: int, topic: str, topic_id: str) -> None:
-        """A topic's deletion is asked for now, and the next one of its name is to have the same partitions: what is
-        recorded from here on is about that one. `topic_id`: of the one that goes.
+        """Record that a topic with the id `topic_id` is deleted now and created again with the same partitions: later
+        records are about the new topic.
         """
         again = {place: self._declared[part] for place, part in self._parts.items() if place[0] == topic}
         self.deletes(process, topic, topic_id=topic_id)
@@ -227,9 +236,9 @@ class Recorder:
         txn: int = -1,
         source: int = -1,
     ) -> int:
-        """A record whose value and headers have `size` bytes is handed to the producer now, as part of the transaction
-        `txn` if that is one. `source`: the value of the record that it was made of, if there is one. Returns the
-        operation's id.
+        """Record that a record is passed to the producer now, and return the operation's id. The record's value and
+        headers have `size` bytes. `txn` is the transaction of the send, and `source` the value of the input that the
+        record was made from; each is -1 for none.
         """
         if source >= 0:
             fields = {"part": part, "v": value, "k": key, "d": digest, "b": size, "src": source}
@@ -242,22 +251,22 @@ class Recorder:
         return op
 
     def send_ok(self, op: int, offset: int, timestamp_ms: int, tries: int = -1) -> None:
-        """The record was acknowledged at `offset` (-1: acknowledged without one, as acks=0 does). `tries`: how often
-        it was sent; -1: its client does not tell.
+        """Record that a send was acknowledged at `offset` (-1: acknowledged without an offset, as acks=0 does). `tries`
+        counts how often the record was sent; -1 if its client does not report the number.
         """
         self._sends[OperationStatus.OK] += 1
         line = (op, self.now_ns(), offset, timestamp_ms)
         self._add(_SENT % line if tries < 0 else _SENT_SO_OFTEN % (*line, tries))
 
     def send_not_ok(self, op: int, status: OperationStatus, error: str) -> None:
-        """The record definitely was not (FAIL), or may or may not have been (INFO), appended."""
+        """Record that a send was definitely not appended (FAIL), or may or may not have been appended (INFO)."""
         assert status is not OperationStatus.OK, error
         self._sends[status] += 1
         self._add(_NOT_SENT % (op, status, self.now_ns(), _json.encode(error)))
 
     def invoke(self, process: int, f: str, fields: Mapping[str, Any], began_ns: int = -1) -> int:
-        """Any other operation begins now, or began earlier, if it changes nothing; `fields` are its own. Returns the
-        operation's id.
+        """Record that an operation other than a send begins now, or began at `began_ns` if it changes nothing in the
+        cluster, and return the operation's id. `fields` are the operation's own.
         """
         op = self._next_op
         self._next_op = op + 1
@@ -269,16 +278,18 @@ class Recorder:
         return op
 
     def complete(self, op: int, status: OperationStatus, error: str = "", **fields: Any) -> None:
-        """An operation begun by `invoke` ends now."""
+        """Record that an operation begun by `invoke` ends now."""
         self._outcomes[self._under_way.pop(op)][status] += 1
         self._put({"e": "c", "op": op, "st": int(status), "t": self.now_ns(), **fields, **_error(error)})
 
     def begin_txn(self, process: int, transactional_id: str, timeout_ms: int) -> int:
-        """A transaction begins now, before anything of it is sent. Returns the operation's id."""
+        """Record that a transaction begins now, before any request of it is sent, and return the operation's id."""
         return self.invoke(process, "txn", {"x": transactional_id, "timeout": timeout_ms})
 
     def ask_end(self, process: int, txn: int, how: str) -> None:
-        """The end of a transaction is asked for now; `how`: commit or abort. Flush before a byte of it is sent."""
+        """Record that the end of a transaction is requested now; `how` is commit or abort. Flush before any byte is
+        sent.
+        """
         self.event("txn_end", p=process, x=txn, how=how)
 
     def txn_ended(
@@ -292,10 +303,12 @@ class Recorder:
         *,
         unanswered: int = -1,
     ) -> None:
-        """OK: it ended as it was asked to. FAIL: it definitely did not commit. INFO: nobody knows how it ended.
+        """Record how a transaction ended. OK: as requested. FAIL: it definitely did not commit. INFO: the result is
+        unknown.
 
-        `how`: as in `ask_end`, or none. `producer_id`, `epoch`: of its producer when it began, -1 where not known.
-        `unanswered`: requests for its end that were sent and never answered; -1: nobody knows.
+        `how` is commit, abort or none. `producer_id` and `epoch` are those of its producer when the transaction began,
+        -1 if not known. `unanswered` counts requests for its end that were sent and never answered; -1 if the number is
+        not known.
         """
         fields = {
             "how": how,
@@ -306,19 +319,21 @@ class Recorder:
         self.complete(txn, status, error, **fields)
 
     def initialised(self, process: int, transactional_id: str, began_ns: int, producer_id: int, epoch: int) -> None:
-        """InitProducerId, asked at `began_ns`, was answered now: all earlier producers of this id are fenced."""
+        """Record that InitProducerId, sent at `began_ns`, succeeded now: all earlier producers of this id are fenced.
+        """
         self.event("txn_init", p=process, x=transactional_id, t0=began_ns, pid=producer_id, pe=epoch)
 
     def not_initialised(self, process: int, transactional_id: str, began_ns: int, error: str) -> None:
-        """InitProducerId, asked at `began_ns`, brought no producer id until now."""
+        """Record that InitProducerId, sent at `began_ns`, has returned no producer id until now."""
         self.event("txn_init", p=process, x=transactional_id, t0=began_ns, pid=-1, pe=-1, **_error(error))
 
     def read(
         self, process: int, f: str, began_ns: int, at: Mapping[int, int], outcome: ReadOutcome, txn: int = -1
     ) -> int:
-        """A poll or final read that began at `began_ns` from positions `at` ends now: both its lines.
+        """Record a poll or final read that began at `began_ns` from positions `at` and ends now, and return the
+        operation's id.
 
-        `txn`: the transaction that a poll is part of.
+        The method writes invocation and completion. `txn` is the transaction that a poll is part of, -1 for none.
         """
         op = self._next_op
         self._next_op = op + 1
@@ -338,17 +353,17 @@ class Recorder:
         return op
 
     def _begins(self, f: str) -> list[int]:
-        """One more operation of this name; its counts."""
+        """Count one more operation of this name, and return its counts."""
         counts = self._outcomes.setdefault(f, [0, 0, 0, 0])
         counts[3] += 1
         return counts
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Something that is no operation: a rebalance, a note."""
+        """Record an event that is no operation: a rebalance, a note."""
         self._put({"e": "x", "t": self.now_ns(), "kind": kind, **fields})
 
     def flush(self) -> None:
-        """Hand over what was recorded so far. Cheap when there is nothing."""
+        """Append the gathered lines to the file. The call is cheap if there are none."""
         if self._lines:
             gathered = b"".join(self._lines)
             self._file.append(gathered)
@@ -357,9 +372,9 @@ class Recorder:
             self._waiting_bytes = 0
 
     def close(self, **about: Any) -> None:
-        """Say how many lines there are and what their CRC-32 is, make it durable, close the file. Blocks for the disk.
+        """Write the number of lines and their CRC-32, fsync and close the file. Blocks for the disk.
 
-        about: the last line's further fields.
+        `about` holds further fields of the last line.
         """
         self.flush()
         self.event("end", **about, lines=self._written, **{SEAL: self._crc})

@@ -1,4 +1,4 @@
-"""The workloads there are: one line each."""
+"""Lists the workloads, one line each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDERS = (
     "squall.workloads.semantics",
     "squall.workloads.command",
 )  # fmt: skip
-"""Each has a SCENARIO. The first one is the default."""
+"""Lists the packages of the workloads. Each has a SCENARIO; the first one is the default."""
 
 
 def _scenario(folder: str) -> type[Scenario]:
@@ -30,18 +30,18 @@ def _scenario(folder: str) -> type[Scenario]:
 SCENARIOS: dict[str, type[Scenario]] = {
     str(each.model_fields["name"].default): each for each in map(_scenario, FOLDERS)
 }
-"""By name."""
+"""Maps the name of a workload to its scenario."""
 DEFAULT = next(iter(SCENARIOS))
 
 
 def suited_brokers(table: dict[str, Any]) -> dict[str, str]:
-    """Settings of brokers that suit this `[workload]` table, where nobody gives others."""
+    """Return the broker settings that suit this `[workload]` table, for use if the plan gives no others."""
     scenario = SCENARIOS[table["name"]]
     return {**scenario.BROKERS, **scenario.suited_brokers(table)}
 
 
 def unknown(name: str) -> str:
-    """Says that there is no such workload, and which one was meant."""
+    """Return the error message for an unknown workload name, with the nearest known name."""
     near = difflib.get_close_matches(name, SCENARIOS, n=1, cutoff=0.7)
     meant = f": did you mean {near[0]!r}?" if near else ""
     return f"there is no workload {name!r}{meant or ':'} ({', '.join(SCENARIOS)})"

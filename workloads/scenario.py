@@ -1,12 +1,12 @@
-"""A workload, as the harness sees it: plan, run, swarm, shrinking, drivers and commands know this port only.
+"""Defines the port to a workload: plan, run, swarm, shrinking, drivers and commands know only this module.
 
 A scenario is the plan's `[workload]` table: a model of its own checks the table and holds it, and no setting of it is
-copied anywhere else. What a scenario adds (a folder of `workloads/`, one line of `squall.workloads.registry`) is what
+copied anywhere else. A scenario adds a folder of `workloads/` and one line of `squall.workloads.registry`. It says what
 it needs (topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are, which
-checks are meant for it, how it shrinks, and what its own section of the report says.
+checks apply to it, how it shrinks, and what its own section of the report contains.
 
 Some settings have the same name in every scenario, because checkers read them from the plan to know what was promised:
-`replication_factor`, `min_isr`, `topic_settings`, and, where a scenario leaves them open, `acks`, `idempotence` and
+`replication_factor`, `min_isr`, `topic_settings`, and, if a scenario leaves them open, `acks`, `idempotence` and
 `max_in_flight`.
 """
 
@@ -41,89 +41,91 @@ if TYPE_CHECKING:
     from squall.workloads.section import WorkloadSection
 
 POLLS_TO_READ = 3
-"""A record waits for at most so many polls: an earlier answer and a request for another broker may come first. A
-partition of a group moves in as many: its owner gives it up, the next one joins, and then reads."""
+"""A record waits for at most this many polls: an earlier answer and a request for another broker may come first. A
+partition of a group moves in as many: its owner gives it up, the next owner joins, and then reads.
+"""
 BATCH_BYTES = 256
-"""At least: what a batch of one record takes beside the record's value."""
+"""Is an upper bound of the bytes that a batch of one record adds to the record's value."""
 LEAST_RECORD_BYTES = 100
-"""Of the writes after healing."""
+"""Gives the size of the records that are written after healing."""
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
-"""Of a record's value."""
+"""These are the limits of the size of a record's value."""
 
 Operation = Any
-"""One thing that a client does, a NamedTuple of the scenario's. Its first field is `at_s`: seconds, counted as faults
-are, from the beginning of the load: negative in the warm-up."""
+"""Describes one operation of a client, as a NamedTuple of the scenario. Its first field is `at_s`: seconds since the
+begin of the load with faults, negative in the warm-up.
+"""
 AT = 0
-"""Where `at_s` stands in an operation, also where a plan's file has it as a list."""
+"""Is the index of `at_s` in an operation, also in the list that a plan's file has."""
 Table = dict[str, Any]
-"""A `[workload]` table as JSON values, as shrinking changes it."""
+"""Holds a `[workload]` table as JSON values, as shrinking changes it."""
 
 Acknowledged = Callable[[str, int, int, int], None]
-"""Topic, partition, offset (-1: not told) and value of a record whose send was ok."""
+"""Takes topic, partition, offset (-1: not known) and value of a record whose send succeeded."""
 
 
 class RandomStream(Protocol):
-    """A random stream for each purpose, so that what is drawn for one changes nothing that is drawn for another."""
+    """Returns a random stream for each purpose, so that a draw for one purpose changes no draw for another purpose."""
 
     def __call__(self, *purpose: object) -> Random:
-        """The stream of a purpose, from its beginning."""
+        """Return the stream of a purpose, from its beginning."""
 
 
 class WorkloadFailed(Exception):
-    """The workload could not begin. The message says why."""
+    """Says that the workload could not begin, and why."""
 
 
 class LoadProfile(NamedTuple):
-    """Describes a load for faults, invariants and swarms."""
+    """Describes a load for faults, invariants and swarms: its clients, rate, groups and transactional ids."""
 
     producers: int
-    """Logical ones; each is one process after the other."""
+    """Counts the logical producers; each is one process after the other."""
     readers: int
     rate: int
-    """Records a second, all producers together, rounded up."""
+    """Gives the records per second of all producers together, rounded up."""
     acks: int
     in_flight: int
-    """Produce requests on a connection that wait for their answer."""
+    """Limits the unanswered Produce requests on a connection."""
     mean_bytes: float
-    """Of a record's value."""
+    """Gives the mean size of a record's value."""
     ids: tuple[str, ...] = ()
-    """All transactional ids; none: it has no transactions."""
+    """Lists all transactional ids; empty if the load has no transactions."""
     zombies: tuple[int, ...] = ()
-    """Numbers of the producers of which zombies can be made: each has a transactional id."""
+    """Lists the numbers of the producers that can become zombies: each has a transactional id."""
     groups: tuple[str, ...] = ()
-    """The consumer groups that it has."""
+    """Lists the load's consumer groups."""
     asked: tuple[str, ...] = ()
-    """APIs of requests that their members send to coordinators again and again."""
+    """Lists the APIs of the requests that members send to coordinators again and again."""
     members: tuple[str, ...] = ()
-    """Which of the clients is a member of a group, by the members' numbers: `reader:0`, or `producer:1`."""
+    """Names the clients that are members of a group, by member number: `reader:0` or `producer:1`."""
     named: tuple[int, ...] = ()
-    """Numbers of the members that have an instance id."""
+    """Lists the numbers of the members that have a group.instance.id."""
 
 
 class BrokerLimit(NamedTuple):
-    """A setting of the brokers that bounds what clients ask for: a request beyond it is refused, however often.
-    Kafka's defaults and `Scenario.suited_brokers` are within bounds.
+    """Describes a broker setting that bounds what clients may ask for: a request beyond the bound is refused each time.
+    Kafka's defaults and `Scenario.suited_brokers` are within the bounds.
     """
 
     setting: str
     asked: int
-    """By the workload's clients."""
+    """Gives the value that the workload's clients ask for."""
     asked_by: str
-    """The setting of the workload that has it, or what asks for it."""
+    """Names the workload's setting with that value, or what else asks for the value."""
     refused: str
-    """What follows if it is out of bounds."""
+    """Says what happens if the value is out of bounds."""
     least: bool = False
-    """The setting is the least that may be asked for; else it is the most."""
+    """Is True if the setting is a lower bound; otherwise it is an upper bound."""
 
 
 class SwarmCluster(NamedTuple):
-    """Holds what a swarm has drawn before it draws a workload's settings."""
+    """Describes the cluster and faults that a swarm has drawn before it draws a workload's settings."""
 
     nodes: int
     hurts_fsyncs: bool
-    """A fault may hit fsyncs: they have to happen."""
+    """Is True if a fault may hit fsyncs, so that the load must cause some."""
     damages_files: bool = False
-    """A fault may take files: there have to be closed ones."""
+    """Is True if a fault may damage files, so that the load must leave closed segments."""
 
 
 def _live_readers() -> LiveReaders:
@@ -134,12 +136,12 @@ def _live_readers() -> LiveReaders:
 
 @dataclass(slots=True)
 class ScenarioEnvironment:
-    """Gives a scenario its environment.
+    """Gives a running scenario its environment: clock, cluster addresses, recorder, counters and controls.
 
-    `zones` take turns: the first producer and the first reader are of the first one, and so on. `envs` gives each
-    producer and reader, by name, an Env of its own, so that what one draws does not change what another draws.
-    `operations`: what is done, and when, counted from the beginning of the run; None: drawn on the way, by the
-    settings. `acknowledged` is called for each record whose send was ok.
+    Clients use the `zones` in turn: the first producer and the first reader are in the first zone, and so on. `envs`
+    returns an Env for each producer and reader by name, so that the draws of one do not change those of another.
+    `operations` holds the operations with times counted from the begin of the run; None if they are drawn during the
+    run, by the settings. `acknowledged` is called for each record whose send succeeded.
     """
 
     env: Env
@@ -147,27 +149,27 @@ class ScenarioEnvironment:
     recorder: Recorder
     counters: LoadCounters
     stop: trio.Event
-    """Hand nothing over any more."""
+    """Is set when clients must send nothing any more."""
     controls: LoadControls
-    """What is done to clients from outside."""
+    """Lets faults pause, crash and duplicate the clients."""
     envs: Callable[[str], Env] | None = None
     acknowledged: Acknowledged | None = None
     operations: Sequence[Operation] | None = None
     readers: LiveReaders = field(default_factory=_live_readers)
-    """Where the workload's readers say how far they have come, and are told when they may end."""
+    """Collects the positions of the workload's readers, and lets the readers end."""
 
     def own(self, name: str) -> Env:
-        """The Env of one client."""
+        """Return the Env of the client with this name."""
         return self.env if self.envs is None else self.envs(name)
 
     def zone(self, number: int) -> ClientZone:
-        """The zone of the client of this number."""
+        """Return the zone of the client with this number."""
         return self.zones[number % len(self.zones)]
 
 
 @dataclass(frozen=True, slots=True)
 class RenumberedLoad:
-    """The same load with fewer topics, partitions or clients. `places`: partitions that have another name now."""
+    """Holds the same load with fewer topics, partitions or clients. `places` maps the partitions that were renamed."""
 
     table: Table
     operations: list[list[Any]]
@@ -178,35 +180,38 @@ Renumbering = Callable[[Table, "list[list[Any]]"], "RenumberedLoad | None"]
 
 
 class Scenario(BaseModel, ABC):
-    """A workload with its settings. Sizes in bytes, rates in records a second."""
+    """Defines a workload with its settings. Sizes are in bytes, rates in records per second."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     OPERATION: ClassVar[type[tuple[Any, ...]]]
-    """The NamedTuple of its operations."""
+    """Is the NamedTuple of the workload's operations."""
     SIMULATED: ClassVar[bool] = True
-    """Our own clients can do all of it, so that the simulator can run it."""
+    """Is True if Squall's own clients can run the whole workload, so that the simulator can run it."""
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate",)
-    """Settings that say only how operations are drawn: they mean nothing to a plan with operations of its own."""
+    """Lists the settings that only say how operations are drawn: they mean nothing in a plan with operations of its
+    own.
+    """
     LIGHT: ClassVar[Mapping[str, Any]] = {}
-    """Settings of a single simulated seed where nobody asks for a rate: every request costs what it costs there, and
-    time is free."""
+    """Holds the settings of a single simulated seed if the user gives no rate: in the simulator every request costs
+    CPU, and time is free.
+    """
     CHECKS: ClassVar[tuple[str, ...] | None] = None
-    """Names of the anomalies that can show in it; None: all that there is a finder for."""
+    """Lists the anomalies that can show in this workload; None means all anomalies with a finder."""
     MEANT_FOR: ClassVar[tuple[str, ...]] = ()
-    """Names of anomalies that every run of it can show: a history that cannot show them lacks something."""
+    """Lists the anomalies that every run of this workload can show: a history that cannot show them lacks evidence."""
     BROKERS: ClassVar[Mapping[str, str]] = {}
-    """Settings of the brokers that suit it, where no others are given."""
+    """Holds the broker settings that suit the workload, for use if the plan gives no others."""
     COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = ()
-    """Replication factors of the logs that it cannot work without."""
+    """Names the replication-factor settings of the internal topics that the workload cannot work without."""
     SWARM_SHARE: ClassVar[float] = 0.0
-    """Share of a swarm's seeds that have it, where nobody names a workload; the rest have the default."""
+    """Gives the share of a swarm's seeds that run this workload if the user names none; the rest run the default."""
     COUNTED: ClassVar[tuple[str, ...]] = ()
-    """Settings that count something: shrinking looks for the fewest."""
+    """Lists the settings that are counts: shrinking searches for the smallest values."""
     PLAIN: ClassVar[Mapping[int, Any]] = {}
-    """Field of an operation, by its number -> the plainest value that it can have."""
+    """Maps the index of an operation's field to its plainest value, for shrinking."""
     RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
-    """How its load becomes one of fewer topics, partitions or clients."""
+    """Lists functions that turn the load into a load with fewer topics, partitions or clients."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -246,7 +251,8 @@ class Scenario(BaseModel, ABC):
         return self
 
     def contradictions(self) -> list[str]:
-        """Settings that cannot be together, a sentence for each contradiction. A workload adds its own."""
+        """Return the settings that contradict each other, a sentence for each contradiction. A workload adds its own.
+        """
         found = []
         if self.min_isr > self.replication_factor:
             found.append(f"min_isr {self.min_isr} is above replication_factor {self.replication_factor}")
@@ -260,69 +266,71 @@ class Scenario(BaseModel, ABC):
 
     @abstractmethod
     def topic_list(self) -> tuple[NewTopic, ...]:
-        """The topics that must exist before it begins."""
+        """Return the topics that must exist before the workload begins."""
 
     @abstractmethod
     def traffic(self) -> LoadProfile:
-        """Return what faults, invariants and swarms have to know of its load."""
+        """Return what faults, invariants and swarms have to know of the load."""
 
     @abstractmethod
     def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
-        """Return what its client libraries must do. `operations`: those that a plan gives."""
+        """Return what the workload requires of its client library. `operations` holds those that a plan gives."""
 
     def topic_names(self) -> list[str]:
-        """Return the names of its topics."""
+        """Return the names of the workload's topics."""
         return [topic.name for topic in self.topic_list()]
 
     def places(self) -> list[Place]:
-        """All partitions of its topics."""
+        """Return all partitions of the workload's topics."""
         return [(topic.name, index) for topic in self.topic_list() for index in range(topic.partitions)]
 
     def topic_configs(self) -> dict[str, str]:
-        """The settings of its topics, as far as they are all alike."""
+        """Return the settings that all topics of the workload have in common."""
         return {"min.insync.replicas": str(self.min_isr), **self.topic_settings}
 
     @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """Return the settings, beside `BROKERS`, that these settings of the load call for where no others are given."""
+        """Return the broker settings, beside `BROKERS`, that suit this table, for use if the plan gives no others."""
         return {}
 
     @classmethod
     def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
-        """Settings of the brokers that a swarm gives it, beside `drawn_settings`, which are `table`."""
+        """Draw the broker settings of a swarm's plan, for the drawn workload settings `table`."""
         return dict(cls.BROKERS)
 
     def held_s(self) -> float:
-        """Return how long a sound cluster may keep its producers and live readers waiting, in seconds: because of their
-        own pauses and time-outs, or because members or transactions of clients that are gone keep partitions until a
-        time-out. By itself: until a request that a fault has swallowed is sent again.
+        """Return how long, in seconds, a sound cluster may keep the load's producers and live readers waiting: because
+        of their own pauses and time-outs, or because members or transactions of dead clients keep partitions until a
+        time-out. The default is the request time-out, after which a request that a fault swallowed is sent again.
         """
         return self.request_timeout_ms / 1000
 
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """Return the bounds that brokers set to what its clients ask for."""
+        """Return the bounds that brokers set to the requests of the workload's clients."""
         name = "max.message.bytes" if "max.message.bytes" in self.topic_settings else "message.max.bytes"
         bytes_ = max(self.needs().max_record_bytes, LEAST_RECORD_BYTES) + BATCH_BYTES
         asked_by = "the largest record and its batch"
         return (BrokerLimit(name, bytes_, asked_by, "records are refused"),)
 
     def client_settings(self) -> ClientSettings:
-        """Of each of our own clients."""
+        """Return the settings of each of Squall's own clients."""
         return ClientSettings(request_timeout_ms=self.request_timeout_ms)
 
     # ---------------------------------------------------------------------------------------------- operations
 
     @abstractmethod
     def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Operation, ...]:
-        """The operations of a load of this time, in order of time, each client's from a stream of its own."""
+        """Draw the operations of a load between these times, in order of time; each client's come from a stream of its
+        own.
+        """
 
     @abstractmethod
     def wrong(self, operation: Operation) -> str:
-        """Why this is no operation of the workload; empty where it is one."""
+        """Return why this is no valid operation of the workload; empty if it is valid."""
 
     @classmethod
     def lesser(cls, operation: list[Any]) -> Iterator[list[Any]]:
-        """The same operation, as a plan's file has it, with one thing less in it: each way in which that may be."""
+        """Yield each way to simplify an operation, which is a list as in a plan's file, by one thing."""
         return iter(())
 
     # --------------------------------------------------------------------------------------------- how it runs
@@ -331,8 +339,8 @@ class Scenario(BaseModel, ABC):
     async def run(self, around: ScenarioEnvironment) -> None:
         """Drive the load until `around.stop`, then wait until every operation has its outcome.
 
-        `around.readers.load_over` is called then, and readers go on until `around.readers.may_end`. Raises
-        WorkloadFailed where it cannot begin, OSError where the history cannot be written.
+        The method then calls `around.readers.load_over`, and readers continue until `around.readers.may_end`. It raises
+        WorkloadFailed if the load cannot begin, and OSError if the history cannot be written.
         """
 
     async def final_reads(
@@ -344,9 +352,10 @@ class Scenario(BaseModel, ABC):
         limit_s: float,
         zone: str,
     ) -> list[FinalReadResult]:
-        """Read what survived, once all is healed: each reader has `limit_s`. Never raises for what a cluster does.
+        """Read the surviving records after healing; each reader has `limit_s` seconds. Never raises for the cluster's
+        errors.
 
-        Partitions and topics that were added during the load are read, too; topics that were deleted are not.
+        Partitions and topics that were added during the load are read, too; deleted topics are not.
         """
         from squall.workloads.final_reads import final_reads
 
@@ -358,28 +367,28 @@ class Scenario(BaseModel, ABC):
     @classmethod
     @abstractmethod
     def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
-        """The settings that a swarm gives it, its name among them."""
+        """Draw the workload table of a swarm's plan, including the workload's name."""
 
     # ------------------------------------------------------------------------------------------ how it is judged
 
     def meant_for(self) -> tuple[str, ...]:
-        """Return `MEANT_FOR`, as far as these settings can show it."""
+        """Return the anomalies of `MEANT_FOR` that these settings can show."""
         return self.MEANT_FOR
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
-        """Figures of its own for verdict.json, plain JSON; empty where it has none.
+        """Return the workload's own figures for verdict.json, as plain JSON; empty if it has none.
 
-        Moments are seconds since the history began and have a name that reports know as one, `from_s`, `to_s`,
-        `began_s` or `ended_s`: people see them on the clock of the load, as `section` is given them.
+        Moments are seconds since the history began, under a name that reports recognise as a moment: `from_s`, `to_s`,
+        `began_s` or `ended_s`. Reports and `section` show them on the clock of the load.
         """
         return {}
 
     @classmethod
     def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
-        """Return what page and terminal show of `measured`."""
+        """Return the section of page and terminal that shows the figures of `measured`; None if there is none."""
         return None
 
 
 def listed(operations: Sequence[Operation]) -> Iterator[list[Any]]:
-    """Operations as a plan's file has them."""
+    """Yield operations as lists, as in a plan's file."""
     return (list(each) for each in operations)

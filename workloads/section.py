@@ -1,4 +1,4 @@
-"""A workload's own section of a report, as data: a page and a terminal draw the same thing each in its own way."""
+"""Defines a workload's own section of a report as data, which page and terminal draw each in its own way."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Tone = Literal["good", "bad", "neutral", "mark"]
-"""mark: a moment, which is neither good nor bad."""
+"""Says how a bar is coloured. `mark` is a moment, which is neither good nor bad."""
 
 
 class TimelineBar(NamedTuple):
-    """[begin_s, end_s] of the run's time."""
+    """Draws the interval [begin_s, end_s] of the run's time in a timeline."""
 
     begin_s: float
     end_s: float
     tone: Tone
     title: str
-    """What it is, in words."""
+    """Describes the bar in words."""
 
 
 class TimelineLane(NamedTuple):
-    """Describes one line of a strip."""
+    """Holds the bars of one lane of a timeline."""
 
     name: str
     spans: Sequence[TimelineBar]
 
 
 class TimelineStrip(NamedTuple):
-    """A picture: lanes above each other over one axis of time."""
+    """Describes a picture of lanes above each other over one axis of time."""
 
     title: str
     begin_s: float
     end_s: float
     lanes: Sequence[TimelineLane]
     caption: str
-    """What its bars mean: of what is good, bad, or neither."""
+    """Explains the bars of each tone."""
     legend: Sequence[tuple[Tone, str]] = ()
-    """What each tone means, in a few words."""
+    """Says in a few words what each tone means."""
 
 
 class SectionTable(NamedTuple):
-    """A table. Columns whose name begins with ">" hold numbers."""
+    """Describes a table. Columns whose name begins with ">" hold numbers."""
 
     title: str
     columns: Sequence[str]
@@ -48,10 +48,10 @@ class SectionTable(NamedTuple):
 
 
 class WorkloadSection(NamedTuple):
-    """Holds the section of a scenario on the page and the terminal."""
+    """Holds a workload's own section of the page and the terminal: a sentence, a timeline and tables."""
 
     title: str
     sentence: str
-    """The section in a sentence, with its most telling figures."""
+    """Summarises the section in a sentence with its most telling figures."""
     strip: TimelineStrip | None
     tables: Sequence[SectionTable]

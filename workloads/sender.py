@@ -1,8 +1,8 @@
 """Runs one of a workload's producers: a paced open loop, one recorded process after the other.
 
 Records are due by the clock, not by the cluster's answers, so an outage does not slow the load down until the
-producer's buffer is full. A process that ends with anything in doubt is never used again; a successor with a new
-process id, a new client and a new producer id takes over while the old one finishes.
+producer's buffer is full. A process that ends with records in doubt is never used again; a successor with a new process
+id, a new client and a new producer id takes over while the old process finishes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from squall.workloads.libraries import LibraryClientFactory, WorkloadProducer
 from squall.workloads.scenario import ScenarioEnvironment
 
 TICK_S = 0.005
-"""Records that come due within one tick are handed over together."""
+"""Records that come due within one tick of this length are sent together."""
 LOOK_EVERY_S = 60.0
-"""A producer without anything to do looks so often whether it was retired."""
+"""An idle producer checks at this interval whether it was retired."""
 SUCCESSOR_PAUSE_S = 0.1
 SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
-"""Different keys of each process."""
+"""Counts the different keys of each process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class SenderSettings:
     producer: ProducerSettings
     client: ClientSettings
     topics: Sequence[str]
-    """That it sends to."""
+    """Lists the topics to which the sender sends."""
     max_bytes: int
-    """Of the largest record."""
+    """Gives the size of the largest record."""
     headers: bool = False
-    """Our own client's records have headers now and then: every reader reports them."""
+    """Is True if some records of Squall's own client have headers, which requires that every reader reports headers."""
 
 
 @dataclass
@@ -57,11 +57,11 @@ class _ProducerProcess:
     scope: trio.CancelScope
     task_status: trio.TaskStatus[None]
     open: int = 0
-    """Records without an outcome yet."""
+    """Counts the records without an outcome yet."""
 
 
 class ProducerLoop:
-    """Runs one producer: one process after the other."""
+    """Runs one producer of the load as one process after the other."""
 
     def __init__(
         self, env: Env, around: ScenarioEnvironment, settings: SenderSettings, number: int, agenda: RecordSchedule
@@ -80,7 +80,7 @@ class ProducerLoop:
         self._keeps_timestamps = driver is None or driver.client != PROGRAM
 
     async def run(self, stop: trio.Event) -> None:
-        """Until `stop`, and until the last process has its outcomes."""
+        """Run processes until `stop`, and until the last process has all its outcomes."""
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_stopped, stop)
@@ -102,7 +102,7 @@ class ProducerLoop:
     async def _run_until_crash(
         self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
+        """Run one process, which a fault may crash: its records in doubt then never get an outcome."""
         life = _ProducerProcess(trio.CancelScope(), task_status)
         with self._handle.process_lifetime(), life.scope:
             await self._live(stop, life)
@@ -112,7 +112,7 @@ class ProducerLoop:
             task_status.started()
 
     async def _live(self, stop: trio.Event, life: _ProducerProcess) -> None:
-        """Run one process. "Started" is said when a successor may take over; this one then only finishes."""
+        """Run one process. It reports "started" when a successor may take over; then it only finishes."""
         settings = self._settings
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about["producer"] = self._number
@@ -143,7 +143,7 @@ class ProducerLoop:
         stop: trio.Event,
         life: _ProducerProcess,
     ) -> None:
-        """One process that is a library's."""
+        """Run one process with a client library."""
         settings = {**about, **driver.about()}
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
@@ -155,7 +155,7 @@ class ProducerLoop:
         producer.close()
 
     async def _pace(self, producer: WorkloadProducer, process: int, stop: trio.Event, life: _ProducerProcess) -> None:
-        """Hand over what is due, until `stop` or until the producer takes no more records."""
+        """Send the records that are due, until `stop` or until the producer accepts no more records."""
         sequence = 0
         agenda, handle = self._agenda, self._handle
         handle.began(process, life.scope)

@@ -12,7 +12,7 @@ from squall.workloads.scenario import MAX_BYTES, MIN_BYTES
 def contradictions(
     *, acks: int, idempotence: bool, max_in_flight: int, linger_ms: int, delivery_timeout_ms: int
 ) -> list[str]:
-    """Settings of producers that cannot be together, a sentence for each contradiction."""
+    """Return the producer settings that contradict each other, a sentence for each contradiction."""
     found = []
     if idempotence and acks != -1:
         found.append("idempotence needs acks=all (-1)")
@@ -24,7 +24,7 @@ def contradictions(
 
 
 def wrong_handover(operation: PlannedRecord, producers: int, partitions: int, topics: Collection[str]) -> str:
-    """Why this is no handover of such a workload; empty where it is one."""
+    """Return why this is no valid send of such a workload; empty if it is valid."""
     if not 0 <= operation.producer < producers:
         return f"there is no producer {operation.producer}: workload.producers is {producers}"
     if not 0 <= operation.partition < partitions or operation.topic not in topics:
@@ -33,7 +33,7 @@ def wrong_handover(operation: PlannedRecord, producers: int, partitions: int, to
 
 
 def wrong_size(size: int) -> str:
-    """Why a record of so many bytes cannot be; empty where it can."""
+    """Return why a record cannot have this size; empty if it can."""
     if not MIN_BYTES <= size <= MAX_BYTES:
         return f"{size} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed"
     return ""

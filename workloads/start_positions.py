@@ -18,9 +18,10 @@ BEGINNINGS: tuple[Beginning, ...] = ("start", "middle", "end")
 async def positions_at(
     reader: RecordedReader, places: Sequence[Place], beginning: Beginning, limit_s: float
 ) -> dict[Place, int]:
-    """The offsets of that beginning, of those partitions whose leaders told them within `limit_s` for each question.
+    """Return the offsets of that beginning, for the partitions whose leaders answered within `limit_s` for each
+    request.
 
-    The end is what the reader's isolation lets it see.
+    The end is the last offset that the reader's isolation level can see.
     """
     found = dict.fromkeys(places, 0)
     bounds = {"start": (EARLIEST,), "middle": (EARLIEST, LATEST), "end": (LATEST,)}[beginning]

@@ -1,6 +1,8 @@
-"""A recorded consumer that is a member of a group: every assignment, revocation, loss and commit goes into the history.
+"""Implements a recorded consumer that is a group member: assignments, revocations, losses and commits go into the
+history.
 
-It reads what its group gives it, from where its group stands, and commits only what its polls have returned.
+The consumer reads its assigned partitions from the group's committed offsets, and commits only records that its polls
+have returned.
 """
 
 from __future__ import annotations
@@ -32,34 +34,40 @@ from squall.workloads.recorder import Recorder
 
 POLL_LIMIT_S, LIST_LIMIT_S = 0.5, 1.0
 FETCH_LIMIT_S = 2.0
-"""The group is asked for so long where it stands, before the application looks at its membership again."""
+"""Limits in seconds how long a request for committed offsets is retried before the member checks its membership again.
+"""
 IDLE_S = 0.1
-"""A member that owns nothing looks so often whether that has changed."""
+"""A member without partitions checks at this interval whether it owns some."""
 FENCINGS = ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")
 AUTO, MANUAL, ON_REVOCATION, ON_CLOSE = "auto", "manual", "revoke", "close"
 
 Moved = Callable[[Mapping[Place, int]], None]
-"""Takes where assignments leave a reader, and its polls, if nobody else has to deal with them."""
+"""Takes a reader's positions after assignments, and after polls if the reader commits them itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberSettings:
-    """Configures all members of a load."""
+    """Configures all group members of a load."""
 
     member: MemberSettings
     client: ClientSettings
     consumer: ConsumerSettings
     auto_commit: bool
-    """Before a poll, what the ones before it returned, at most every `commit_every_ms`; else after a poll, as well."""
+    """Is True if a poll first commits what earlier polls returned, at most every `commit_every_ms`; otherwise the
+    application commits after a poll, at the same interval.
+    """
     commit_every_ms: int
     commit_limit_ms: int
-    """For how long a commit is tried."""
+    """Limits in ms how long a commit is tried."""
     commits: bool = True
-    """It commits; else somebody commits for it, and says when what its polls returned is dealt with."""
+    """Is True if the member commits by itself. Otherwise the application commits, and reports when it has processed the
+    polled records.
+    """
 
 
 class Subscriber(MembershipListener):
-    """Represents one process. `run` keeps its connections; the application then calls `poll` until it is `out`."""
+    """Runs one process of a group member. `run` keeps its connections; the application calls `poll` until `out` is set.
+    """
 
     def __init__(
         self,
@@ -78,17 +86,19 @@ class Subscriber(MembershipListener):
         self._recorder, self._counters, self._zone = recorder, counters, zone
         self.member = member_of(self._asking, settings.member, self)
         self.fencings: list[str] = []
-        """Errors by which it was told that another process has its instance id."""
+        """Lists the errors that mean that another process has this instance id."""
         self.was_member = False
-        """It has been one: others like it can be, too."""
+        """Is True once the process has been a member: then processes with the same settings can join, too."""
         self._held: dict[Place, int] = {}
-        """What it was assigned and has not given up; where it stood, as far as it does not read it just now."""
+        """Maps each owned partition to the last position before it was dropped, as far as the partition is not read
+        just now.
+        """
         self._committed: dict[Place, int] = {}
-        """As far as it knows."""
+        """Maps a partition to its committed offset, as far as the member knows it."""
         self._commit_at = env.mono() + settings.commit_every_ms / 1000
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Become a recorded process, which is returned; `process`: one that was declared already."""
+        """Declare the process in the history, unless `process` was declared already, and return its number."""
         member = self._settings.member
         told = {**about, **about_member(self._settings)}
         self.reader = RecordedReader(
@@ -106,7 +116,7 @@ class Subscriber(MembershipListener):
         return self.reader.process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Connections and heartbeats, until cancelled."""
+        """Run connections and heartbeats until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._client.run)
             await nursery.start(self._asking.run)
@@ -115,23 +125,23 @@ class Subscriber(MembershipListener):
 
     @property
     def group_identity(self) -> GroupIdentity:
-        """As whom its coordinator knows it now."""
+        """Returns the membership by which the coordinator knows the process now."""
         member = self._settings.member
         return GroupIdentity(member.group, self.member.who.member_id, member.instance, bool(self._held))
 
     @property
     def is_member(self) -> bool:
-        """It is one now, as far as it knows."""
+        """Is True if the process is a member now, as far as it knows."""
         return self.was_member and self.member.who.generation >= 0 and not self.member.out
 
     @property
     def out(self) -> str:
-        """The error that ended its membership for good; empty while it may go on."""
+        """Returns the error that ended the membership for good; empty while the member may continue."""
         return self.member.out
 
     @property
     def positions(self) -> dict[Place, int]:
-        """Return its positions in the partitions that it reads."""
+        """Returns the positions in the partitions that the member reads."""
         return dict(self.reader.consumer.positions)
 
     # --------------------------------------------------------------------------------------------- what it does
@@ -153,12 +163,12 @@ class Subscriber(MembershipListener):
         return polled
 
     async def commit_if_due(self) -> None:
-        """After what a poll brought was dealt with."""
+        """Commit if that is due, after the polled records were processed."""
         if not self._settings.auto_commit and self._env.mono() >= self._commit_at:
             await self.commit(MANUAL)
 
     async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
-        """Commit where it stands, of `only` these partitions. None where there is nothing to be committed."""
+        """Commit the positions of all partitions, or of `only`. Return None if there is nothing to commit."""
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = {
             place: position
@@ -187,31 +197,31 @@ class Subscriber(MembershipListener):
         return end
 
     def rewind(self) -> None:
-        """Go back to where the group stands: the next poll asks for that."""
+        """Go back to the group's committed offsets, which the next poll fetches."""
         self._held |= self.positions
         for place in self._held:
             self.reader.consumer.drop(place)
 
     async def leave(self) -> None:
-        """Commit, give up everything, and go in good order."""
+        """Commit, give up all partitions, and leave the group in good order."""
         await self.member.leave()
 
     def stands_still(self, what: str, for_ms: int) -> None:
-        """The load wants it to, from now on. what: as in `MemberHistoryWriter.still`."""
+        """Record that the load pauses the member from now on. `what` is the same as in `MemberHistoryWriter.still`."""
         self.notes.still(self._who(), what, for_ms)
         self._recorder.flush()
 
     def halt(self, *, still: bool) -> None:
-        """The whole process stands still, heartbeats included; or goes on."""
+        """Pause the whole process, heartbeats included, or let it continue."""
         self.member.halt(still=still)
 
     def hear(self) -> None:
-        """Be told of what is lost, once its membership has ended."""
+        """Report lost partitions to the listener after the membership has ended."""
         self.fencings += fencing_among(self.member.out)
         self.member.hear()
 
     def crashed(self) -> None:
-        """The process is gone, without a word. Told by whoever made it crash."""
+        """Record that the process crashed and lost its partitions."""
         if self._held:
             self.lost(list(self._held), "crash")
         self._recorder.flush()
@@ -256,7 +266,7 @@ class Subscriber(MembershipListener):
     # ---------------------------------------------------------------------------------------------------- parts
 
     def _drop(self, places: Collection[Place]) -> dict[Place, int]:
-        """Read these no more. Where it stood in those that it read."""
+        """Stop reading these partitions, and return the last position of each that was owned."""
         held = {**self._held, **self.positions}
         for place in places:
             self.reader.consumer.drop(place)
@@ -265,7 +275,7 @@ class Subscriber(MembershipListener):
         return {place: held[place] for place in places if place in held}
 
     async def _begin(self) -> None:
-        """Begin to read what is its own, as far as its group tells where."""
+        """Begin to read the owned partitions whose committed offsets the group returns."""
         member, positions = self.member, self.positions
         missing = [place for place in member.owned if place not in positions and place in self._recorder.partitions]
         if not missing or member.must_join:
@@ -291,7 +301,9 @@ class Subscriber(MembershipListener):
         self._recorder.flush()
 
     async def _standing(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Fetch the group's committed offsets of these partitions; -1: none committed. Empty if they are not known."""
+        """Fetch the group's committed offsets of these partitions; -1 if none is committed. Return nothing if they are
+        not known.
+        """
         who = self.member.who
         op = self.notes.begin_fetch(self._who(), places, stable=True)
         found = await fetch(
@@ -319,12 +331,12 @@ class Subscriber(MembershipListener):
 
 
 def fencing_among(*errors: str) -> list[str]:
-    """Those that say that another process has the instance id."""
+    """Return the errors that mean that another process has the instance id."""
     return [error for error in errors if error in FENCINGS]
 
 
 def about_member(settings: SubscriberSettings) -> dict[str, object]:
-    """Return what the history says of a member's process."""
+    """Return the settings that the history records for a member's process."""
     member = settings.member
     return {
         "group": member.group,

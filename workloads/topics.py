@@ -1,4 +1,4 @@
-"""The topics of a workload: created, led, and declared to the history."""
+"""Creates a workload's topics, waits for their leaders, and declares the partitions in the history."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import Scenario, WorkloadFailed
 
 READY_S = 60.0
-"""Until the topics exist and every partition has a leader."""
+"""Limits in seconds how long the topics may take to exist and to have a leader for every partition."""
 TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 
 
 async def make_topics(
     env: Env, bootstrap: Sequence[Address], scenario: Scenario, recorder: Recorder, ready_s: float = READY_S
 ) -> dict[Place, int]:
-    """Create the topics unless they exist, wait for leaders, declare the partitions. Partition -> dense id."""
+    """Create the topics unless they exist, wait for leaders, declare the partitions, and map each partition to its
+    dense id.
+    """
     wanted, places = scenario.topic_list(), scenario.places()
     trouble = ["no answer"]
     async with trio.open_nursery() as nursery:
@@ -42,7 +44,7 @@ async def make_topics(
 
 
 async def _create(client: Client, wanted: Sequence[NewTopic], trouble: list[str]) -> None:
-    """Ask until all exist. What went wrong goes into `trouble`."""
+    """Send CreateTopics until all topics exist. `trouble` receives the last errors."""
     missing = {topic.name: topic for topic in wanted}
     failures = 0
     while missing:

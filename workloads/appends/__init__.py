@@ -1,4 +1,5 @@
-"""The workload `appends`: producers append uniquely valued records to a few partitions, readers follow."""
+"""Implements the workload `appends`: producers append uniquely valued records to a few partitions, and readers follow.
+"""
 
 from squall.workloads.appends.scenario import AppendsLoad
 

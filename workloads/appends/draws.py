@@ -1,4 +1,4 @@
-"""Draws `appends` from a seed: the operations of a load, and the settings that a swarm gives it."""
+"""Draws `appends` from a seed: the operations of a load, and the settings in a swarm."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 FLUSH_SHARE, BURST_SHARE, CLOSED_SHARE = 0.25, 0.12, 0.5
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
 FITS: Mapping[str, int] = {SMALL_SEGMENT: SMALL_BYTES, "16384": 16_000}
-"""Segment size -> batches of no more bytes fit into it. A larger one is refused, and stops an idempotent producer:
-in a burst every batch would be.
+"""Maps a segment size to the largest batch size that fits into the segment. A larger batch is refused and stops an
+idempotent producer; in a burst every batch would be.
 """
 
 
@@ -32,8 +32,8 @@ def operations(
     end_s: float,
     burst: int = 0,
 ) -> tuple[PlannedRecord, ...]:
-    """The records of a load at this rate, in order of time, each producer from a stream of its own; in bursts, at the
-    rate `burst` instead, where that is higher.
+    """Draw the records of a load at this rate, in order of time, each producer's from a stream of its own. In bursts
+    the rate is `burst` instead, if that is higher.
     """
     interval_s = producers / rate
     found = _bursts(stream, producers, burst - rate, places, sizes, begin_s, end_s) if burst > rate else []
@@ -59,7 +59,7 @@ def _bursts(
     begin_s: float,
     end_s: float,
 ) -> list[PlannedRecord]:
-    """The records that bursts have beside the usual ones: `more` a second, all producers together."""
+    """Draw the records that bursts add to the usual ones: `more` per second, of all producers together."""
     found = []
     begins = range(int((end_s - begin_s) / BURST_EVERY_S) + 1)
     for producer in range(producers):
@@ -75,7 +75,7 @@ def _bursts(
 
 
 def settings(stream: RandomStream, ground: SwarmCluster) -> dict[str, Any]:
-    """Small loads: what breaks replication is when things happen, and not how much of it there is."""
+    """Draw the settings of a small load: replication breaks by the timing of events, not by the amount of data."""
     rng = stream("workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes] or [1])
     min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
@@ -107,7 +107,9 @@ def settings(stream: RandomStream, ground: SwarmCluster) -> dict[str, Any]:
 
 
 def _of_segments(segment_bytes: str) -> dict[str, Any]:
-    """A batch fits into a segment, and readers keep up though a fetch of a partition ends with the segment."""
+    """Return settings with which a batch fits into a segment, and readers keep up although each fetch of a partition
+    ends at the segment's end.
+    """
     return {"batch_bytes": FITS[segment_bytes], "poll_pause_ms": 20} if segment_bytes in FITS else {}
 
 
@@ -139,7 +141,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
     "retention.ms": lambda rng: rng.choice(("8000", "12000")),  # final reads need what was written after healing
     "squall.record.validation.enable": lambda rng: "true",
 }
-"""Topic settings that a seed has now and then."""
+"""Maps topic settings that a few seeds have to functions that draw their values."""
 
 
 def _topic_settings(stream: RandomStream, max_bytes: int, ground: SwarmCluster) -> dict[str, str]:

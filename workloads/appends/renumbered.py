@@ -1,4 +1,6 @@
-"""The same load on fewer partitions, and by fewer producers: for shrinking. Operations are lists of JSON values."""
+"""Turns a load into the same load with fewer partitions or producers, for shrinking. Operations are lists of JSON
+values.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ PRODUCER, TOPIC, PARTITION, BYTES = range(AT + 1, 5)
 
 
 def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """The partitions that are used become the first ones of the topic `first`."""
+    """Return the load with all used partitions renamed to the first partitions of the topic `first`."""
     used = sorted({(str(op[TOPIC]), int(op[PARTITION])) for op in operations})
     places = {place: (first, number) for number, place in enumerate(used)}
     moved = [
@@ -20,6 +22,6 @@ def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> Renum
 
 
 def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Everything is sent by the first producer."""
+    """Return the load with all records sent by the first producer."""
     moved = [[op[AT], 0, *op[TOPIC:]] for op in operations]
     return RenumberedLoad({**table, "producers": 1}, moved, {})

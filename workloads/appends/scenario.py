@@ -1,4 +1,4 @@
-"""The workload `appends`: its settings, and how it runs."""
+"""Defines the settings of the workload `appends`, and runs it."""
 
 # A simulated load has 7 records a second by default (LIGHT): a record that is its own batch costs about 1 ms of CPU
 # in client, leader, two followers, readers and checks, and bugs of replication depend on timing, not on volume.
@@ -40,14 +40,15 @@ if TYPE_CHECKING:
 
 TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024
-"""Of each producer."""
+"""Gives the size of each producer's buffer."""
 PLAIN_BYTES = 100
 ASKS_AGAIN_MS = 1_000
-"""So long a reader's poll lasts: only then does it send another request behind a fetch that waits."""
+"""Gives the length of a reader's poll in ms: only after it does the reader send another request behind a waiting fetch.
+"""
 
 
 class AppendsLoad(Scenario):
-    """Load and clients."""
+    """Appends uniquely valued records with several producers, and reads them with several readers."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedRecord
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "burst", "min_bytes", "max_bytes")
@@ -217,7 +218,7 @@ class AppendsLoad(Scenario):
         around.recorder.flush()
 
     def _agenda(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
-        """Return the records that one producer has to hand over."""
+        """Return the records that one producer has to send."""
         if around.operations is not None:
             return FixedRecordSchedule(around.operations, number, began)
         from squall.workloads.sender import TICK_S

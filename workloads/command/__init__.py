@@ -1,4 +1,5 @@
-"""The workload `command`: a program of somebody's own sends, reads or both, spoken with by lines of JSON."""
+"""Implements the workload `command`: a user's program sends, reads or both, and speaks lines of JSON with the harness.
+"""
 
 from squall.workloads.command.scenario import CommandLoad
 

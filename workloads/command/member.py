@@ -1,4 +1,4 @@
-"""A program's member of a group, recorded: it polls and commits by itself, and says what it does."""
+"""Records a program's group member, which polls and commits by itself and reports its actions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ KEYS = 64
 
 
 class ProgramSubscriber(LibrarySubscriber, ProgramListener):
-    """One process, which polls and commits when it wants.
+    """Runs and records one process of a user's program that is a group member and polls and commits by itself.
 
-    outputs: partitions that it writes to. commits: when it commits where it stands, as `squall.checkers.guarantees`
-    names it. record_bytes: the size of an output.
+    `outputs` lists the partitions to which it writes, `record_bytes` is the size of an output. `commits` says when it
+    commits its positions, in the words of `squall.checkers.guarantees`.
     """
 
     POLLS_BY_ITSELF = True
@@ -41,12 +41,14 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         super().__init__(*of)
         self._outputs, self._about, self._record_bytes = outputs, {"commits": commits}, record_bytes
         self._commits: dict[int, tuple[int, Mapping[Place, int]]] = {}
-        """Commits under way, by the program's numbers."""
+        """Maps the program's number of each open commit to its operation and offsets."""
         self._sequence = 0
 
     @override
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Become a recorded process and return its number. A process that writes outputs is a producer."""
+        """Declare the process in the history and return its number. A process that writes outputs is declared as a
+        producer.
+        """
         writes = bool(self._outputs)
         return super().declare("producer" if writes else role, {**about, **(self._about if writes else {})}, process)
 
@@ -74,7 +76,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
 
     @override
     def crashed(self) -> None:
-        """Record the end of the process. Commits that were under way are in doubt."""
+        """Record the end of the process. The results of its open commits are unknown."""
         super().crashed()
         for op, at in self._commits.values():
             self._ended(op, at, CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1))

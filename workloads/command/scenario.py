@@ -1,4 +1,4 @@
-"""The workload `command`: its settings, and how it runs.
+"""Defines the settings of the workload `command`, and runs it.
 
 The harness starts the program and speaks with it (`ClientZone.driver`). Here the program is a producer or a reader like
 any library's, or a member of a group that polls and commits by itself. Squall's own client does all that the program
@@ -51,13 +51,16 @@ if TYPE_CHECKING:
 MEMBER = "member"
 TOPIC, OUTPUT, GROUP = "command-0", "command-out-0", "squall-group"
 COMMITTED = {"at-most-once": "before", "at-least-once": "after", "exactly-once": "transaction"}
-"""When a member with outputs commits where it stands, as `squall.checkers.guarantees` names it."""
+"""Maps the promise of a member with outputs to the moment of its commits, in the words of `squall.checkers.guarantees`.
+"""
 BUFFER_BYTES = 8 * 1024 * 1024
-"""Of each producer: records handed to the program that have no answer yet."""
+"""Limits, per producer, the bytes of the records that were passed to the program and have no answer yet."""
 
 
 class CommandLoad(Scenario):
-    """Load and clients. What the program is told of settings, and held to, is the same."""
+    """Runs a user's program as producer, reader or group member. The program is given the same settings that it is held
+    to.
+    """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedRecord
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
@@ -113,12 +116,12 @@ class CommandLoad(Scenario):
         return tuple(NewTopic(each, self.partitions, self.replication_factor, self.topic_configs()) for each in names)
 
     def inputs(self) -> list[Place]:
-        """The partitions that producers write to."""
+        """Return the partitions to which producers write."""
         return [place for place in self.places() if place[0] == TOPIC]
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return its traffic. Members come before the readers that are in no group."""
+        """Return the load's profile. Group members come before the readers that are in no group."""
         load = (self.rate, self.acks, self.max_in_flight, self.record_bytes)
         if self.role != MEMBER:
             return LoadProfile(self.producers, self.readers, *load)
@@ -128,9 +131,9 @@ class CommandLoad(Scenario):
 
     @override
     def held_s(self) -> float:
-        """Return the base limit, or what pauses of readers, linger and, for members, session and poll time-outs add up
-        to if that is longer. Seconds. A silent member is removed only after its session, and then a rebalance waits
-        for members that do not poll.
+        """Return the base limit in seconds, or, if that is longer, the sum of readers' pauses, linger and, for members,
+        session and poll time-outs. A silent member is removed only after its session, and then a rebalance waits for
+        members that do not poll.
         """
         kept_ms = self.session_timeout_ms + self.max_poll_interval_ms if self.role == MEMBER else 0
         own_ms = max(kept_ms + POLLS_TO_READ * self.poll_pause_ms, self.linger_ms)
@@ -138,8 +141,8 @@ class CommandLoad(Scenario):
 
     @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """Return the base limits, and the session limits of classic groups: the program decides for which protocol it
-        asks.
+        """Return the base limits and the session limits of classic groups: the program decides which group protocol it
+        uses.
         """
         found = super().broker_limits()
         return (*found, *session_limits(("classic",), self.session_timeout_ms)) if self.role == MEMBER else found
@@ -218,7 +221,7 @@ class CommandLoad(Scenario):
         around.recorder.flush()
 
     def _members(self, around: ScenarioEnvironment, nursery: trio.Nursery) -> int:
-        """Start the members of the group, which do nothing but what faults do to them. How many."""
+        """Start the group members, which have no planned actions and meet only faults. Return how many there are."""
         from squall.workloads.command.member import ProgramSubscriber
         from squall.workloads.group_progress import GroupProgress, OperationSchedule
         from squall.workloads.groups.acts import GroupAction
@@ -273,7 +276,7 @@ class CommandLoad(Scenario):
 
     @override
     def meant_for(self) -> tuple[str, ...]:
-        """Return the anomalies that it is meant to show: none if no member reports what it does."""
+        """Return the anomalies that every run must be able to show: none if no group member reports its commits."""
         return ("commit-ahead",) if self.role == MEMBER else ()
 
     @override
@@ -291,5 +294,5 @@ class CommandLoad(Scenario):
 
 
 def _without_program(around: ScenarioEnvironment) -> ScenarioEnvironment:
-    """The same surroundings for our own clients."""
+    """Return the same environment with Squall's own client in every zone."""
     return replace(around, zones=[zone._replace(driver=None) for zone in around.zones])

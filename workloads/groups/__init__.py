@@ -1,4 +1,4 @@
-"""The workload `groups`: members that share partitions, come, go, crash and stand still, while producers write."""
+"""Implements the workload `groups`: members of one group join, leave, crash and pause, while producers write."""
 
 from squall.workloads.groups.scenario import GroupsLoad
 

@@ -1,4 +1,4 @@
-"""Defines what producers and members do in `groups`, and draws it from a seed."""
+"""Defines the actions of producers and members in `groups`, and draws them from a seed."""
 
 from __future__ import annotations
 
@@ -12,55 +12,60 @@ SEND, PAUSE, HALT, LEAVE, CRASH, TWIN = "send", "pause", "halt", "leave", "crash
 RECESS, CONVERT, DELETE = "recess", "convert", "delete"
 OF_MEMBERS = (PAUSE, HALT, LEAVE, CRASH, TWIN)
 OF_ALL = (RECESS, CONVERT, DELETE)
-"""What one member has all of them do."""
+"""Lists the actions of one member that make all members leave and come back."""
 MAX_MS, MAX_RECESS_MS = 60_000, 3_600_000
 FIRST_S = 1.5
-"""Members are left alone for so long, to come together."""
+"""Gives the seconds without actions at the begin of a load, in which the group forms."""
 RECESS_AT_S = 4.0
-"""When a load's only recess begins."""
+"""Gives the begin of a load's only recess, in seconds after the load's begin."""
 
 
 class GroupAction(NamedTuple):
-    """One thing that a producer or a member does."""
+    """Describes one planned action of a producer or a group member."""
 
     at_s: float
-    """In a plan: since the load with faults began, negative in the warm-up."""
+    """Gives the time in seconds. In a plan it counts from the begin of the load with faults, and is negative in the
+    warm-up.
+    """
     who: int
-    """Number of a producer (send) or of a member."""
+    """Numbers the producer (if the action is a send) or the member."""
     do: str
-    """send: a record. pause: the application does not poll, while its heartbeats go on. halt: the whole process stands
-    still. leave: it goes in good order (a static member without a word), and comes again. crash: it is gone without a
-    word, and has a successor. twin: a second process with its instance id. recess: all members go, and come again.
-    convert: the same, and they come again in the group's other protocol. delete: the same, and an administrator
-    deletes the group meanwhile, as soon as it has no members."""
+    """Names the action.
+
+    send: a producer sends a record. pause: the application does not poll, while heartbeats continue. halt: the whole
+    process is paused. leave: the member leaves in good order (a static member without a request), and comes back.
+    crash: the process ends without a request, and gets a successor. twin: a second process begins with the same
+    instance id. recess: all members leave and come back. convert: as recess, and the members come back with the group's
+    other protocol. delete: as recess, and an administrator deletes the group as soon as it has no members.
+    """
     number: int
-    """send: the partition. Else for how long, in ms."""
+    """Gives the partition of a send, and the length in ms of any other action."""
     bytes: int
-    """Of a record's value; 0 for what members do."""
+    """Gives the size of a sent record's value; 0 for the actions of members."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupActionMix:
-    """Holds the settings by which a load is drawn."""
+    """Draws the actions of a `groups` load by the load's settings."""
 
     rate: int
-    """Records a second, all producers together."""
+    """Gives the records per second of all producers together."""
     producers: int
     partitions: int
     record_bytes: int
     members: int
     churn: int
-    """Acts a minute, all members together."""
+    """Gives the actions per minute of all members together."""
     session_ms: int
     poll_ms: int
     static: bool
-    """All but the first member have an instance id."""
+    """Is True if all members but the first have an instance id."""
     conversions: int = 0
-    """A minute."""
+    """Gives the conversions to the other group protocol per minute."""
     deletions: int = 0
-    """A minute."""
+    """Gives the deletions of the group per minute."""
     away_ms: int = 0
-    """How long the only recess is; 0: there is none."""
+    """Gives the length of the only recess in ms; 0 if there is none."""
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
         """Yield one producer's records, a fixed time apart on average."""
@@ -72,7 +77,7 @@ class GroupActionMix:
             yield GroupAction(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
     def acts(self, rng: Random, member: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
-        """Yield one member's acts."""
+        """Yield one member's actions."""
         if not self.churn:
             return
         mean_s, at_s = 60 * self.members / self.churn, begin_s + FIRST_S
@@ -82,7 +87,7 @@ class GroupActionMix:
             at_s += ms / 1000
 
     def of_all(self, rng: Random, begin_s: float, end_s: float) -> Iterator[GroupAction]:
-        """Draw what the first member has all members do."""
+        """Yield the actions of the first member that make all members leave."""
         if self.away_ms and (at_s := begin_s + RECESS_AT_S) < end_s:
             yield GroupAction(round(at_s, 4), 0, RECESS, self.away_ms, 0)
         rate = self.conversions + self.deletions
@@ -95,7 +100,9 @@ class GroupActionMix:
             at_s += ms / 1000
 
     def _drawn(self, rng: Random, member: int) -> tuple[str, int]:
-        """An act, and for how long. Half of the pauses, halts and absences are longer than what the group allows."""
+        """Draw an action and its length in ms. Half of the pauses, halts and absences are longer than the group's
+        time-outs.
+        """
         static = is_static(self.static, member)
         do = rng.choice((PAUSE, HALT, LEAVE, LEAVE, CRASH, TWIN) if static else (PAUSE, HALT, LEAVE, LEAVE, CRASH))
         limit_ms = self.poll_ms if do == PAUSE else self.session_ms
@@ -110,7 +117,7 @@ def is_static(wanted: bool, member: int) -> bool:
 
 
 def wrong(act: GroupAction, draw: GroupActionMix, sizes: tuple[int, int]) -> str:
-    """Why this is no act of such a load; empty where it is one."""
+    """Return why this is no valid action of such a load; empty if it is valid."""
     if act.do not in (SEND, *OF_MEMBERS, *OF_ALL):
         return f"do {act.do!r}: one of {', '.join((SEND, *OF_MEMBERS, *OF_ALL))}"
     of_record = act.do == SEND

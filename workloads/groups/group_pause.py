@@ -1,7 +1,7 @@
-"""Pauses all members of `groups` at once, and chooses the protocol that the group has afterwards.
+"""Makes all members of `groups` leave at once, and chooses the protocol that the group has afterwards.
 
-A group that has no members may be deleted, switches to the other protocol with its next member, and its offsets may
-expire. Nothing of that can happen while it has a member.
+A group without members may be deleted, switches to the other protocol with its next member, and its offsets may expire.
+None of this can happen while the group has a member.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from squall.workloads.client.settings import ClientSettings
 from squall.workloads.scenario import ScenarioEnvironment
 
 NEWEST_DELETION = 2
-"""The version of DeleteGroups that is asked."""
+"""Is the newest version of DeleteGroups that is requested."""
 LOOKS_EVERY_S = 0.1
-"""So often it is asked whether the group can be deleted by now."""
+"""Gives the interval in seconds between two attempts to delete the group."""
 
 
 @dataclass(slots=True)
 class EmptyGroupInterval:
-    """The present one, or the last one."""
+    """Describes the current interval in which the group must be empty, or the last one."""
 
     protocol: str
-    """Which every process of a member speaks that begins from here on."""
+    """Names the group protocol of every member process that begins from now on."""
     number: int = 0
-    """Goes up with each: a process of an earlier one has to go."""
+    """Counts the intervals: a process that began before the current one has to leave."""
     until: float = field(default=-math.inf)
-    """Nobody comes before that, by env.mono()."""
+    """Gives the end of the interval by env.mono(): no member joins before it."""
 
     def begins(self, until: float) -> None:
-        """All members are to go."""
+        """Begin an interval: all members have to leave."""
         self.number += 1
         self.until = until
 
@@ -53,7 +53,7 @@ class EmptyGroupInterval:
 async def delete_group(
     env: Env, around: ScenarioEnvironment, settings: ClientSettings, group: str, until: float
 ) -> None:
-    """An administrator deletes the group, once it has no members, and says so in the history. Asks until then, by
+    """Delete the group as an administrator once it has no members, and record that. The attempts end at `until`, by
     env.mono().
     """
     zone, recorder = around.zone(0), around.recorder

@@ -1,6 +1,7 @@
 """Runs one member of the load: one recorded process after the other, each of which joins the group anew.
 
-A process polls, and commits what its polls returned. In between it does what is due: it pauses, leaves or crashes.
+A process polls and commits what its polls returned. In between it does the actions that are due: it pauses, leaves or
+crashes.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ IMPOSSIBLE = (
     "UNSUPPORTED_VERSION",
     "UNSUPPORTED_ASSIGNOR",
 )
-"""Errors that every other member would get, too: the settings do not fit."""
+"""Lists errors that every other member would get, too, because the settings do not fit."""
 TAKEN, RELEASED_LATER_S = "UNRELEASED_INSTANCE_ID", 0.5
-"""Of consumer groups: who has its instance id keeps it, even after a crash, until its session is over."""
+"""In a consumer group a process keeps its instance id until its session is over, even after a crash. A successor that
+gets the error `TAKEN` tries again after `RELEASED_LATER_S` seconds.
+"""
 LAST_LIMIT_S = 3.0
-"""At the end of the load a member may take so long to commit and to go."""
+"""Limits in seconds how long a member may take to commit and leave at the end of the load."""
 
 
 class MemberSlot:
-    """Runs one member. `twins`: the clients of the second processes with its instance id."""
+    """Runs one member of the group as one process after the other, and second processes with its instance id."""
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class MemberSlot:
         poll_pause_ms: int,
         foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
     ) -> None:
-        """foreign: what its processes are where they are not our own client's."""
+        """Prepare the slot. `foreign` makes the member's processes if they are not those of Squall's own client."""
         self._foreign = foreign
         self._env, self._around, self._settings, self._number = env, around, settings, number
         self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
@@ -60,12 +63,12 @@ class MemberSlot:
         self._end = around.readers.may_end
         self._absent_s = 0.0
         self._doubles: list[DuplicateMember] = []
-        """Second processes that were begun beside the present one from outside."""
+        """Lists the second processes that a fault started beside the present process."""
         self._was_member = False
-        """A process of its has been a member: then the settings fit."""
+        """Is True once a process of this slot has been a member: then the settings fit."""
 
     async def run(self) -> None:
-        """Until readers may end."""
+        """Run processes until readers may end."""
         async with trio.open_nursery() as twins:
             while not self._end.is_set():
                 self._absent_s = SUCCESSOR_PAUSE_S
@@ -73,7 +76,7 @@ class MemberSlot:
                 await self._rest(max(self._absent_s, self._group_pause.until - self._env.mono()))
 
     async def _run_until_crash(self, twins: trio.Nursery) -> None:
-        """One process, which may be made to crash from outside."""
+        """Run one process, which a fault may crash."""
         scope = trio.CancelScope()
         subscriber = self._subscriber(self._settings)
         process = subscriber.declare("reader", {"member": self._number})
@@ -106,7 +109,9 @@ class MemberSlot:
         return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
 
     def _spoken(self) -> str:
-        """The protocol of the next process. Of mixed members, neighbours begin with different ones."""
+        """Return the group protocol of the next process. In a mixed group, neighbouring members begin with different
+        protocols.
+        """
         spoken = self._group_pause.protocol
         if spoken != MIXED:
             return spoken
@@ -115,14 +120,16 @@ class MemberSlot:
         return self._env.rng.choice((CLASSIC, CONSUMER))
 
     async def _within(self, subscriber: Subscriber | LibrarySubscriber, do: Callable[[], Awaitable[None]]) -> None:
-        """While its connections live."""
+        """Run `do` while the subscriber's connections are open."""
         async with trio.open_nursery() as nursery:
             await nursery.start(subscriber.run)
             await do()
             nursery.cancel_scope.cancel()
 
     async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
-        """Poll and commit, until it goes, crashes or is out. Once readers may end, nothing is waited for any more."""
+        """Poll and commit until the process leaves, crashes or loses its membership. Once readers may end, it waits for
+        nothing.
+        """
         stays, born = True, self._group_pause.number
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
@@ -150,7 +157,7 @@ class MemberSlot:
                 await subscriber.leave()
 
     async def _going(self, subscriber: Subscriber | LibrarySubscriber) -> None:
-        """Until nobody holds it. A process that reads by itself is stopped meanwhile."""
+        """Wait until no fault pauses the client. A process that polls by itself is stopped meanwhile."""
         stopped = self._handle.is_held and isinstance(subscriber, LibrarySubscriber) and subscriber.POLLS_BY_ITSELF
         if stopped:
             subscriber.halt(still=True)
@@ -163,7 +170,7 @@ class MemberSlot:
         scope.cancel()
 
     async def _act(self, act: GroupAction, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> bool:
-        """Do what is due. Whether the process lives on."""
+        """Do the action that is due. Return whether the process continues."""
         for_s = act.number / 1000
         if act.do in (PAUSE, HALT):
             subscriber.stands_still(act.do, act.number)
@@ -184,14 +191,16 @@ class MemberSlot:
         return True
 
     async def _go(self, subscriber: Subscriber | LibrarySubscriber, for_s: float) -> bool:
-        """In good order, and not to come again before so long. False: the process does not live on."""
+        """Leave the group in good order, to come back after `for_s` seconds. Return False: the process does not
+        continue.
+        """
         with self._env.timeout(LAST_LIMIT_S):
             await subscriber.leave()
         self._absent_s = for_s
         return False
 
     def _call(self, act: GroupAction, others: trio.Nursery) -> None:
-        """Have all members go, this one among them."""
+        """Make all members leave, this one among them."""
         until = self._env.mono() + act.number / 1000
         self._group_pause.begins(until)
         if act.do == CONVERT:
@@ -201,7 +210,7 @@ class MemberSlot:
             others.start_soon(delete_group, self._env, self._around, client, group, until)
 
     def _double(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
-        """Begin a second process if one is wanted from outside, and this one has something to lose."""
+        """Start a second process if a fault wants one, and if the present process is a member that it could fence."""
         if subscriber.is_member and subscriber.group_identity.member_id:
             double = self._handle.begin_duplicate(process)
             if double is not None:
@@ -210,9 +219,11 @@ class MemberSlot:
                 twins.start_soon(self._twin, math.inf, double)
 
     async def _twin(self, for_s: float, double: DuplicateMember | None = None) -> None:
-        """A second process with the same instance id, for a while: it takes over, and whoever has it then is fenced.
+        """Run a second process with the same instance id for a while: it takes over the id, and the other process is
+        fenced.
 
-        double: what is to become of it is asked from outside, and that it is to go is said there.
+        `double` is the record of the fault that asked for the process and that says when to stop it; None if the load
+        did.
         """
         subscriber = self._subscriber(self._settings)
         double = double or DuplicateMember()
@@ -239,11 +250,11 @@ class MemberSlot:
             subscriber.crashed()
 
     async def _rest(self, for_s: float) -> None:
-        """For so long, or until readers may end."""
+        """Wait for `for_s` seconds, or until readers may end."""
         with self._env.timeout(for_s):
             await self._end.wait()
 
 
 def of_member(settings: SubscriberSettings, instance: str) -> SubscriberSettings:
-    """The settings of one member, which has this instance id, or none."""
+    """Return the settings of one member with this instance id; empty for a dynamic member."""
     return replace(settings, member=replace(settings.member, instance=instance))

@@ -1,4 +1,4 @@
-"""The workload `groups`: its settings, what is drawn, and how it runs."""
+"""Defines the settings of the workload `groups`, draws its load, and runs it."""
 
 from __future__ import annotations
 
@@ -56,16 +56,19 @@ if TYPE_CHECKING:
 
 TOPIC, GROUP = "groups-0", "squall-group"
 CONSUMER_SHARE = 0.4
-"""Of a swarm's seeds whose groups are consumer groups."""
+"""Gives the share of a swarm's seeds that have a consumer group (KIP-848)."""
 MIXED_SHARE = 0.15
-"""Of a swarm's seeds in which members of both protocols are in one group."""
+"""Gives the share of a swarm's seeds in which one group has members of both protocols."""
 RECESS_SHARE = 0.25
-"""Of a swarm's seeds in which all members go from time to time: the group is converted, or deleted."""
+"""Gives the share of a swarm's seeds in which all members leave from time to time: the group is converted, or deleted.
+"""
 ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
 
 
 class GroupsLoad(Scenario):
-    """Load and clients. One reader beside the members is of no group: it reads everything."""
+    """Runs a group whose members join, leave, pause and crash, and one reader outside of the group that reads
+    everything.
+    """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = GroupAction
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn", "conversions", "deletions", "away_s")
@@ -161,14 +164,15 @@ class GroupsLoad(Scenario):
     @model_validator(mode="before")
     @classmethod
     def _assigned(cls, given: Any) -> Any:
-        """A library that lacks the default assignor has another default."""
+        """Set another default assignor if the library lacks the usual one."""
         return {**default_assignor(given), **given} if isinstance(given, dict) else given
 
     @override
     def held_s(self) -> float:
-        """Return the session and poll time-outs plus whole seconds of pauses between polls, at least the base limit.
-        Seconds. A silent member is removed only after its session, and then a rebalance waits for members that do
-        not poll. Each member gives up, joins and begins to read in polls of its own, with a pause between any two.
+        """Return the session and poll time-outs plus whole seconds of pauses between polls, at least the base limit, in
+        seconds. A silent member is removed only after its session, and then a rebalance waits for members that do not
+        poll. Each member gives up partitions, joins and begins to read in polls of its own, with a pause between any
+        two.
         """
         pauses_s = POLLS_TO_READ * self.poll_pause_ms // 1000
         return max(super().held_s(), (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s)
@@ -186,7 +190,7 @@ class GroupsLoad(Scenario):
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return its traffic. The reader that is in no group is the last one."""
+        """Return the load's profile. The reader that is in no group is the last one."""
         settings = self.producer_settings()
         readers, in_flight = self.members + 1, settings.max_in_flight
         return LoadProfile(
@@ -222,7 +226,7 @@ class GroupsLoad(Scenario):
         return ProducerSettings(linger_ms=5, delivery_timeout_ms=self.delivery_timeout_ms)
 
     def instance(self, member: int) -> str:
-        """The instance id of the member of this number; empty where it is a dynamic one."""
+        """Return the instance id of the member of this number; empty for a dynamic member."""
         return f"squall-{member}" if is_static(self.static_members, member) else ""
 
     def subscriber_settings(self) -> SubscriberSettings:
@@ -251,7 +255,7 @@ class GroupsLoad(Scenario):
         )
 
     def draw(self) -> GroupActionMix:
-        """Return the settings by which its load is drawn."""
+        """Return the settings by which the load is drawn."""
         return GroupActionMix(
             self.rate,
             self.producers,
@@ -354,7 +358,7 @@ class GroupsLoad(Scenario):
         around.recorder.flush()
 
     def _acts(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> OperationSchedule[GroupAction]:
-        """Return what one member is to do."""
+        """Return the schedule of one member's actions."""
         from squall.workloads.group_progress import OperationSchedule
 
         given = around.operations
@@ -368,7 +372,7 @@ class GroupsLoad(Scenario):
         return OperationSchedule(coming, began, late=given is not None)
 
     def _records(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
-        """Return the records that one producer has to hand over."""
+        """Return the records that one producer has to send."""
         from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
         from squall.workloads.sender import TICK_S
 

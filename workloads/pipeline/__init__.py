@@ -1,4 +1,5 @@
-"""The workload `pipeline`: records are made of records, and where they came from is committed with them."""
+"""Implements the workload `pipeline`: applications read records, write outputs, and commit the input offsets with them.
+"""
 
 from squall.workloads.pipeline.scenario import PipelineLoad
 

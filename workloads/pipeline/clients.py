@@ -1,4 +1,4 @@
-"""Gives a process of an instance its clients: a member of its group and a producer, our own or a library's."""
+"""Gives a process of an instance its clients, Squall's own or a library's: a group member and a producer."""
 
 from __future__ import annotations
 
@@ -36,22 +36,24 @@ from squall.workloads.subscriber import Moved, Subscriber, SubscriberSettings
 from squall.workloads.transactions.own import OwnTransactionalProducer
 
 COMMIT_LIMIT_S = 5.0
-"""Offsets are tried to be committed for so long."""
+"""Limits in seconds how long a commit of offsets is tried."""
 
 
 class PolledInputs(NamedTuple):
-    """Holds the inputs that a poll returned."""
+    """Holds the input records that a poll returned."""
 
     values: Sequence[tuple[Place, int]]
-    """Where each stands, and its value."""
+    """Lists the partition and the value of each input."""
     at: Mapping[Place, int]
-    """Positions behind them."""
+    """Maps each partition to the position behind its inputs."""
     who: CommitIdentity
-    """As whom they were read. By the time of the commit it may be nobody, and whom nobody knows nobody fences."""
+    """Identifies the member that read the inputs. At the time of the commit the process may have no member id any more,
+    and a coordinator fences only a member id that it knows.
+    """
 
 
 class ClientFactory(NamedTuple):
-    """Holds what the clients are made of."""
+    """Holds the settings and services from which a process's clients are made."""
 
     env: Env
     zone: ClientZone
@@ -60,54 +62,60 @@ class ClientFactory(NamedTuple):
     subscriber: SubscriberSettings
     producer: ProducerSettings
     topics: Sequence[str]
-    """That it writes to."""
+    """Lists the topics to which the process writes."""
     transaction_timeout_ms: int
     generation: int
-    """The newest generation of transactions that it speaks; 0: it has none."""
+    """Gives the newest generation of the transaction protocol that the producer speaks, 1 or 2; 0 if it has no
+    transactions.
+    """
     moved: Moved
 
 
 class ProcessClients(Protocol):
-    """Represents one process's clients. Whether there are transactions, its producer's settings say."""
+    """Provides the group member and the producer of one process. The producer's settings say whether it has
+    transactions.
+    """
 
     @property
     def subscriber(self) -> Subscriber | LibrarySubscriber:
-        """Return its membership."""
+        """Returns the process's group member."""
 
     @property
     def retired(self) -> str:
-        """Why its producer takes no more records; empty while it takes some."""
+        """Says why the producer accepts no more records; empty while it accepts records."""
 
     @property
     def transacting(self) -> TransactionalSender:
-        """Its producer, if that has a transactional id."""
+        """Returns the transactional producer of a process that has a transactional id."""
 
     def send(
         self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
     ) -> None:
-        """Hand a record over."""
+        """Send a record. `on_outcome` is called once."""
 
     async def flushed(self) -> None:
-        """Until every record has its outcome."""
+        """Wait until every record has its outcome."""
 
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """While its connections live."""
+        """Run `live` while the process's connections are open."""
 
     async def poll(self) -> PolledInputs:
         """Poll once."""
 
     async def rewind(self) -> None:
-        """Go back to where the group stands."""
+        """Go back to the group's committed offsets."""
 
     async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
-        """Commit as this member, recorded."""
+        """Commit offsets as the member `who`, and record the commit."""
 
     async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
-        """The same in a transaction that is under way, `txn` in the history. Raises TransactionRequestFailed."""
+        """Commit offsets as the member `who` in the open transaction, which is `txn` in the history. Raises
+        TransactionRequestFailed.
+        """
 
 
 class OwnClients(ProcessClients):
-    """Our own client."""
+    """Provides a group member and a producer of Squall's own client."""
 
     def __init__(self, tools: ClientFactory, process: int) -> None:
         self._tools = tools
@@ -217,7 +225,7 @@ class OwnClients(ProcessClients):
 
 
 class LibraryClients(ProcessClients):
-    """A library's consumer and its producer, in one process."""
+    """Provides a library's consumer and producer, which run in one process."""
 
     def __init__(self, tools: ClientFactory, driver: LibraryClientFactory, process: int) -> None:
         self._tools, self._driver = tools, driver
@@ -266,7 +274,7 @@ class LibraryClients(ProcessClients):
 
     @override
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """Run the process while `live` runs: it ends with it."""
+        """Run the library's process while `live` runs."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.subscriber.run)
             await live()
@@ -292,7 +300,7 @@ class LibraryClients(ProcessClients):
 
     @override
     async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
-        """Commit in the transaction. The library also tells the transaction coordinator which group that is."""
+        """Commit in the transaction. The library itself adds the group to the transaction (AddOffsetsToTxn)."""
         member, notes = MemberIdentity(who.member_id, who.generation), self.subscriber.notes
         op = notes.begin_commit(member, at, "manual", txn=txn, producer=self.transacting.identity)
         self._tools.recorder.flush()

@@ -1,6 +1,6 @@
-"""One instance of an application that reads, transforms and writes: a member of its group, one process after the other.
+"""Runs one instance of an application that reads, transforms and writes: a group member, one process after the other.
 
-It does what is due: it stands still, goes in good order, or crashes in the middle of what a poll brought.
+The instance does the actions that are due: it pauses, leaves in good order, or crashes while it processes a poll.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class InstanceProcessFactory(Protocol):
         *,
         zombie: bool,
     ) -> InstanceProcess:
-        """The next one."""
+        """Make the next process of the instance. If `zombie`, the process will pause inside its only transaction."""
 
 
 class ApplicationInstance:
-    """Runs one instance. `handle`: the number of its handle among the load's producers."""
+    """Runs one instance as one process after the other. `handle` numbers the instance among the load's producers."""
 
     def __init__(
         self,
@@ -61,21 +61,21 @@ class ApplicationInstance:
         self._absent_s = 0.0
 
     async def run(self) -> None:
-        """Until readers may end, and what the last poll brought is dealt with."""
+        """Run processes until readers may end and the records of the last poll are processed."""
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             while not self._end.is_set():
                 self._absent_s = 0.0
                 if (zombie_run := self._handle.pending_zombie) is not None:
-                    done = await nursery.start(self._haunting, zombie_run)
+                    done = await nursery.start(self._run_zombie_process, zombie_run)
                 else:
                     done = await self._run_until_crash()
                 pause_s = SUCCESSOR_PAUSE_S if done else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
                 with self._env.timeout(self._absent_s or pause_s):
                     await self._end.wait()
 
-    async def _haunting(self, zombie_run: ZombieRun, task_status: trio.TaskStatus[bool]) -> None:
-        """One process that becomes a zombie. From when it stands still its successor lives beside it."""
+    async def _run_zombie_process(self, zombie_run: ZombieRun, task_status: trio.TaskStatus[bool]) -> None:
+        """Run one process that becomes a zombie. Once it is paused, its successor runs beside it."""
         await self._run_until_crash(zombie_run, lambda: task_status.started(True))
         if zombie_run.zombie < 0:
             task_status.started(False)  # it never came to stand still: the next one may
@@ -85,9 +85,9 @@ class ApplicationInstance:
     async def _run_until_crash(
         self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
     ) -> bool:
-        """One process, which may be made to crash. Whether it committed anything.
+        """Run one process, which a fault may crash. Return whether it committed anything.
 
-        follow: called when the zombie that it is to become stands still.
+        `follow` is called when the process is a zombie and has paused.
         """
         scope = trio.CancelScope()
         of = (self._env, self._around, self._settings, self._number, self._progress)
@@ -96,7 +96,9 @@ class ApplicationInstance:
         with self._handle.process_lifetime():
             with scope:
                 await life.run(
-                    partial(self._live, life) if zombie_run is None else partial(self._haunt, life, zombie_run, follow)
+                    partial(self._live, life)
+                    if zombie_run is None
+                    else partial(self._run_zombie, life, zombie_run, follow)
                 )
             self._handle.over(scope)
             life.over = True
@@ -108,7 +110,7 @@ class ApplicationInstance:
         self._around.recorder.flush()
         return life.committed > 0
 
-    async def _haunt(self, life: InstanceProcess, zombie_run: ZombieRun, follow: Callable[[], None]) -> None:
+    async def _run_zombie(self, life: InstanceProcess, zombie_run: ZombieRun, follow: Callable[[], None]) -> None:
         if not await life.begin():
             return
         self._handle.took_over(life.process)
@@ -118,7 +120,7 @@ class ApplicationInstance:
             await self._handle.until_woken(zombie_run, life.process, self._end)
 
         assert isinstance(life, TransactionalInstanceProcess), "nobody else is asked to (Traffic.zombies)"
-        await life.make_zombie(zombie_run, still, self._end)
+        await life.run_as_zombie(zombie_run, still, self._end)
         await self._leave(life)
 
     async def _live(self, life: InstanceProcess) -> None:
@@ -131,10 +133,10 @@ class ApplicationInstance:
             now = self._env.mono()
             self._agenda.skip(now)
             # The successor of a zombie waits for nothing, and does not go before it has done a transaction.
-            haunted = self._handle.has_paused_zombie
+            zombie_paused = self._handle.has_paused_zombie
             if self._around.stop.is_set():
                 due = None  # what is still to be done would keep its group from coming to rest after the load
-            elif due is None and self._agenda.due_at <= now and not haunted:
+            elif due is None and self._agenda.due_at <= now and not zombie_paused:
                 due = self._agenda.take()
             if due is not None and due.do == PAUSE:
                 life.subscriber.stands_still(PAUSE, due.number)
@@ -164,6 +166,6 @@ class ApplicationInstance:
                 await life.subscriber.leave()
 
     async def _rest(self, for_s: float) -> None:
-        """For so long, but no longer than until a zombie is wanted, or all is over."""
+        """Wait for `for_s` seconds, but no longer than until a zombie is wanted or readers may end."""
         with self._env.timeout(for_s):
             await self._handle.until_zombie_wanted(self._end)

@@ -1,7 +1,7 @@
-"""Runs one process of an instance: what it reads as a member of its group, and what it writes for that.
+"""Runs one process of an instance: it reads as a group member, and writes an output for each input.
 
-Subclasses decide when and how it commits its positions, and so what becomes of an input when the process is gone in
-between.
+Subclasses decide when and how it commits its positions, and thereby whether an input is lost or doubled when the
+process crashes in between.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from squall.workloads.subscriber import SubscriberSettings, about_member
 
 KEYS = 64
 LAST_WORD_S = 0.0005
-"""Who is gone while a request is on its way has so long to hand it over."""
+"""Gives the seconds that a crashing process still has to send a request that it has begun."""
 
 
 class ProcessCrashed(Exception):
-    """The process is gone."""
+    """Says that the process crashes now, as an action demands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,17 @@ class InstanceSettings:
     subscriber: SubscriberSettings
     producer: ProducerSettings
     outputs: Sequence[Place]
-    """Where they write: an input's partition says where."""
+    """Lists the output partitions: the partition of an input selects one."""
     transaction_timeout_ms: int
     generation: int
-    """The newest generation of transactions that they speak, 1 or 2."""
+    """Gives the newest generation of the transaction protocol that the instances speak, 1 or 2."""
     record_bytes: int
 
 
 class InstanceProcess(ABC):
-    """Runs one process. `commits`, as `squall.checkers.guarantees` names it: when it commits its positions."""
+    """Runs one process of an instance. `commits` says when it commits its positions, in the words of
+    `squall.checkers.guarantees`.
+    """
 
     commits: str
 
@@ -63,7 +65,9 @@ class InstanceProcess(ABC):
         zombie: bool,
         **about: object,
     ) -> None:
-        """about: what the history says of it beyond its client's settings. zombie: it is to become one."""
+        """Declare the process. `about` holds further fields of its declaration. `zombie` says that it is to become a
+        zombie.
+        """
         self._env, self._settings = env, settings
         self._recorder, self._counters, self._acknowledged = around.recorder, around.counters, around.acknowledged
         zone, client_settings = around.zone(number), settings.subscriber.client
@@ -102,28 +106,30 @@ class InstanceProcess(ABC):
         progress.begins(self.process)
         self._sequence = 0
         self.open = 0
-        """Outputs without an outcome yet."""
+        """Counts the outputs without an outcome yet."""
         self.committed = 0
-        """Polls whose records are dealt with."""
+        """Counts the polls whose records are completely processed."""
         self.ended = 0
-        """Transactions that came to the end that it asked for."""
+        """Counts the transactions that were committed or aborted as requested."""
         self.crashed = self.over = self._finished = False
 
     @property
     def is_over(self) -> bool:
-        """It cannot go on, or shall not."""
+        """Is True if the process cannot continue, or must not."""
         return self._finished or bool(self.subscriber.out)
 
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """While its connections live."""
+        """Run `live` while the process's connections are open."""
         await self._clients.run(live)
 
     async def begin(self) -> bool:
-        """Do what is due before its first poll. Return False where it cannot begin."""
+        """Do what is due before the first poll. Return False if the process cannot begin."""
         return True
 
     async def transform(self, due: InstanceAction | None) -> bool:
-        """One poll, and what is made of it if it brought something: whether it did. Raises Crash where that is due."""
+        """Poll once and process the records. Return whether the poll returned any. Raise ProcessCrashed if a crash is
+        due.
+        """
         inputs, at, who = await self._clients.poll()
         if not at or who.generation < 0:
             return False
@@ -139,12 +145,12 @@ class InstanceProcess(ABC):
         who: CommitIdentity,
         due: InstanceAction | None,
     ) -> None:
-        """An output for each input, and the commit of the positions `at` behind them, as `who`."""
+        """Write an output for each input, and commit the positions `at` behind the inputs as the member `who`."""
 
     # ---------------------------------------------------------------------------------------------------- parts
 
     def _inputs_done(self, at: Mapping[Place, int]) -> None:
-        """Nothing below these positions is left to be done."""
+        """Note that everything below these positions is processed."""
         self.committed += 1
         self._progress.moved(at)
 
@@ -153,7 +159,7 @@ class InstanceProcess(ABC):
             raise ProcessCrashed
 
     async def _halts(self, due: InstanceAction | None) -> None:
-        """Stands still where that is due, heartbeats included. Its outputs are written by now."""
+        """Pause the process, heartbeats included, if that is due. Its outputs are written by now."""
         if due is not None and due.do == HALT:
             self.subscriber.stands_still(HALT, due.number)
             self.subscriber.halt(still=True)

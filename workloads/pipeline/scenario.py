@@ -1,6 +1,6 @@
-"""The workload `pipeline`: its settings, what is drawn, and how it runs.
+"""Defines the settings of the workload `pipeline`, draws its load, and runs it.
 
-`InstancesLoad` is all of it that holds for any number of applications side by side.
+`InstancesLoad` holds everything that is common to loads with any number of applications side by side.
 """
 
 from __future__ import annotations
@@ -63,22 +63,21 @@ if TYPE_CHECKING:
 
 
 CONSUMER_SHARE = 0.4
-"""Of a swarm's seeds whose groups are consumer groups."""
+"""Gives the share of a swarm's seeds that have consumer groups (KIP-848)."""
 
 
 class PipelineApplication(NamedTuple):
-    """Instances that are one group, read the input, and write to an output of their own."""
+    """Describes instances that form one group, read the input topic, and write to an output topic of their own."""
 
     group: str
     output: str
-    """A topic, with as many partitions as the input."""
+    """Names the output topic, which has as many partitions as the input."""
     transactional: bool
 
 
 class InstancesLoad(Scenario):
-    """Load and clients of applications that read, transform and write. What one instance does, the instance of that
-    number of each other application does at the same time. One reader beside them reads inputs and outputs, at
-    read_committed.
+    """Runs applications that read, transform and write. The instances of the same number in all applications do the
+    same actions at the same time. One more reader reads inputs and outputs at read_committed.
     """
 
     INPUT: ClassVar[str]
@@ -133,14 +132,16 @@ class InstancesLoad(Scenario):
     @model_validator(mode="before")
     @classmethod
     def _spoken(cls, given: Any) -> Any:
-        """Client libraries speak V1, also on a cluster that has V2, and the plan says so."""
+        """Set the transaction protocol to V1 for client libraries: they speak V1 also on a cluster with V2, and the
+        plan says so.
+        """
         return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 
     @override
     def held_s(self) -> float:
         """Return the longer of a member's and a transaction's time-out plus whole seconds of pauses between polls, at
-        least the base limit. Seconds. A silent member is removed only after its session, and then a rebalance waits
-        for members that do not poll; the open transaction of an instance that is gone blocks readers of its output.
+        least the base limit, in seconds. A silent member is removed only after its session, and then a rebalance waits
+        for members that do not poll; the open transaction of a dead instance blocks readers of its output.
         """
         kept_ms = max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms)
         return max(super().held_s(), kept_ms / 1000 + POLLS_TO_READ * self.poll_pause_ms // 1000)
@@ -159,12 +160,12 @@ class InstancesLoad(Scenario):
         return tuple(NewTopic(name, *common) for name in names)
 
     def inputs(self) -> list[Place]:
-        """The partitions of the input."""
+        """Return the partitions of the input topic."""
         return [place for place in self.places() if place[0] == self.INPUT]
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return its traffic. Instances come after the producers of inputs, one application after the other."""
+        """Return the load's profile. Instances come after the producers of inputs, one application after the other."""
         settings, applications = self.producer_settings(), self.APPLICATIONS
         writing = any(each.transactional for each in applications)
         return LoadProfile(
@@ -182,13 +183,13 @@ class InstancesLoad(Scenario):
         )
 
     def _asked(self) -> tuple[str, ...]:
-        """Return the names of the requests that its clients send."""
+        """Return the names of the requests that the clients send."""
         commits = dict.fromkeys(TXN_COMMITS if each.transactional else COMMITS for each in self.APPLICATIONS)
         return often_asked(self.group_protocol, *commits)
 
     def _zombies(self) -> tuple[int, ...]:
-        """An instance that owns no partition has no transaction in which it could stand still. A library's does not
-        stand still between two of its calls.
+        """Return the numbers of the instances that can become zombies. An instance without partitions has no
+        transaction in which it could pause. A library's process cannot pause between two of its calls.
         """
         if self.instances > self.partitions or self.client != OURS:
             return ()
@@ -200,7 +201,7 @@ class InstancesLoad(Scenario):
         )
 
     def _handle(self, application: int, instance: int) -> int:
-        """The number of an instance among the producers."""
+        """Return the number of an instance among the producers."""
         return self.producers + application * self.instances + instance
 
     @classmethod
@@ -225,7 +226,7 @@ class InstancesLoad(Scenario):
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     def draw(self) -> InstanceActionMix:
-        """Return the settings by which its load is drawn."""
+        """Return the settings by which the load is drawn."""
         return InstanceActionMix(
             self.rate,
             self.producers,
@@ -276,10 +277,10 @@ class InstancesLoad(Scenario):
     @classmethod
     @abstractmethod
     def lives(cls, application: PipelineApplication) -> InstanceProcessFactory:
-        """Return what makes the processes of its instances."""
+        """Return the factory that makes the processes of the application's instances."""
 
     def instance_settings(self, application: PipelineApplication) -> InstanceSettings:
-        """Return the settings of each of its instances."""
+        """Return the settings of each instance of the application."""
         from squall.workloads.client.groups.membership import MemberSettings
         from squall.workloads.client.settings import ConsumerSettings
         from squall.workloads.pipeline.process_run import InstanceSettings
@@ -347,7 +348,7 @@ class InstancesLoad(Scenario):
                 )
 
     def _steps(self, around: ScenarioEnvironment, number: int) -> Iterator[InstanceAction]:
-        """Yield what the instances of this number are to do."""
+        """Yield the actions of the instances of this number."""
         given = around.operations
         if given is None:
             rng = around.own(f"producer-{self.producers + number}").rng
@@ -355,7 +356,7 @@ class InstancesLoad(Scenario):
         return iter(sorted(each for each in given if each.do != SEND and each.who == number))
 
     def _records(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
-        """Return the records that one producer has to hand over."""
+        """Return the records that one producer has to send."""
         from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
         from squall.workloads.sender import TICK_S
 
@@ -386,7 +387,7 @@ class InstancesLoad(Scenario):
 
 
 class PipelineLoad(InstancesLoad):
-    """One application, which commits in transactions."""
+    """Runs one application, which commits its input offsets in transactions."""
 
     INPUT: ClassVar[str] = "pipeline-in-0"
     APPLICATIONS: ClassVar[tuple[PipelineApplication, ...]] = (

@@ -1,4 +1,4 @@
-"""Defines what producers and instances of a pipeline do, and draws it from a seed."""
+"""Defines the actions of producers and instances of a pipeline, and draws them from a seed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import NamedTuple
 SEND, PAUSE, LEAVE, ABORT, HALT = "send", "pause", "leave", "abort", "halt"
 POLLED, SENT, OFFSETS, ENDING, ENDED = "polled", "sent", "offsets", "ending", "ended"
 STEPS = (POLLED, SENT, OFFSETS, ENDING, ENDED)
-"""Of a transaction: records were polled; outputs were acknowledged; offsets are pending; the end is on its way; it was
-answered."""
+"""Lists the steps of a transaction behind which a crash may come: records were polled; outputs were acknowledged;
+offsets are pending; the request to end it is in flight; that request was answered.
+"""
 CRASHES = tuple(f"crash {step}" for step in STEPS)
 OF_INSTANCES = (PAUSE, LEAVE, ABORT, HALT, *CRASHES)
 MAX_MS = 60_000
 FIRST_S = 1.5
-"""Instances are left alone for so long, to come together."""
+"""Gives the seconds without actions at the begin of a load, in which the group forms."""
 
 
 def transactional_id(instance: int) -> str:
@@ -26,35 +27,40 @@ def transactional_id(instance: int) -> str:
 
 
 class InstanceAction(NamedTuple):
-    """One thing that a producer of inputs or an instance does."""
+    """Describes one planned action of a producer of inputs or of an instance."""
 
     at_s: float
-    """In a plan: since the load with faults began, negative in the warm-up."""
+    """Gives the time in seconds. In a plan it counts from the begin of the load with faults, and is negative in the
+    warm-up.
+    """
     who: int
-    """Number of a producer (send) or of an instance."""
+    """Numbers the producer (if the action is a send) or the instance."""
     do: str
-    """send: an input. pause: the application stands still between two transactions. leave: it goes in good order, and
-    comes again. abort: its next transaction is aborted. halt: in its next transaction the whole process stands still
-    behind the outputs, so that its group may go on without it: then only its generation fences it. crash STEP: in its
-    next transaction it is gone without a word behind that step, and has a successor."""
+    """Names the action.
+
+    send: a producer sends an input. pause: the application pauses between two transactions. leave: the instance leaves
+    in good order, and comes back. abort: its next transaction is aborted. halt: in its next transaction the whole
+    process pauses behind the outputs, so that its group may continue without it: then only its generation fences it.
+    crash STEP: in its next transaction the process ends behind that step without a request, and gets a successor.
+    """
     number: int
-    """send: the partition. abort: 0. Else for how long, in ms."""
+    """Gives the partition of a send, 0 for an abort, and the length in ms of any other action."""
     bytes: int
-    """Of an input's value; 0 for what instances do."""
+    """Gives the size of an input's value; 0 for the actions of instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceActionMix:
-    """Holds the settings by which a load is drawn."""
+    """Draws the actions of a pipeline load by the load's settings."""
 
     rate: int
-    """Inputs a second, all producers together."""
+    """Gives the inputs per second of all producers together."""
     producers: int
     partitions: int
     record_bytes: int
     instances: int
     churn: int
-    """What instances do a minute, all together."""
+    """Gives the actions per minute of all instances together."""
     poll_ms: int
     session_ms: int
 
@@ -67,7 +73,7 @@ class InstanceActionMix:
                 yield InstanceAction(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
     def steps(self, rng: Random, instance: int, begin_s: float, end_s: float) -> Iterator[InstanceAction]:
-        """Yield one instance's steps."""
+        """Yield one instance's actions."""
         if not self.churn:
             return
         mean_s, at_s = 60 * self.instances / self.churn, begin_s + FIRST_S
@@ -80,7 +86,7 @@ class InstanceActionMix:
 
 
 def wrong(step: InstanceAction, draw: InstanceActionMix, sizes: tuple[int, int]) -> str:
-    """Why this is no step of such a load; empty where it is one."""
+    """Return why this is no valid action of such a load; empty if it is valid."""
     if step.do not in (SEND, *OF_INSTANCES):
         return f"do {step.do!r}: one of {', '.join((SEND, *OF_INSTANCES))}"
     of_record = step.do == SEND

@@ -1,8 +1,8 @@
-"""A process that writes in transactions, and commits its offsets there (exactly once).
+"""Implements a process that writes in transactions and commits its input offsets in them (exactly once).
 
-Each poll that brings something is a transaction: an output for each input, the offsets, the end. A process whose
-transaction came to an unknown end is never used again. A zombie stands still inside its only transaction, heartbeats
-included, so that its group gives away what it owned; its successor takes over its transactional id meanwhile.
+Each poll that returns records is a transaction: an output for each input, the offsets, the end. A process whose
+transaction came to an unknown end is never used again. A zombie pauses inside its only transaction, heartbeats
+included, so that its group reassigns its partitions; its successor takes over its transactional id meanwhile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from squall.workloads.subscriber import Subscriber
 
 
 class TransactionalInstanceProcess(InstanceProcess):
-    """Runs one process. Its successors have the same transactional id."""
+    """Runs one process of an instance that commits in transactions. Its successors have the same transactional id."""
 
     commits = "transaction"
 
@@ -57,7 +57,9 @@ class TransactionalInstanceProcess(InstanceProcess):
         return self._clients.transacting
 
     async def begin(self) -> bool:
-        """Take over the transactional id, which ends what its predecessor left open. False where it was not given."""
+        """Initialise the transactional id, which ends an open transaction of the predecessor. Return False if that
+        failed.
+        """
         began_ns = self._recorder.now_ns()
         try:
             identity = await self._producer.init()
@@ -112,7 +114,7 @@ class TransactionalInstanceProcess(InstanceProcess):
             await self._clients.rewind()
 
     async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[OperationStatus]) -> None:
-        """An output for each input. Raises TransactionRequestFailed."""
+        """Write an output for each input. Raises TransactionRequestFailed."""
         for place, source in inputs:
             output = self._output(place)
             await self._producer.enlist(output)
@@ -123,12 +125,12 @@ class TransactionalInstanceProcess(InstanceProcess):
 
     # --------------------------------------------------------------------------------------------------- zombies
 
-    async def zombie_run(self, zombie_run: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
-        """A zombie's only transaction: it writes its first output, stands still, and then goes on as if nothing had
-        happened. `still`: stands still until it is woken. `end`: nothing is waited for any more.
+    async def run_as_zombie(self, zombie_run: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
+        """Run a zombie's only transaction: it writes its first output, pauses, and then continues as if nothing had
+        happened. `still` pauses the zombie until it is woken; when `end` is set, the zombie waits for nothing any more.
 
-        No input gets two outputs. Whoever has been replaced asks for a commit, whatever comes of the rest. Else it is
-        an application as any other: it asks for an abort where not all was done.
+        No input gets two outputs. A zombie that has a successor asks for a commit, whatever its other requests
+        returned. Otherwise the process behaves as any application: it asks for an abort if something failed.
         """
         gathered = await self._gather(zombie_run, end)
         if gathered is None:
@@ -171,8 +173,9 @@ class TransactionalInstanceProcess(InstanceProcess):
     async def _gather(
         self, zombie_run: ZombieRun, end: trio.Event
     ) -> tuple[list[tuple[Place, int]], dict[Place, int], CommitIdentity] | None:
-        """Inputs for a zombie, which has one left when it wakes up; where that leaves it; and as whom it has read them.
-        None where it shall not go on, or is to be a zombie no more: then its successor deals with what it has read.
+        """Poll inputs for a zombie, so that at least one is left when it wakes up. Return the inputs, the positions
+        behind them, and the member that read them; None if the process must not continue or is not to be a zombie any
+        more: then its successor processes the inputs.
         """
         inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), CommitIdentity()
         subscriber, _ = self._own()

@@ -1,4 +1,6 @@
-"""The workload `semantics`: one application at most once, at least once and exactly once, under the same faults."""
+"""Implements the workload `semantics`: three applications under the same faults, with at-most-once, at-least-once and
+exactly-once semantics.
+"""
 
 from squall.workloads.semantics.scenario import SemanticsLoad
 

@@ -1,7 +1,7 @@
-"""A process without transactions: it commits where it stands before or after it writes.
+"""Implements processes without transactions, which commit their positions before or after they write.
 
-Before (at most once): what it has committed and not written when it is gone, nobody ever writes. After (at least once):
-what it has written and not committed is written again by whoever reads next.
+Before (at most once): if the process crashes after a commit, the outputs that it has not written are never written.
+After (at least once): the outputs that it has written and not committed are written again by the next owner.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from squall.workloads.pipeline.process_run import LAST_WORD_S, InstanceProcess, 
 from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceAction
 
 InputValues = Sequence[tuple[Place, int]]
-"""Where each stands, and its value."""
+"""Lists the partition and the value of each input."""
 
 
 class NonTransactionalProcess(InstanceProcess):
-    """Its producer is idempotent, so that no request of its own writes an output twice."""
+    """Runs one process of an instance without transactions. Its producer is idempotent, so no retry writes an output
+    twice.
+    """
 
     @abstractmethod
     async def _process_inputs(
@@ -29,7 +31,7 @@ class NonTransactionalProcess(InstanceProcess):
     ) -> None: ...
 
     async def _write(self, inputs: InputValues, due: InstanceAction | None) -> bool:
-        """An output for each input. Whether all were acknowledged."""
+        """Write an output for each input. Return whether all were acknowledged."""
         outcomes: list[OperationStatus] = []
         for place, source in inputs:
             if self._clients.retired:
@@ -52,10 +54,10 @@ class NonTransactionalProcess(InstanceProcess):
 
 
 class AtMostOnce(NonTransactionalProcess):
-    """It commits first.
+    """Commits before processing.
 
-    Where a request to commit was not answered, the process goes once it has done what it may: that request could come
-    late, and set the group back behind what is written by then. The next generation refuses it.
+    If a commit request times out, the process finishes its batch and exits: the request may still arrive later and move
+    the group's offset backwards. The next generation refuses such a request.
     """
 
     commits = "before"
@@ -78,7 +80,9 @@ class AtMostOnce(NonTransactionalProcess):
 
 
 class AtLeastOnce(NonTransactionalProcess):
-    """It commits last, and goes back to where its group stands if that, or a write, did not succeed."""
+    """Commits after processing, and goes back to the group's committed offsets if the commit, or a write, did not
+    succeed.
+    """
 
     commits = "after"
 

@@ -1,4 +1,4 @@
-"""The workload `semantics`: three applications side by side, and what each lost and doubled."""
+"""Defines the workload `semantics`: three applications side by side, and the inputs that each lost and doubled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXACTLY_ONCE = PipelineApplication("squall-exactly-once", "exactly-once-0", True
 
 
 class SemanticsLoad(InstancesLoad):
-    """Each application differs from the others only in when it commits where it stands."""
+    """Runs three applications that differ only in when they commit their positions."""
 
     INPUT: ClassVar[str] = "semantics-in-0"
     APPLICATIONS: ClassVar[tuple[PipelineApplication, ...]] = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)

@@ -9,14 +9,14 @@ from squall.workloads.group_section import rebalances_of, strip_of
 from squall.workloads.section import SectionTable, WorkloadSection
 
 FORBIDDEN = {"at most once": ("doubled",), "at least once": ("lost",), "exactly once": ("lost", "doubled")}
-"""What an application promises never to do to an input."""
+"""Maps an application to what it promises never to do to an input."""
 PROMISES = {"at most once": "nothing doubled", "at least once": "nothing lost", "exactly once": "neither"}
 COLUMNS = ("application", "promises", ">inputs", ">outputs", ">lost", ">doubled", ">waiting", "kept")
 
 
 def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
-    """The section of these figures; None where there are none. KeyError, TypeError for what is none of
-    `SemanticsLoad.measured`.
+    """Return the section of these figures; None if there are none. Raise KeyError or TypeError if the figures are not
+    those of `SemanticsLoad.measured`.
     """
     applications: Mapping[str, Mapping[str, Any]] = figures.get("applications", {})
     if not applications:

@@ -1,4 +1,4 @@
-"""The workload `steady`: one producer and one reader at a fixed low rate, to see for how long nothing succeeds."""
+"""Implements the workload `steady`: one producer and one reader at a fixed low rate, to measure unavailability."""
 
 from squall.workloads.steady.scenario import SteadyLoad
 

@@ -1,8 +1,8 @@
-"""For how long nothing succeeded, as the history tells it. Pure.
+"""Measures from the history for how long no operation succeeded. Pure.
 
 A write succeeds when its acknowledgement comes, a read when a poll is answered, with records or without. Time without
-success lies between two successes in a row; the time from the first to the last record that was due is looked at, and
-its ends count as successes do: what did not succeed until there was no more load is not made longer by that.
+success lies between two consecutive successes. Only the time from the first to the last due record counts, and its ends
+count as successes: what had not succeeded by the end of the load is not made longer by that.
 """
 
 from __future__ import annotations
@@ -17,35 +17,39 @@ if TYPE_CHECKING:
     from squall.checkers.history.tables import History, PlayedFault
 
 STANDSTILL_S = 1.0
-"""Time without success counts from so long on: an empty poll is recorded twice a second."""
+"""Gives the least length in seconds of time without success that counts: an empty poll is recorded twice a second."""
 INTERVALS = 3
-"""At a low rate acknowledgements are further apart: so many of its intervals are no standstill yet."""
+"""At a low rate acknowledgements are further apart: a standstill is longer than this number of intervals between
+records.
+"""
 
 
 class AvailabilityGap(NamedTuple):
-    """Between two successes in a row, in ns on the run's clock."""
+    """Describes the time between two consecutive successes, in ns on the run's clock."""
 
     begin: int
     end: int
 
     @property
     def length(self) -> int:
-        """Return how long nothing succeeded."""
+        """Returns the length of the gap in ns."""
         return self.end - self.begin
 
     def meets(self, begin: int, end: int) -> bool:
-        """Return whether both have a moment in common."""
+        """Return whether the gap and [begin, end] overlap."""
         return self.begin < end and begin < self.end
 
 
 def gaps(successes: Iterable[int], begin: int, end: int) -> list[AvailabilityGap]:
-    """The times between successes in [begin, end], in order, without empty ones."""
+    """Return the gaps between the successes in [begin, end], in order, without empty gaps."""
     moments = [begin, *sorted({each for each in successes if begin < each < end}), end]
     return [AvailabilityGap(a, b) for a, b in zip(moments, moments[1:], strict=False) if a < b]
 
 
 def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dict[str, Any]:
-    """The figures of verdict.json; empty where nothing was sent. Seconds on the run's own time."""
+    """Return the availability figures for verdict.json; empty if nothing was sent. Times are seconds since the history
+    began.
+    """
     due, acked, answered = [], [], []
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
     for record in history.records.rows():
@@ -109,6 +113,6 @@ def _total_s(found: Iterable[AvailabilityGap]) -> float:
 
 
 def _summary(found: Sequence[AvailabilityGap], least_s: float) -> dict[str, float]:
-    """The longest time without success, and how long it was in all where it was a standstill."""
+    """Return the longest time without success, and the total length of all standstills."""
     longest = max((gap.length for gap in found), default=0)
     return {"longest_s": round(longest / 1e9, 3), "without_s": round(_total_s(_standstills(found, least_s)), 3)}

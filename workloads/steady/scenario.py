@@ -1,4 +1,4 @@
-"""The workload `steady`: its settings, and how it runs."""
+"""Defines the settings of the workload `steady`, and runs it."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ TOPIC = "steady-0"
 
 
 class SteadyRecord(NamedTuple):
-    """Describes one record of the producer."""
+    """Describes one planned record of the producer."""
 
     at_s: float
     bytes: int
-    """Of the record's value."""
+    """Gives the size of the record's value."""
 
 
 class SteadyLoad(Scenario):
-    """Load and clients. The producer is idempotent, with acks=all and nothing gathered: linger is 0."""
+    """Runs one producer and one reader at a low rate. The producer is idempotent, with acks=all and linger 0."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = SteadyRecord
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")

@@ -1,4 +1,4 @@
-"""Availability as page and terminal show it: a strip with the faults under it, and a row for each fault. Pure."""
+"""Draws availability for page and terminal: a timeline with the faults below it, and a row for each fault. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ CAPTION = (
 
 
 def section_of(figures: Mapping[str, Any]) -> WorkloadSection:
-    """The section of these figures. KeyError, TypeError for what is none of `availability.measure`."""
+    """Return the section of these figures. Raise KeyError or TypeError if the figures are not those of
+    `availability.measure`.
+    """
     faults = sorted(figures["faults"], key=lambda fault: (fault["began_s"], fault["id"]))
     return WorkloadSection("Availability", _sentence(figures), _strip(figures, faults), _tables(figures, faults))
 
@@ -39,7 +41,7 @@ def _strip(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> T
 
 
 def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[TimelineBar]:
-    """Success and standstill by turns."""
+    """Yield bars of success and standstill in turn."""
     at_s = figures["from_s"]
     for each in figures[name]["standstills"]:
         if each["from_s"] > at_s:
@@ -83,5 +85,5 @@ def _length(fault: Mapping[str, Any]) -> str:
 
 
 def _times(of: Mapping[str, Any]) -> list[str]:
-    """Of writes, then of reads."""
+    """Return the cells for writes, then those for reads."""
     return [f"{of[name][each]:.2f} s" for name in ("writes", "reads") for each in ("longest_s", "without_s")]

@@ -1,4 +1,4 @@
-"""The workload `transactions`: producers that write to several partitions atomically, or take it all back."""
+"""Implements the workload `transactions`: producers write to several partitions atomically, or abort."""
 
 from squall.workloads.transactions.scenario import TransactionsLoad
 

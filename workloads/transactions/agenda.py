@@ -1,4 +1,4 @@
-"""Decides what a transactional producer does next, and when: drawn at a rate, or given."""
+"""Decides which transaction a producer does next, and when: drawn at a rate, or given by a plan."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from squall.workloads.scenario import ScenarioEnvironment
 
 BEHIND_LIMIT_S = 1.0
-"""Of what came due longer ago than this, nothing is made up for, where it is drawn."""
+"""Drawn transactions that are overdue by more than this number of seconds are skipped."""
 
 
 class TransactionSchedule:
-    """One producer's transactions to come, in order of time. `began`: when the run did, by its env.mono()."""
+    """Yields one producer's transactions in order of time. `began` is env.mono() at the begin of the run."""
 
     def __init__(self, env: Env, around: ScenarioEnvironment, draw: TransactionMix, number: int, began: float) -> None:
         self._began = began
@@ -29,11 +29,11 @@ class TransactionSchedule:
 
     @property
     def due_at(self) -> float:
-        """Return when the next one is due, by env.mono(); infinite if there are no more."""
+        """Returns the time of the next transaction, by env.mono(); infinite if none is left."""
         return math.inf if self._next is None else self._began + self._next.at_s
 
     def take(self) -> PlannedTransaction:
-        """The next one. The one after it becomes the next."""
+        """Return the next transaction, and advance to the transaction after it."""
         taken = self._next
         assert taken is not None, "nothing is due"
         self._next = next(self._coming, None)

@@ -1,4 +1,4 @@
-"""Brokers' settings for transactions: their coordinators' log, and time-outs in time."""
+"""Gives brokers settings that suit transactions: a coordinators' log, and quick checks of time-outs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from squall.workloads.scenario import BrokerLimit
 
 FACTOR = "transaction.state.log.replication.factor"
-"""Of the coordinators' log: no producer gets its id in a cluster of fewer brokers."""
+"""Names the replication factor of the coordinators' log: in a cluster of fewer brokers no producer gets its id."""
 PARTITIONS, SEGMENT_BYTES = "transaction.state.log.num.partitions", "transaction.state.log.segment.bytes"
 FLUSH = "log.flush.interval.messages"
 EXPIRE_AFTER = "transactional.id.expiration.ms"
@@ -17,22 +17,22 @@ EXPIRE_EVERY = "transaction.remove.expired.transaction.cleanup.interval.ms"
 FIRST_EPOCH = "squall.transaction.first.producer.epoch"
 ADD_PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
 ABORT_EVERY = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-"""So often a coordinator looks for transactions whose time-out is over; 10 s by default."""
+"""Names the interval at which a coordinator looks for timed-out transactions; 10 s by default."""
 
 
 SUITED: Mapping[str, str] = {ABORT_EVERY: "1000"}
-"""A transaction that outlives its time-out is aborted a second later at most."""
+"""With these settings a transaction is aborted at most a second after its time-out."""
 
 
 def timeout_limit(timeout_ms: int) -> BrokerLimit:
-    """Return the bound of transactions' time-outs."""
+    """Return the brokers' bound of transaction time-outs."""
     why = "no producer gets its transactional id"
     return BrokerLimit("transaction.max.timeout.ms", timeout_ms, "transaction_timeout_ms", why)
 
 
 def drawn(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
-    """Settings for one plan of a swarm. What is rare with Kafka's defaults, some plans have often: coordinators whose
-    log has many segments, ids that expire while a fault lasts, producer ids whose epochs are used up.
+    """Draw broker settings for one plan of a swarm. Some plans make frequent what is rare with Kafka's defaults: a
+    coordinators' log with many segments, ids that expire while a fault lasts, producer ids whose epochs are used up.
     """
     found = {**SUITED, PARTITIONS: rng.choice(("1", "2", "3"))}
     if workload["topic_settings"].get("flush.messages") == "1":

@@ -1,4 +1,4 @@
-"""Defines what a transactional producer does, one transaction after the other, and draws it from a seed."""
+"""Defines the transactions of a producer, and draws them from a seed."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ SEND, POLL, PAUSE = "send", "poll", "pause"
 MAX_STEPS, MAX_PAUSE_MS = 16, 60_000
 DRAWN_STEPS = 4
 POLLS = 0.3
-"""Share of polls among the sends and polls that are drawn."""
+"""Gives the share of polls among the sends and polls that are drawn."""
 LEFT = 0.05
-"""Share of transactions whose client ends before they do."""
+"""Gives the share of transactions that their client leaves open when it ends."""
 PAUSED, PAUSE_MS = 0.2, 400
-"""Share of transactions with a pause inside, and how long it is at most."""
+"""`PAUSED` is the share of transactions with a pause inside; a pause has at most `PAUSE_MS` ms."""
 OUTLIVING, LONGER_MS = 0.006, (1_500, 2_500)
-"""Share of transactions that outlive their time-out, and by how much: a coordinator looks once a second."""
+"""`OUTLIVING` is the share of transactions that outlive their time-out, by `LONGER_MS` ms (from, to): a coordinator
+looks for timed-out transactions once a second.
+"""
 AT_ONCE = 0.5
-"""Share of transactions that begin as soon as the one before them has ended."""
+"""Gives the share of transactions that begin as soon as the one before them has ended."""
 
 
 class MicroOp(NamedTuple):
-    """One thing that is done inside a transaction."""
+    """Describes one step inside a transaction: a send, a poll or a pause."""
 
     do: str
-    """send, poll or pause."""
+    """Names the step: send, poll or pause."""
     number: int = 0
-    """Of the partition that a record is sent to; of a pause its ms."""
+    """Gives the partition of a send, or the length of a pause in ms."""
 
     def __str__(self) -> str:
         return self.do if self.do == POLL else f"{self.do} {self.number}"
 
 
 def steps_of(text: str) -> tuple[MicroOp, ...]:
-    """The steps in a transaction's text. ValueError says which is none."""
+    """Return the steps in a transaction's text. Raise ValueError if a part of the text is no step."""
     return tuple(_step(each.strip()) for each in text.split(","))
 
 
 def text_of(steps: Sequence[MicroOp]) -> str:
-    """The reverse of `steps_of`."""
+    """Return the text of steps, which `steps_of` parses."""
     return ", ".join(map(str, steps))
 
 
@@ -56,21 +58,25 @@ def _step(text: str) -> MicroOp:
 
 
 class PlannedTransaction(NamedTuple):
-    """Describes one transaction of one producer."""
+    """Describes one planned transaction of one producer."""
 
     at_s: float
-    """When it begins at the earliest. In a plan: since the load with faults began, negative in the warm-up."""
+    """Gives the earliest begin in seconds. In a plan it counts from the begin of the load with faults, and is negative
+    in the warm-up.
+    """
     producer: int
     steps: str
-    """What is done, one after the other: "send 0, poll, pause 300, send 2"."""
+    """Lists the steps in order: "send 0, poll, pause 300, send 2"."""
     bytes: int
-    """Of each record's value."""
+    """Gives the size of each record's value."""
     end: str
-    """commit, abort, or leave: the client ends without a word, and a successor takes over its transactional id."""
+    """Is commit, abort, or leave: the client then ends without a request, and a successor takes over its transactional
+    id.
+    """
 
     @property
     def partitions(self) -> list[int]:
-        """Return the partitions that its records go to, in order. Raises ValueError as `steps_of` does."""
+        """Returns the partitions of the transaction's records, in order. Raises ValueError as `steps_of` does."""
         return [step.number for step in steps_of(self.steps) if step.do == SEND]
 
 
@@ -78,7 +84,7 @@ STEPS = PlannedTransaction._fields.index("steps")
 
 
 def wrong_steps(text: str, partitions: int) -> str:
-    """Why these are no steps of a transaction that writes to so many partitions; empty where they are."""
+    """Return why these are no valid steps of a transaction over this number of partitions; empty if they are valid."""
     try:
         steps = steps_of(text)
     except ValueError as wrong:
@@ -94,7 +100,7 @@ def wrong_steps(text: str, partitions: int) -> str:
 
 
 def lesser(operation: list[Any]) -> Iterator[list[Any]]:
-    """The same transaction without one of its steps, as plans' files have it."""
+    """Yield the same transaction, as a list of a plan's file, without one of its steps."""
     steps = steps_of(operation[STEPS])
     for number in range(len(steps) if len(steps) > 1 else 0):
         left = text_of([*steps[:number], *steps[number + 1 :]])
@@ -103,17 +109,17 @@ def lesser(operation: list[Any]) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class TransactionMix:
-    """Holds the settings by which transactions are drawn."""
+    """Draws transactions by the load's settings."""
 
     rate: int
-    """Transactions a second, all producers together."""
+    """Gives the transactions per second of all producers together."""
     producers: int
     partitions: int
     record_bytes: int
     aborts: float
-    """Share of transactions that are aborted by choice."""
+    """Gives the share of transactions that are aborted by choice."""
     timeout_ms: int
-    """After which coordinators abort them."""
+    """Gives the transaction time-out in ms, after which coordinators abort a transaction."""
 
     def one(self, rng: Random, at_s: float, producer: int) -> PlannedTransaction:
         """Draw one transaction."""
@@ -130,7 +136,7 @@ class TransactionMix:
         return MicroOp(POLL) if rng.random() < POLLS else MicroOp(SEND, rng.randrange(self.partitions))
 
     def _outliving(self, rng: Random, steps: list[MicroOp]) -> list[MicroOp]:
-        """The same steps behind a record and a pause that is longer than the time-out, where that may be."""
+        """Return the steps behind a send and a pause that is longer than the time-out, if a pause may be that long."""
         pause = MicroOp(PAUSE, self.timeout_ms + rng.randint(*LONGER_MS))
         first = MicroOp(SEND, rng.randrange(self.partitions))
         return [first, pause, *steps] if pause.number <= MAX_PAUSE_MS else steps

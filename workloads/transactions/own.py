@@ -1,4 +1,4 @@
-"""A transactional producer that is our own client: its records' producer, and its coordinator's client."""
+"""Implements a transactional producer with Squall's own client: its record producer, and its coordinator's client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from squall.workloads.libraries import TransactionalSender
 
 
 class OwnTransactionalProducer(TransactionalSender):
-    """`squall.workloads.libraries.TransactionalSender`. The producer is told its identity here, and not before."""
+    """Sends records in transactions with Squall's own client. It gives the producer its id and epoch only when it
+    initialises the transactional id.
+    """
 
     def __init__(self, producer: Producer, coordinator: TransactionManager) -> None:
         self._producer, self._coordinator = producer, coordinator

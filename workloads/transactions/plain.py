@@ -1,4 +1,4 @@
-"""A plain producer beside the transactional ones, on a topic of its own: idempotent, and in no transaction."""
+"""Runs a plain producer beside the transactional ones: idempotent, without transactions, on a topic of its own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 TOPIC = "transactions-plain-0"
 PRODUCER = -1
-"""Its number in operations, whatever the number of the others."""
+"""Is the plain producer's number in operations, whatever the numbers of the others are."""
 PLAIN = "plain"
-"""The end of its operations, each of which is one record."""
+"""Is the `end` of the plain producer's operations, each of which is one record."""
 LINGER_MS = 50
 
 
@@ -30,7 +30,7 @@ def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> It
 
 
 def wrong(operation: PlannedTransaction, is_there: bool) -> str:
-    """Why this is no operation of the plain producer; empty where it is one."""
+    """Return why this is no valid operation of the plain producer; empty if it is valid."""
     if not is_there:
         return "there is no plain producer: workload.plain_rate is 0"
     try:
@@ -45,7 +45,7 @@ def wrong(operation: PlannedTransaction, is_there: bool) -> str:
 async def append(
     around: ScenarioEnvironment, number: int, rate: int, size: int, producer: ProducerSettings, client: ClientSettings
 ) -> None:
-    """Hand its records over until `around.stop`. `number`: of the client, among all producers."""
+    """Send the plain producer's records until `around.stop`. `number` is the client's number among all producers."""
     from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
     from squall.workloads.sender import TICK_S, ProducerLoop, SenderSettings
 

@@ -1,7 +1,7 @@
-"""The consumer of a process that writes transactions: its polls are micro-ops of them.
+"""Implements the consumer of a transactional process: its polls are micro-operations of the transactions.
 
-It has connections of its own, as a consumer has that is not its application's producer: brokers answer the requests of
-a connection one after the other, so a Fetch that waits would hold back records.
+The consumer has connections of its own, as in applications: brokers answer the requests of a connection one after the
+other, so a waiting Fetch on the producer's connection would delay records.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from squall.workloads.recorder import Recorder
 from squall.workloads.start_positions import Beginning, positions_at
 
 POLL_LIMIT_S = 0.2
-"""A poll that brings nothing does not hold a transaction up for longer."""
+"""Limits in seconds how long an empty poll delays a transaction."""
 LIST_LIMIT_S = 1.0
 
 
 class TransactionReads:
-    """All partitions are assigned by the first poll. Positions are kept from one transaction to the next.
+    """Polls all partitions inside a process's transactions with Squall's own client. Positions are kept between
+    transactions.
 
-    `beginning`: where each partition is read from. Partitions without a leader are assigned by a later poll.
+    The first poll assigns the partitions, at the offsets that `beginning` says. A partition without a leader is
+    assigned by a later poll.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class TransactionReads:
         self._runs = False
 
     async def poll(self, txn: int) -> None:
-        """Poll once inside this transaction. Never raises for what a cluster does."""
+        """Poll once inside this transaction. Never raises for the cluster's errors."""
         if not self._runs:
             self._runs = True
             await self._nursery.start(self._client.run)
@@ -55,7 +57,7 @@ class TransactionReads:
             await recover(self._reader, event)
 
     def close(self) -> None:
-        """End it."""
+        """Close the consumer's client."""
         if self._runs:
             self._client.close()
 
@@ -68,7 +70,7 @@ class TransactionReads:
 
 
 class LibraryTransactionReads:
-    """The consumer of a process that is a library's: it polls in the driver's process."""
+    """Polls inside a process's transactions with a library's consumer, which runs in the driver's process."""
 
     def __init__(
         self, producer: ConsumingTransactionalSender, recorder: Recorder, counters: LoadCounters, process: int
@@ -82,4 +84,4 @@ class LibraryTransactionReads:
         self._recorder.flush()
 
     def close(self) -> None:
-        """Do nothing: it ends with its producer."""
+        """Do nothing: the consumer ends with its producer."""

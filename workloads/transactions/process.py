@@ -1,4 +1,4 @@
-"""Runs one recorded process of a transactional producer: its transactional id, and the transactions that it does."""
+"""Runs one recorded process of a transactional producer: it takes over the transactional id and does transactions."""
 
 from __future__ import annotations
 
@@ -31,33 +31,34 @@ if TYPE_CHECKING:
     from squall.workloads.scenario import Acknowledged
 
 Poll = Callable[[int], Awaitable[None]]
-"""Takes the operation of the transaction that a poll is part of."""
+"""Polls inside a transaction, whose operation id it takes."""
 KEYS = 64
-"""Different keys of each process."""
+"""Counts the different keys of each process."""
 
 
 @dataclass(slots=True)
 class TransactionRecording:
-    """Holds what a process records its operations with."""
+    """Holds the recorder and the counters for a process's operations, and the zombie that the process may become."""
 
     recorder: Recorder
     counters: LoadCounters
     acknowledged: Acknowledged | None
     gone: Callable[[], bool]
-    """The process has crashed: nobody is there any more who could be told of an outcome."""
+    """Returns whether the process has crashed: then later outcomes are not recorded."""
     open: int = 0
-    """Records without an outcome yet."""
+    """Counts the records without an outcome yet."""
     zombie_run: ZombieRun | None = None
-    """The zombie that the process is to become."""
+    """Records the zombie that the process is to become; None if it is to become none."""
     follow: Callable[[], None] = lambda: None
-    """Called when that stands still."""
+    """Is called when the zombie has paused."""
 
 
 class TransactionalProcess:
-    """It ends where `begin` or `transaction` says so; then its transactional id needs a successor.
+    """Does the transactions of one process. The process ends if `begin` or `transaction` returns False; then its
+    transactional id needs a successor.
 
-    `places`: where records go, by the numbers of partitions. `producer`: our own client, or a library. `poll`: what
-    polls inside the transaction that it is given, and never raises for what a cluster does.
+    `places` holds the partitions of records by number. `producer` is Squall's own client or a library. `poll` polls
+    inside a given transaction, and never raises for the cluster's errors.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class TransactionalProcess:
         self._sequence = 0
 
     async def begin(self) -> bool:
-        """Take over the transactional id. False where the coordinator did not give it."""
+        """Initialise the transactional id. Return False if the coordinator refused it."""
         began_ns = self._notes.recorder.now_ns()
         try:
             identity = await self._producer.init()
@@ -85,7 +86,7 @@ class TransactionalProcess:
         return True
 
     async def transaction(self, drawn: PlannedTransaction) -> bool:
-        """One transaction, as it was drawn. False where the process cannot go on, or shall not."""
+        """Do one drawn transaction. Return False if the process cannot continue, or must not."""
         recorder, producer = self._notes.recorder, self._producer
         identity = producer.identity
         txn = recorder.begin_txn(self._process, producer.id, producer.timeout_ms)
@@ -107,11 +108,12 @@ class TransactionalProcess:
         recorder.flush()
         return ended.status is OperationStatus.OK and not producer.retired
 
-    async def zombie_run(
+    async def run_as_zombie(
         self, zombie_run: ZombieRun, places: Sequence[Place], size: int, still: Callable[[], Awaitable[None]]
     ) -> None:
-        """A zombie's only transaction: it sends, stands still, and then goes on as if nothing had happened: it sends to
-        all places, and whatever comes of that, it asks for a commit. `still`: stands still until it is woken.
+        """Run a zombie's only transaction: it sends a record, pauses, and then continues as if nothing had happened. It
+        sends to all places and asks for a commit, whatever the sends returned. `still` pauses the zombie until it is
+        woken.
         """
         recorder, producer, outcomes = self._notes.recorder, self._producer, list[OperationStatus]()
         identity = producer.identity
@@ -145,8 +147,9 @@ class TransactionalProcess:
     async def _send_late(
         self, txn: int, zombie_run: ZombieRun, places: Sequence[Place], size: int, outcomes: list[OperationStatus]
     ) -> None:
-        """Send what a zombie sends once it is awake: first to the partitions that it has sent to before. Raises
-        TransactionRequestFailed."""
+        """Send a woken zombie's records, first to the partition to which it has sent before. Raises
+        TransactionRequestFailed.
+        """
         for place in places:
             await self._producer.enlist(place)
             if self._producer.retired:
@@ -157,7 +160,9 @@ class TransactionalProcess:
             zombie_run.results.append(f"send {outcomes[-1].name.lower()}")
 
     async def _do_all(self, txn: int, drawn: PlannedTransaction) -> bool:
-        """Do its steps. Return whether all its records were acknowledged. Raises TransactionRequestFailed."""
+        """Do the steps of the transaction. Return whether all its records were acknowledged. Raises
+        TransactionRequestFailed.
+        """
         outcomes: list[OperationStatus] = []
         for do, number in steps_of(drawn.steps):
             if do == PAUSE:
@@ -174,7 +179,7 @@ class TransactionalProcess:
         return outcomes == [OperationStatus.OK] * len(drawn.partitions)
 
     def _send(self, txn: int, place: Place, size: int, outcomes: list[OperationStatus]) -> None:
-        """Hand over one record."""
+        """Send one record, and record the send."""
         notes, sequence = self._notes, self._sequence
         self._sequence += 1
         part = notes.recorder.partitions[place]

@@ -1,4 +1,6 @@
-"""The same transactions on fewer partitions, and by fewer producers: for shrinking. Operations are lists of values."""
+"""Turns transactions into the same transactions with fewer partitions or producers, for shrinking. Operations are
+lists.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ PRODUCER, END = AT + 1, STEPS + 2
 
 
 def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """The partitions that are sent to become the first ones. None where nothing is sent."""
+    """Return the load with the used partitions renumbered from 0; None if no record is sent."""
     plain_ones = [op for op in operations if op[END] == PLAIN]
     operations = [op for op in operations if op[END] != PLAIN]
     listed = [steps_of(op[STEPS]) for op in operations]
@@ -30,6 +32,8 @@ def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -
 
 
 def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Everything is done by the first producer, one transaction after the other; but not what is in none."""
+    """Return the load with all transactions done by the first producer, one after the other. The plain producer's
+    records stay as they are.
+    """
     moved = [op if op[END] == PLAIN else [op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
     return RenumberedLoad({**table, "producers": 1}, moved, {})

@@ -1,4 +1,4 @@
-"""The workload `transactions`: its settings, what is drawn, and how it runs."""
+"""Defines the settings of the workload `transactions`, draws its load, and runs it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 TOPIC = "transactions-0"
 FOLLOWERS = 2
-"""So many readers follow the log from its start; the others begin again and again."""
+"""Counts the readers that follow the log from its start; the others begin again and again."""
 AGAIN: tuple[Sequence[Beginning], float] = (("middle", "end", "start"), 3.0)
-"""Where those begin, and after how many seconds again."""
+"""Lists where the other readers begin in turn, and the seconds between two begins."""
 ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncommitted": (0,), "both": (1, 0)}
-"""Choice -> the levels that readers have by turns."""
+"""Maps the setting to the isolation levels that readers have in turn."""
 
 
 def transactional_id(producer: int) -> str:
@@ -54,7 +54,9 @@ def transactional_id(producer: int) -> str:
 
 
 class TransactionsLoad(Scenario):
-    """Load and clients. Each producer has a transactional id, which its successors take over."""
+    """Runs producers that write in transactions, and readers. Each producer has a transactional id, which its
+    successors take over.
+    """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedTransaction
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
@@ -89,7 +91,9 @@ class TransactionsLoad(Scenario):
     @model_validator(mode="before")
     @classmethod
     def _spoken(cls, given: Any) -> Any:
-        """Client libraries speak V1, also on a cluster that has V2, and the plan says so."""
+        """Set the transaction protocol to V1 for client libraries: they speak V1 also on a cluster with V2, and the
+        plan says so.
+        """
         if isinstance(given, dict) and given.get("client", "squall") != "squall":
             return {"generation": 1, **given}
         return given
@@ -147,12 +151,13 @@ class TransactionsLoad(Scenario):
         return (*super().broker_limits(), brokers.timeout_limit(self.transaction_timeout_ms))
 
     def level(self, number: int) -> int:
-        """The isolation level of the reader, or of the producer that polls, of this number: 1 is read_committed."""
+        """Return the isolation level of the reader, or of the polling producer, with this number: 1 is read_committed.
+        """
         levels = ISOLATIONS[self.isolation]
         return levels[number % len(levels)]
 
     def draw(self) -> TransactionMix:
-        """Return the settings by which its transactions are drawn."""
+        """Return the settings by which the load's transactions are drawn."""
         timeout_ms = self.transaction_timeout_ms
         return TransactionMix(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts, timeout_ms)
 

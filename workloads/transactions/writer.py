@@ -1,6 +1,6 @@
-"""Runs one of the workload's producers: a transaction after the other, by one recorded process after the other.
+"""Runs one of the workload's producers: one recorded process after the other, each doing transactions in sequence.
 
-A process whose transaction came to an unknown or an impossible end is never used again, and one that leaves a
+A process whose transaction came to an unknown or an impossible end is never used again, and a process that leaves a
 transaction open ends there. Its successor takes over its transactional id, which fences it.
 """
 
@@ -32,9 +32,9 @@ from squall.workloads.transactions.process import TransactionalProcess, Transact
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
 POLL_WAIT_MS = 100
-"""How long a broker may wait for records before it answers a poll inside a transaction."""
+"""Limits in ms how long a broker may wait for records before it answers a poll inside a transaction."""
 LOOK_EVERY_S = 60.0
-"""A producer without anything to do looks so often for something."""
+"""An idle producer checks at this interval whether something is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class WriterSettings:
     producer: ProducerSettings
     client: ClientSettings
     places: Sequence[Place]
-    """Where they write."""
+    """Lists the partitions to which the writers write."""
     transaction_timeout_ms: int
     generation: int
-    """The newest generation of transactions that they speak, 1 or 2."""
+    """Gives the newest generation of the transaction protocol that the writers speak, 1 or 2."""
     draw: TransactionMix
     ids: Sequence[str]
-    """Their transactional ids, by their numbers."""
+    """Lists the writers' transactional ids, by producer number."""
     level: Callable[[int], int]
-    """Number of a producer -> the isolation at which it polls."""
+    """Returns the isolation level at which the producer of this number polls."""
 
 
 class TransactionalWriter:
@@ -70,11 +70,13 @@ class TransactionalWriter:
         self._settings = replace(settings, producer=producer)
         self._agenda = TransactionSchedule(env, around, settings.draw, number, began)
         self._left_open = False
-        """The last process left a transaction open, or may have."""
+        """Is True if the last process left a transaction open, or may have."""
         self._stopped = env.signal()
 
     async def run(self) -> None:
-        """Run until `stop`. What the last process left open is then taken over once, which ends it."""
+        """Run processes until `stop`. If the last process left a transaction open, one more process takes over its
+        transactional id, which ends the transaction.
+        """
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_stopped)
@@ -82,7 +84,7 @@ class TransactionalWriter:
             while True:
                 over, acked = self._stop.is_set(), self._counters.acked
                 if (zombie_run := self._handle.pending_zombie) is not None:
-                    await nursery.start(self._haunting, zombie_run)
+                    await nursery.start(self._run_zombie_process, zombie_run)
                 else:
                     await self._run_until_crash()
                 if over or (self._stop.is_set() and not self._left_open):
@@ -97,8 +99,8 @@ class TransactionalWriter:
         await self._stop.wait()
         self._stopped.set()
 
-    async def _haunting(self, zombie_run: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
-        """One process that becomes a zombie. From when it stands still its successor lives beside it."""
+    async def _run_zombie_process(self, zombie_run: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
+        """Run one process that becomes a zombie. Once it is paused, its successor runs beside it."""
         await self._run_until_crash(zombie_run, task_status.started)
         if zombie_run.zombie < 0:
             task_status.started()  # it never came to stand still: the next one may
@@ -108,9 +110,9 @@ class TransactionalWriter:
     async def _run_until_crash(
         self, zombie_run: ZombieRun | None = None, follow: Callable[[], None] = lambda: None
     ) -> None:
-        """One process, which may be made to crash: what it has in doubt then has no outcome, ever.
+        """Run one process, which a fault may crash: its records in doubt then never get an outcome.
 
-        follow: called when the zombie that it is to become stands still.
+        `follow` is called when the process is a zombie and has paused.
         """
         scope = trio.CancelScope()
         notes = TransactionRecording(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
@@ -150,7 +152,7 @@ class TransactionalWriter:
             client.close()
 
     def _polling(self, nursery: trio.Nursery, process: int) -> TransactionReads:
-        """The consumer of a process."""
+        """Make the consumer of a process."""
         settings, zone = self._settings, self._zone
         client = Client(self._env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         consumer = ConsumerSettings(isolation=settings.level(self._number), max_wait_ms=POLL_WAIT_MS)
@@ -165,7 +167,7 @@ class TransactionalWriter:
         scope: trio.CancelScope,
         notes: TransactionRecording,
     ) -> None:
-        """One process that is a library's."""
+        """Run one process with a client library."""
         settings, flush = {**about, **driver.about()}, self._recorder.flush
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
@@ -188,7 +190,7 @@ class TransactionalWriter:
         scope: trio.CancelScope,
         notes: TransactionRecording,
     ) -> None:
-        """A recorded process that writes by this producer, until it cannot go on or shall not."""
+        """Do transactions as a recorded process with this producer, until the process cannot continue or must not."""
         self._handle.began(process, scope)
         one = TransactionalProcess(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
@@ -197,7 +199,7 @@ class TransactionalWriter:
             await (
                 self._go_on(one)
                 if notes.zombie_run is None
-                else self._haunt(one, process, notes.zombie_run, notes.follow)
+                else self._run_zombie(one, process, notes.zombie_run, notes.follow)
             )
         self._handle.over(scope)
         self._recorder.flush()
@@ -205,31 +207,32 @@ class TransactionalWriter:
         polling.close()
 
     async def _go_on(self, one: TransactionalProcess) -> None:
-        """Transactions as they come due, until this process cannot go on."""
+        """Do the transactions that come due, until this process cannot continue."""
         while not self._stop.is_set() and self._handle.pending_zombie is None:
             await self._handle.until_released(self._stop)
-            wait_s, haunted = self._agenda.due_at - self._env.mono(), self._handle.has_paused_zombie
-            if wait_s > 0 and not haunted:
+            wait_s, zombie_paused = self._agenda.due_at - self._env.mono(), self._handle.has_paused_zombie
+            if wait_s > 0 and not zombie_paused:
                 await self._stopped.wait(min(wait_s, LOOK_EVERY_S))
                 continue
             self._left_open = True
             self._handle.done += 1
-            if not await one.transaction(self._of_a_successor() if haunted else self._agenda.take()):
+            if not await one.transaction(self._of_a_successor() if zombie_paused else self._agenda.take()):
                 return
             self._left_open = False
             self._handle.transaction_ended()
 
     def _of_a_successor(self) -> PlannedTransaction:
-        """Return what the successor of a zombie does first, whatever is due: one record, committed."""
+        """Return the first transaction of a zombie's successor, whatever is due: one record, committed."""
         number, draw = self._number, self._settings.draw
         return PlannedTransaction(
             0.0, number, f"{SEND} {number % len(self._settings.places)}", draw.record_bytes, COMMIT
         )
 
-    async def _haunt(
+    async def _run_zombie(
         self, one: TransactionalProcess, process: int, zombie_run: ZombieRun, follow: Callable[[], None]
     ) -> None:
-        """The only transaction of a zombie, whose first record goes where its successor's first one goes."""
+        """Run a zombie's only transaction, whose first record goes to the same partition as its successor's first one.
+        """
         places = self._settings.places
         reached = [places[(self._number + step) % len(places)] for step in range(min(2, len(places)))]
 
@@ -237,4 +240,4 @@ class TransactionalWriter:
             follow()
             await self._handle.until_woken(zombie_run, process, self._stop)
 
-        await one.make_zombie(zombie_run, reached, self._settings.draw.record_bytes, still)
+        await one.run_as_zombie(zombie_run, reached, self._settings.draw.record_bytes, still)

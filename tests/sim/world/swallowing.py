@@ -310,7 +310,7 @@ def restless_zombie(patch: Patch) -> None:
     async def goes_on(handle: ClientHandle, zombie_run: ZombieRun, process: int, end: trio.Event) -> None:
         zombie_run.zombie = process
 
-    patch.setattr(ClientHandle, "stand_still", goes_on)
+    patch.setattr(ClientHandle, "until_woken", goes_on)
 
 
 def sleeping_zombie(patch: Patch) -> None:
@@ -326,7 +326,7 @@ def childless_zombie(patch: Patch) -> None:
         zombie_run.over = True
         task_status.started()
 
-    patch.setattr(TransactionalWriter, "_haunting", alone)
+    patch.setattr(TransactionalWriter, "_run_zombie_process", alone)
 
 
 def lazy_successor(patch: Patch) -> None:
@@ -368,7 +368,7 @@ def polite_member(patch: Patch) -> None:
 
 def no_twin(patch: Patch) -> None:
     """No second process begins beside the member."""
-    patch.setattr(ClientHandle, "doubled", nothing)
+    patch.setattr(ClientHandle, "begin_duplicate", nothing)
 
 
 def twin_of_another_name(patch: Patch) -> None:

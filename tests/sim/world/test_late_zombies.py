@@ -11,14 +11,14 @@ from tests.sim.world.test_zombies import evidence, haunted
 
 
 def test_what_an_earlier_attempt_did_is_not_the_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
-    zombie_run, tried = TransactionalProcess.zombie_run, list[int]()
+    run_as_zombie, tried = TransactionalProcess.run_as_zombie, list[int]()
 
     async def at_the_second_attempt(process: TransactionalProcess, *given: Any) -> None:
         tried.append(1)
         if len(tried) > 1:
-            await zombie_run(process, *given)
+            await run_as_zombie(process, *given)
 
-    monkeypatch.setattr(TransactionalProcess, "haunt", at_the_second_attempt)
+    monkeypatch.setattr(TransactionalProcess, "run_as_zombie", at_the_second_attempt)
     result = haunted(2, "producer:0")
     assert len(tried) == 2
     assert result.verdict == "valid", result.reasons
