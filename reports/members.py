@@ -14,7 +14,7 @@ from squall.checkers.anomalies import commit_ahead, revoked_read, stuck
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.history.tables import FAIL, OK
 from squall.reports.fault_words import fault_of
-from squall.reports.owners import CRASHED, OwnershipSpan, PartitionOwners
+from squall.reports.owners import CRASHED, OwnershipSpan, PartitionOwnershipReader
 from squall.reports.problems import StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.stories import StoryLine
@@ -58,7 +58,7 @@ class MemberRead(NamedTuple):
 class _PartitionHistory:
     """Collects what the history says of one partition."""
 
-    holds: PartitionOwners
+    holds: PartitionOwnershipReader
     commits: list[CommittedPosition] = field(default_factory=list)
     reads: list[MemberRead] = field(default_factory=list)
 
@@ -276,7 +276,9 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | Non
     except OSError:
         return None
     groups: dict[int, str] = {}
-    reader = _MemberHistoryReader({part: _PartitionHistory(PartitionOwners(groups, part)) for part in parts}, groups)
+    reader = _MemberHistoryReader(
+        {part: _PartitionHistory(PartitionOwnershipReader(groups, part)) for part in parts}, groups
+    )
     for line in json_lines(path):
         reader.take(line)
     return reader

@@ -45,7 +45,7 @@ class OwnershipSpan:
 
 
 @dataclass(slots=True)
-class PartitionOwners:
+class PartitionOwnershipReader:
     """Follows who of some processes owned one partition."""
 
     processes: Container[int]
@@ -121,7 +121,9 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
     except OSError:
         return []
     part = next((part for part, name in files.part_names.items() if name == problem.where), -1)
-    reader = PartitionOwners((problem.other, problem.process), part, nemesis_log.apart(read_faults(files.path)[0]))
+    reader = PartitionOwnershipReader(
+        (problem.other, problem.process), part, nemesis_log.apart(read_faults(files.path)[0])
+    )
     for line in json_lines(path):
         reader.take(line)
     pair = _pair(reader.found, problem)
