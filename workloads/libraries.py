@@ -85,22 +85,16 @@ class TransactionalSender(Protocol):
 
     @property
     def unanswered(self) -> int:
-        """Counts the requests for the last commit or abort that were sent and never answered; -1 if a library does not
-        report the number.
-        """
+        """Counts the unanswered requests for the last commit or abort; -1 if a library does not report the number."""
 
     async def init(self) -> ProducerIdAndEpoch:
-        """Initialise the transactional id, which fences every earlier producer of this id. Raises
-        TransactionRequestFailed.
-        """
+        """Initialise the transactional id, which fences its earlier producers. Raises TransactionRequestFailed."""
 
     async def begin(self) -> None:
         """Begin a transaction. Raises TransactionRequestFailed."""
 
     async def enlist(self, place: Place) -> None:
-        """Add this partition to the transaction, if the application has to wait for the coordinator's answer. Raises
-        TransactionRequestFailed.
-        """
+        """Add this partition to the transaction, if the application has to do that. Raises TransactionRequestFailed."""
 
     def send(
         self,
@@ -310,8 +304,7 @@ class ProgramListener(MemberListener, Protocol):
 
 
 class LibraryConsumer(Protocol):
-    """Runs a library's member of a group. The caller makes one call after the other; the library decides when its
-    callbacks come.
+    """Runs a library's member of a group. The caller makes one call at a time; the library decides when to call back.
     """
 
     @property
@@ -322,9 +315,7 @@ class LibraryConsumer(Protocol):
         """Poll once and return the records. The listener has received all events of the poll before."""
 
     async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitOutcome:
-        """Commit offsets as the member `who`. The result is FAIL if the consumer has another member id or generation by
-        now.
-        """
+        """Commit offsets as the member `who`. The result is FAIL if the consumer is another member by now."""
 
     async def rewind(self) -> None:
         """Seek to the group's committed offsets at the next poll."""
@@ -352,8 +343,8 @@ class TransactionalMember(TransactionalSender, Protocol):
     """
 
     async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitOutcome:
-        """Commit offsets as the member `who` in the open transaction. The result is FAIL if the consumer has another
-        member id or generation by now.
+        """Commit offsets as the member `who` in the open transaction. The result is FAIL if it is another member by
+        now.
         """
 
 
@@ -407,8 +398,8 @@ class LibraryClientFactory(Protocol):
     async def instance(
         self, nursery: trio.Nursery, task: InstanceTask, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
-        """Start a fresh process with a subscribed consumer and a producer that is not initialised yet. `flush` is
-        called as in `producer`.
+        """Start a fresh process: a subscribed consumer, and a producer to be initialised. `flush` is called as in
+        `producer`.
         """
 
 
