@@ -1,4 +1,4 @@
-"""Delays the response to a request that has appended until high watermarks or flushes allow it (R7, R8)."""
+"""Delays the response to an append until high watermarks or flushes allow it (R7, R8)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers ApiVersions, DescribeCluster and DescribeConfigs from this node's image of the cluster, without waiting.
 
-Requests that the active controller decides are forwarded (`forwarding.py`). Message classes that few clients ask for
-are imported inside the functions that use them, so that a broker starts faster.
+Requests that the active controller decides are forwarded instead (`Forwarder`). Message classes that few clients ask
+for are imported inside the functions that use them, so that a broker starts faster.
 """
 
 from __future__ import annotations

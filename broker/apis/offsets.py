@@ -201,8 +201,8 @@ class OffsetApis:
 
 
 def _search_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
-    """Continue a search until its next batch takes long to read, or other tasks must run, and return that step. Return
-    None if the search has ended.
+    """Continue a search until its next batch takes long to read, or other tasks must run, and return the step at which
+    the search stopped. Return None if the search has ended.
     """
     lookup, part = search.lookup, search.part
     while (step := SearchPause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:
@@ -227,8 +227,8 @@ def _refuse(part: Part, error: ErrorCode) -> Part:
 
 
 def _downgraded_to(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
-    """Remove from the response what clients of that version do not know: leader epochs, and the error
-    OFFSET_NOT_AVAILABLE.
+    """Adapt the response to a version that lacks leader epochs, or the error OFFSET_NOT_AVAILABLE: such clients get
+    LEADER_NOT_AVAILABLE.
     """
     for topic in response.topics:
         for part in topic.partitions:

@@ -2,8 +2,8 @@
 
 Every request gets a `PendingResponse` in the queue of its connection on arrival. The responses may be filled in any
 order and by any task (the producer's task answers a parked follower fetch, the follower's task answers the producer),
-and the task that fills the first one of the queue sends it. No task, channel, event or cancel scope exists per request;
-only a connection with a full socket starts a task.
+and the task that fills the first response of the queue sends it. No task, channel, event or cancel scope exists per
+request; only a connection with a full socket starts a task.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class PendingResponse:
         """Measures the request if the node has metrics, else None."""
 
     def reply(self, body: list[Any] | bytes) -> None:
-        """Fill in the response body: bytes, or chunks, of which some may be file slices. Do nothing if it is filled or
-        closed.
+        """Fill in the response body: bytes, or chunks, of which some may be file slices. Do nothing if the response has
+        a body already, or the connection is closed.
         """
         if self.chunks is not None or self.conn.closed:
             return

@@ -108,7 +108,7 @@ class FairScheduler:
 
 
 class ResponseTask:
-    """Accounts a task that builds one response in pieces to the time budget of clients."""
+    """Charges the work of a task that builds one response in pieces to the time budget of clients."""
 
     def __init__(self, turns: FairScheduler, mono: Callable[[], float]) -> None:
         self.round, self.closed = -1, False
@@ -131,7 +131,8 @@ class ResponseTask:
         self._busy_since = self._mono()
 
     def end(self) -> None:
-        """Count the time since the last `give_way`. If the task waited in that time, a whole budget is counted at most.
+        """Charge the time since the last `give_way` to the budget: one whole budget at most, because the time may
+        include a wait.
         """
         if self._busy_since is not None:
             self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))
