@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, PartitionRequest, SessionError
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
+from squall.broker.protocol.hot import FetchResponsePartition, decode_fetch, encode_fetch_response
 from squall.broker.replication.rules import READ_COMMITTED
 from squall.broker.replication.values import NO_EPOCH
 from squall.broker.work import DONE
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from squall.broker.log.slices import FileSlice
     from squall.broker.net.connection import Connection, PendingResponse
     from squall.broker.net.deadlines import Timers
-    from squall.broker.protocol.hot import FetchIn, FetchPart
+    from squall.broker.protocol.hot import FetchIn, FetchRequestPartition
     from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
@@ -371,7 +371,7 @@ class FetchApi:
             conn.last_follower_response_s = self._env.mono()
         left = fetch.max_bytes
         first = True
-        outs: list[tuple[bytes, FetchPartOut]] = []
+        outs: list[tuple[bytes, FetchResponsePartition]] = []
         refused = fetch.refused
         is_session = fetch.session is not None and fetch.replica_id >= 0
         for place, want in enumerate(fetch.wants):
@@ -389,7 +389,7 @@ class FetchApi:
         if fetch.session is not None:
             session_id = fetch.session.session_id
             outs = fetch.session.changed(outs)
-        topics: list[tuple[bytes, list[FetchPartOut]]] = []
+        topics: list[tuple[bytes, list[FetchResponsePartition]]] = []
         leaders: dict[int, None] = {}
         for key, out in outs:
             if topics and topics[-1][0] == key:
@@ -401,7 +401,7 @@ class FetchApi:
         hints = self._hints(leaders, slot) if leaders else []
         slot.reply(encode_fetch_response(slot.version, 0, 0, session_id, topics, hints))
 
-    def _count(self, fetch: DelayedFetch, size: int, outs: list[tuple[bytes, FetchPartOut]]) -> None:
+    def _count(self, fetch: DelayedFetch, size: int, outs: list[tuple[bytes, FetchResponsePartition]]) -> None:
         if fetch.replica_id >= 0:
             self.bytes_to_followers += size
         else:
@@ -415,7 +415,7 @@ class FetchApi:
             return []
         return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)
 
-    def _read(self, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
+    def _read(self, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchResponsePartition:
         """Read one partition: check the leader epoch, divergence and bounds, then take at most `left` bytes."""
         part, h = want.part, want.hosted
         if h is None:
@@ -446,9 +446,11 @@ class FetchApi:
                     h.read_by(fetch.slot.conn)
                 if records is not None and aborted is not None:
                     aborted = _aborted(h, offset, records)
-        return FetchPartOut(part.index, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
+        return FetchResponsePartition(
+            part.index, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None
+        )
 
-    def _unknown(self, want: PartitionRequest, version: int) -> FetchPartOut:
+    def _unknown(self, want: PartitionRequest, version: int) -> FetchResponsePartition:
         error, leader = self._replicas.absent(want.key, want.part.index, by_id=version >= _TOPIC_IDS_FROM)
         return _failed(want.part.index, int(error), leader, aborted=[])
 
@@ -456,7 +458,7 @@ class FetchApi:
 _EMPTY: Any = b""
 
 
-def _partition_request(find: Find, key: bytes, part: FetchPart) -> PartitionRequest:
+def _partition_request(find: Find, key: bytes, part: FetchRequestPartition) -> PartitionRequest:
     hosted = find(key)
     return PartitionRequest(key, part, hosted.get(part.index) if hosted else None)
 
@@ -492,5 +494,5 @@ def _aborted(h: HostedPartition, offset: int, records: FileSlice) -> list[tuple[
 
 def _failed(
     index: int, error: int, leader: tuple[int, int] | None, aborted: list[tuple[int, int]] | None = None
-) -> FetchPartOut:
-    return FetchPartOut(index, error, -1, -1, -1, aborted, -1, _EMPTY, None, leader, None)
+) -> FetchResponsePartition:
+    return FetchResponsePartition(index, error, -1, -1, -1, aborted, -1, _EMPTY, None, leader, None)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Sequence
 
-    from squall.broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
+    from squall.broker.protocol.hot import FetchIn, FetchRequestPartition, FetchResponsePartition
     from squall.broker.replicas.hosted_partition import HostedPartition
 
 _MAX_SESSION_ID = 2**31 - 1
@@ -38,7 +38,11 @@ class PartitionRequest:
     __slots__ = ("hosted", "key", "part", "sent")
 
     def __init__(
-        self, key: bytes, part: FetchPart, hosted: HostedPartition | None, sent: PartitionSentState | None = None
+        self,
+        key: bytes,
+        part: FetchRequestPartition,
+        hosted: HostedPartition | None,
+        sent: PartitionSentState | None = None,
     ) -> None:
         self.key, self.part, self.hosted = key, part, hosted
         self.sent = sent
@@ -56,7 +60,9 @@ class SessionError(Exception):
         self.error = int(error)
 
 
-def without_duplicates(topics: Sequence[tuple[bytes, Sequence[FetchPart]]]) -> list[tuple[bytes, FetchPart]]:
+def without_duplicates(
+    topics: Sequence[tuple[bytes, Sequence[FetchRequestPartition]]],
+) -> list[tuple[bytes, FetchRequestPartition]]:
     """Return topic and partition of a full fetch without duplicates. The last mention of a partition counts, at the
     place of the first, as in Kafka's FetchRequest.fetchData.
     """
@@ -82,7 +88,7 @@ class FetchSession:
         self.session_id, self.replica_id, self.last_used_ms, self.by_ids = session_id, replica_id, now_ms, by_ids
         self.epoch = FIRST_EPOCH
         self.full = True
-        self.parts: dict[PartKey, FetchPart] = {}
+        self.parts: dict[PartKey, FetchRequestPartition] = {}
         self.sent: dict[PartKey, PartitionSentState] = {}
         self.wants: dict[PartKey, PartitionRequest] = {}
         """Caches the `PartitionRequest` of each entry of `parts`. An entry is valid while `parts` holds the same
@@ -104,7 +110,7 @@ class FetchSession:
                 self.sent.pop((key, index), None)
                 self.wants.pop((key, index), None)
 
-    def changed(self, outs: list[tuple[bytes, FetchPartOut]]) -> list[tuple[bytes, FetchPartOut]]:
+    def changed(self, outs: list[tuple[bytes, FetchResponsePartition]]) -> list[tuple[bytes, FetchResponsePartition]]:
         """Return the results that must be sent to the fetcher. Partitions with data go to the back of the queue, so
         that the other partitions are served first next time.
         """
@@ -139,7 +145,7 @@ class FetchSessions:
 
     def open(
         self, request: FetchIn, now_ms: int, *, by_ids: bool = False
-    ) -> tuple[FetchSession | None, Iterable[tuple[bytes, FetchPart]]]:
+    ) -> tuple[FetchSession | None, Iterable[tuple[bytes, FetchRequestPartition]]]:
         """Return the session of a request, if any, and the requested partitions. The caller must iterate over the
         partitions before the session changes again. `by_ids` says that the request's version names topics by id.
 

@@ -30,7 +30,7 @@ from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.broker.protocol.hot import (
     FetchIn,
-    FetchPartOut,
+    FetchResponsePartition,
     decode_fetch_response,
     encode_fetch_request,
 )
@@ -275,7 +275,7 @@ class Fetcher:
             DONE.entries += cost
             self._apply(part, f, before.offset)
 
-    def _apply(self, part: FetchPartOut, f: PartitionFetchState, offset: int) -> None:
+    def _apply(self, part: FetchResponsePartition, f: PartitionFetchState, offset: int) -> None:
         """Apply one partition's part of a response."""
         h = f.hosted
         state, log = h.state, h.log
@@ -302,7 +302,7 @@ class Fetcher:
         if held is not None:
             self._held.append(held)
 
-    def _refused(self, part: FetchPartOut, f: PartitionFetchState) -> None:
+    def _refused(self, part: FetchResponsePartition, f: PartitionFetchState) -> None:
         log = f.hosted.log
         self._env.trace(
             "fetch_refused",

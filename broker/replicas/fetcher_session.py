@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.fetch_sessions import INITIAL_EPOCH, next_epoch
-from squall.broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
+from squall.broker.protocol.hot import NO_HIGH_WATERMARK, FetchRequestPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,7 +62,7 @@ class RequestedPartition(NamedTuple):
 class FetchRequestData(NamedTuple):
     """Holds the partitions of a Fetch request: new or changed partitions, and partitions that leave the session."""
 
-    topics: list[tuple[bytes, list[FetchPart]]]
+    topics: list[tuple[bytes, list[FetchRequestPartition]]]
     forgotten: list[tuple[bytes, list[int]]]
 
 
@@ -84,7 +84,7 @@ class FetcherSession:
     def name(self, wanted: Collection[tuple[PartKey, PartitionFetchState]]) -> FetchRequestData:
         """Update the session to the wanted partitions, and return the changes that the leader does not know yet."""
         asked = self.asked
-        topics: dict[bytes, list[FetchPart]] = {}
+        topics: dict[bytes, list[FetchRequestPartition]] = {}
         for key, following in wanted:
             hosted, epoch = following.hosted, following.leader_epoch
             log = hosted.log
@@ -96,7 +96,7 @@ class FetcherSession:
                 continue
             asked[key] = RequestedPartition(*now)
             last = hosted.state.epoch_to_send(latest)
-            part = FetchPart(key[1], epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
+            part = FetchRequestPartition(key[1], epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
             topics.setdefault(key[0], []).append(part)
         forgotten: dict[bytes, list[int]] = {}
         if len(asked) > len(wanted):

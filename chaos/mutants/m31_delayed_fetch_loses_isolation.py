@@ -6,7 +6,7 @@ from functools import partial
 
 from squall.broker.apis.fetch import DelayedFetch, FetchApi
 from squall.broker.apis.fetch_session import PartitionRequest
-from squall.broker.protocol.hot import FetchPartOut
+from squall.broker.protocol.hot import FetchResponsePartition
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
@@ -22,7 +22,9 @@ def wake(self: DelayedFetch) -> None:
     _SOUND_WAKE(self)
 
 
-def _read(self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
+def _read(
+    self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
+) -> FetchResponsePartition:
     """Return no aborted transactions to a fetch that has waited."""
     out = _SOUND_READ(self, fetch, want, left, first)
     return out._replace(aborted=[]) if out.aborted and fetch.slot.parked is fetch else out

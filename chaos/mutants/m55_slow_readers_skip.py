@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.apis.fetch import DelayedFetch, FetchApi
 from squall.broker.apis.fetch_session import PartitionRequest
-from squall.broker.protocol.hot import FetchPartOut
+from squall.broker.protocol.hot import FetchResponsePartition
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -14,7 +14,9 @@ BEHIND, LEFT = 60, 20
 """Records behind the high watermark from which on a reader is slow, and how many of them it still gets."""
 
 
-def _read(self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
+def _read(
+    self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
+) -> FetchResponsePartition:
     """A slow consumer is served from where the others are."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and h.state.high_watermark - part.offset > BEHIND:

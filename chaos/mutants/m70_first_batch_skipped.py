@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.apis.fetch import DelayedFetch, FetchApi
 from squall.broker.apis.fetch_session import PartitionRequest
-from squall.broker.protocol.hot import FetchPartOut
+from squall.broker.protocol.hot import FetchResponsePartition
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -12,7 +12,9 @@ from squall.chaos.plans.plan import Plan
 _SOUND = FetchApi._read
 
 
-def _read(self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
+def _read(
+    self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
+) -> FetchResponsePartition:
     """A consumer at the start of a log whose older records are gone begins behind its first batch."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and part.offset == h.log.log_start_offset > 0:

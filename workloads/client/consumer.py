@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode, name_of
-from squall.broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
+from squall.broker.protocol.hot import FetchOut, FetchResponsePartition, decode_fetch_response
 from squall.broker.protocol.records import Record
 from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from squall.broker.protocol.schema.offset_for_leader_epoch import (
@@ -303,7 +303,7 @@ class Consumer:
         part.leader_epoch, part.failures = epoch, 0
         self._polled.fetched.append(FetchedRecords(place, position, *bounds, epoch, [], []))
 
-    def _take_in(self, place: Place, told: FetchPartOut, response: FetchOut, asked: _FetchInFlight) -> None:
+    def _take_in(self, place: Place, told: FetchResponsePartition, response: FetchOut, asked: _FetchInFlight) -> None:
         part = self._parts.get(place)
         position, epoch = asked.positions.get(place, (-1, -1))
         if part is None or part.position != position or part.resting:
@@ -321,7 +321,7 @@ class Consumer:
         else:
             self._not_now(place, told.error)
 
-    def _take_in_records(self, place: Place, part: _PartitionState, told: FetchPartOut) -> None:
+    def _take_in_records(self, place: Place, part: _PartitionState, told: FetchResponsePartition) -> None:
         read = read_records(told.records, part.position, told.aborted, self.settings.isolation)
         part.position = read.next_position
         part.failures = 0

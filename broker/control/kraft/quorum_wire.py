@@ -10,8 +10,8 @@ from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.header import decode_response_header
 from squall.broker.protocol.hot import (
     FetchIn,
-    FetchPart,
-    FetchPartOut,
+    FetchRequestPartition,
+    FetchResponsePartition,
     decode_fetch_response,
     encode_fetch_request,
     encode_fetch_response,
@@ -91,7 +91,7 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
 
 def _encode_fetch(request: Fetch, sender: int, cluster_id: str) -> bytes:
     high_watermark = request.high_watermark
-    part = FetchPart(0, request.epoch, request.offset, request.last_epoch, 0, MAX_BYTES, high_watermark)
+    part = FetchRequestPartition(0, request.epoch, request.offset, request.last_epoch, 0, MAX_BYTES, high_watermark)
     asked = FetchIn(
         sender, -1, request.max_wait_ms, 1, MAX_BYTES, 0, 0, -1, cluster_id, [(METADATA_TOPIC_ID, [part])], [], ""
     )
@@ -254,7 +254,7 @@ def write_end(reply: EndEpochReply | ErrorCode) -> end_quorum_epoch.EndQuorumEpo
 
 def write_fetch(version: int, reply: FetchReply, records: FileSlice | None) -> list[Any]:
     """Return the body of the response to Fetch, in chunks."""
-    part = FetchPartOut(
+    part = FetchResponsePartition(
         index=0,
         error=int(reply.error),
         high_watermark=reply.high_watermark,

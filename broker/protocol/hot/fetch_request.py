@@ -14,7 +14,7 @@ from squall.broker.protocol.hot.common import (
     read_compact_bytes,
     read_compact_nullable_string,
 )
-from squall.broker.protocol.hot.types import NO_HIGH_WATERMARK, FetchIn, FetchPart, Topic
+from squall.broker.protocol.hot.types import NO_HIGH_WATERMARK, FetchIn, FetchRequestPartition, Topic
 from squall.broker.protocol.wire import (
     DECODE_ERRORS,
     UVARINT,
@@ -72,7 +72,7 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _FETCH_12(view, at)
         at += 26
     count, at = bounded_count(view, at, count, 3)
-    topics: list[tuple[Topic, list[FetchPart]]] = []
+    topics: list[tuple[Topic, list[FetchRequestPartition]]] = []
     for _ in range(count):
         if version >= 13:
             topic = view[at : at + 16].tobytes()
@@ -132,7 +132,7 @@ def _fetch_tags(
     return replica_id, replica_epoch, cluster_id, at
 
 
-def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[FetchPart], int]:
+def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[FetchRequestPartition], int]:
     """Read the partitions of a topic and the topic's tagged fields. Return the partitions and the position after them.
     """
     count = view[at]
@@ -141,7 +141,7 @@ def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[Fetch
         count, at = more(view, at, count)
     if not 0 < count <= (len(view) - at) // 33 + 1:
         raise too_many(count - 1)
-    parts: list[FetchPart] = []
+    parts: list[FetchRequestPartition] = []
     for _ in range(count - 1):
         index, leader_epoch, offset, last_epoch, start_offset, max_bytes, tags = _ASKED_12(view, at)
         at += 33
@@ -156,7 +156,7 @@ def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[Fetch
             else:
                 high_watermark, at = _asked_tags(view, at, tags)
         asked = index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark
-        parts.append(_new_part(FetchPart, asked))
+        parts.append(_new_part(FetchRequestPartition, asked))
     n = view[at]
     at += 1
     if n:
@@ -204,7 +204,7 @@ def _fetch_classic(view: memoryview, at: int, version: int) -> tuple[FetchIn, in
     else:
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _FETCH_4(view, at)
         at += 17
-    topics: list[tuple[Topic, list[FetchPart]]] = []
+    topics: list[tuple[Topic, list[FetchRequestPartition]]] = []
     (count,) = _u_i(view, at)
     at += 4
     if not 0 <= count <= (len(view) - at) // 6:
@@ -246,12 +246,12 @@ def _fetch_classic(view: memoryview, at: int, version: int) -> tuple[FetchIn, in
     ), at
 
 
-def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchPart], int]:
+def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchRequestPartition], int]:
     (count,) = _u_i(view, at)
     at += 4
     if not 0 <= count <= (len(view) - at) // 16:
         raise too_many(count)
-    parts: list[FetchPart] = []
+    parts: list[FetchRequestPartition] = []
     leader_epoch = start_offset = -1
     for _ in range(count):
         if version >= 9:
@@ -264,7 +264,7 @@ def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchP
             index, offset, max_bytes = _ASKED_4(view, at)
             at += 16
         asked = index, leader_epoch, offset, -1, start_offset, max_bytes, NO_HIGH_WATERMARK
-        parts.append(_new_part(FetchPart, asked))
+        parts.append(_new_part(FetchRequestPartition, asked))
     return parts, at
 
 

@@ -17,7 +17,7 @@ from squall.broker.protocol.hot.common import (
     read_compact_bytes,
     read_compact_nullable_string,
 )
-from squall.broker.protocol.hot.types import FetchOut, FetchPartOut, NodeEndpoint, Topic
+from squall.broker.protocol.hot.types import FetchOut, FetchResponsePartition, NodeEndpoint, Topic
 from squall.broker.protocol.wire import DECODE_ERRORS, UVARINT, more, negative, read_tag, skip_tags, tag_size, too_many
 
 _u_i: Final = Struct(">i").unpack_from
@@ -54,7 +54,7 @@ def encode_fetch_response(
     throttle_ms: int,
     error: int,
     session_id: int,
-    topics: Sequence[tuple[Topic, Sequence[FetchPartOut]]],
+    topics: Sequence[tuple[Topic, Sequence[FetchResponsePartition]]],
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Any]:
     """Return the body of a Fetch response, versions 4 to 18, as chunks to be sent one after the other.
@@ -122,7 +122,7 @@ def _fetched_classic(
     throttle_ms: int,
     error: int,
     session_id: int,
-    topics: Sequence[tuple[Topic, Sequence[FetchPartOut]]],
+    topics: Sequence[tuple[Topic, Sequence[FetchResponsePartition]]],
 ) -> list[Any]:
     chunks: list[Any] = []
     out: list[bytes | memoryview] = [_p_i(throttle_ms)]
@@ -219,7 +219,7 @@ def _read_endpoints(view: memoryview, at: int) -> tuple[list[NodeEndpoint], int]
     return endpoints, at
 
 
-def _fetched_flexible(view: memoryview, at: int) -> tuple[FetchPartOut, int]:
+def _fetched_flexible(view: memoryview, at: int) -> tuple[FetchResponsePartition, int]:
     index, error, high, stable, start, n = _READ_12(view, at)
     at += 31
     if n > 127:
@@ -257,7 +257,7 @@ def _fetched_flexible(view: memoryview, at: int) -> tuple[FetchPartOut, int]:
             if at != stop:
                 raise tag_size(tag)
     fields = index, error, high, stable, start, aborted, preferred, records, diverging, leader, snapshot
-    return tuple.__new__(FetchPartOut, fields), at
+    return tuple.__new__(FetchResponsePartition, fields), at
 
 
 def _read_aborted(view: memoryview, at: int, count: int) -> tuple[list[tuple[int, int]], int]:
@@ -297,7 +297,7 @@ def _fetch_response_classic(view: memoryview, at: int, version: int) -> tuple[Fe
     return FetchOut(throttle_ms, error, session_id, topics, []), at
 
 
-def _fetched_part_classic(view: memoryview, at: int, version: int) -> tuple[FetchPartOut, int]:
+def _fetched_part_classic(view: memoryview, at: int, version: int) -> tuple[FetchResponsePartition, int]:
     start, preferred = -1, -1
     if version >= 5:
         index, error, high, stable, start, n = _READ_5(view, at)
@@ -324,4 +324,4 @@ def _fetched_part_classic(view: memoryview, at: int, version: int) -> tuple[Fetc
         at += n
     elif n != -1:
         raise negative(n)
-    return FetchPartOut(index, error, high, stable, start, aborted, preferred, records), at
+    return FetchResponsePartition(index, error, high, stable, start, aborted, preferred, records), at

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 NO_HIGH_WATERMARK: Final = (1 << 63) - 1
-"""Is the high watermark of a FetchPart whose sender named none (KIP-1166). It is above every real high watermark."""
+"""Is the high watermark if the sender named none (KIP-1166). It is above every real high watermark."""
 
 MAX_BYTES_UNLIMITED: Final = 0x7FFFFFFF
 
@@ -34,7 +34,7 @@ class ProduceIn(NamedTuple):
     """Counts the topics and batches together."""
 
 
-class FetchPart(NamedTuple):
+class FetchRequestPartition(NamedTuple):
     """Represents one partition of a Fetch request. Epochs are -1 if the request names none."""
 
     index: int  # type: ignore[assignment]
@@ -62,12 +62,12 @@ class FetchIn(NamedTuple):
     session_id: int
     session_epoch: int
     cluster_id: str | None
-    topics: list[tuple[Topic, list[FetchPart]]]
+    topics: list[tuple[Topic, list[FetchRequestPartition]]]
     forgotten: list[tuple[Topic, list[int]]]
     rack: str
 
 
-class FetchPartOut(NamedTuple):
+class FetchResponsePartition(NamedTuple):
     """Represents one partition of a Fetch response."""
 
     index: int  # type: ignore[assignment]
@@ -94,5 +94,5 @@ class FetchOut(NamedTuple):
     throttle_ms: int
     error: int
     session_id: int
-    topics: list[tuple[Topic, list[FetchPartOut]]]
+    topics: list[tuple[Topic, list[FetchResponsePartition]]]
     node_endpoints: Sequence[NodeEndpoint] = ()

@@ -254,11 +254,11 @@ class Slice:
     length: int
 
 
-def _part_out(version: int) -> st.SearchStrategy[hot.FetchPartOut]:
+def _part_out(version: int) -> st.SearchStrategy[hot.FetchResponsePartition]:
     flexible = version >= 12
     maybe = st.one_of(st.none(), st.tuples(int32, int64))
     return st.builds(
-        hot.FetchPartOut,
+        hot.FetchResponsePartition,
         index=int32,
         error=int16,
         high_watermark=int64,
@@ -273,7 +273,7 @@ def _part_out(version: int) -> st.SearchStrategy[hot.FetchPartOut]:
     )
 
 
-def _fetched(part: hot.FetchPartOut) -> fetch.PartitionData:
+def _fetched(part: hot.FetchResponsePartition) -> fetch.PartitionData:
     return fetch.PartitionData(
         partition_index=part.index,
         error_code=part.error,
@@ -320,7 +320,11 @@ def test_fetch_responses_are_written_and_read_as_by_the_generated_class(version:
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_file_slices_travel_as_chunks_of_their_own(version: int) -> None:
     topic = b"t" * 16
-    parts = [hot.FetchPartOut(0, records=Slice(7)), hot.FetchPartOut(1), hot.FetchPartOut(2, records=Slice(300))]
+    parts = [
+        hot.FetchResponsePartition(0, records=Slice(7)),
+        hot.FetchResponsePartition(1),
+        hot.FetchResponsePartition(2, records=Slice(300)),
+    ]
     chunks = hot.encode_fetch_response(version, 0, 0, 0, [(topic, parts)])
     assert [chunk for chunk in chunks if isinstance(chunk, Slice)] == [Slice(7), Slice(300)]
     filled = b"".join(bytes(chunk.length) if isinstance(chunk, Slice) else chunk for chunk in chunks)
@@ -331,7 +335,7 @@ def test_file_slices_travel_as_chunks_of_their_own(version: int) -> None:
 
 def test_large_records_in_memory_are_not_copied() -> None:
     batch = memoryview(bytes(100_000))
-    chunks = hot.encode_fetch_response(18, 0, 0, 0, [(bytes(16), [hot.FetchPartOut(0, records=batch)])])
+    chunks = hot.encode_fetch_response(18, 0, 0, 0, [(bytes(16), [hot.FetchResponsePartition(0, records=batch)])])
     assert any(chunk is batch for chunk in chunks)
 
 

@@ -12,7 +12,7 @@ from squall.broker.net.frames import FrameReader, ReceiveMemory
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.header import decode_response_header, encode_request
-from squall.broker.protocol.hot import FetchPartOut, decode_fetch_response
+from squall.broker.protocol.hot import FetchResponsePartition, decode_fetch_response
 from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.support.brokers.memory_cluster import CLIENT_PORT, INTERNAL_PORT, MemoryCluster, NodeEnv, kraft
 from tests.support.disks.memory_fs import MemoryFs
@@ -20,7 +20,9 @@ from tests.support.disks.memory_fs import MemoryFs
 FIRST_WITH_REPLICA_STATE = 15
 
 
-async def metadata_fetched(cluster: MemoryCluster, port: int, version: int, replica_id: int = 2) -> FetchPartOut:
+async def metadata_fetched(
+    cluster: MemoryCluster, port: int, version: int, replica_id: int = 2
+) -> FetchResponsePartition:
     """The one partition of the answer to a Fetch of the metadata log from its beginning, as a voter asks for it. With
     -1 for its replica id it is a client that asks.
     """

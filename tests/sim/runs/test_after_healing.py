@@ -13,7 +13,7 @@ from squall.broker.apis.fetch import DelayedFetch, FetchApi
 from squall.broker.log.log import Log
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.protocol.hot import FetchPartOut
+from squall.broker.protocol.hot import FetchResponsePartition
 from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.saved import save
@@ -105,12 +105,12 @@ def starve(monkeypatch: pytest.MonkeyPatch, healed: list[bool], *, newcomers: bo
         if not starves(self):
             wake(self)
 
-    def to_some(self: FetchApi, fetch: DelayedFetch, want: Any, left: int, first: bool) -> FetchPartOut:
+    def to_some(self: FetchApi, fetch: DelayedFetch, want: Any, left: int, first: bool) -> FetchResponsePartition:
         if not starves(fetch):
             return read(self, fetch, want, left, first)
         end = want.part.offset
         nothing: Any = b""
-        return FetchPartOut(want.part.index, 0, end, end, 0, None, -1, nothing, None, None, None)
+        return FetchResponsePartition(want.part.index, 0, end, end, 0, None, -1, nothing, None, None, None)
 
     monkeypatch.setattr(FetchApi, "satisfied", of_some)
     monkeypatch.setattr(DelayedFetch, "wake", for_some)

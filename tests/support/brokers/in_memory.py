@@ -33,7 +33,7 @@ from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.server import Server
 from squall.broker.protocol.apis import ApiKey, response_class, response_header_version
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
+from squall.broker.protocol.hot import FetchOut, FetchResponsePartition, decode_fetch_response
 from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -356,7 +356,7 @@ class MemoryBroker:
 
     def follower_has(
         self, replica: int, offset: int, *, epoch: int = 5, name: str = "t", log_start: int = -1
-    ) -> FetchPartOut:
+    ) -> FetchResponsePartition:
         """A follower fetches from there, on its connection, so that is what it has. What it is answered."""
         conn = self._of_followers.setdefault(replica, self.client())
         self.fetch(conn, (name, offset), replica=replica, epoch=epoch, max_wait_ms=0, log_start=log_start)
@@ -403,7 +403,7 @@ def fetched_all(conn: Connection, version: int = 17) -> FetchOut:
     return decode_fetch_response(*one_answer(conn, ApiKey.FETCH, version), version)
 
 
-def fetched(conn: Connection, version: int = 17) -> FetchPartOut:
+def fetched(conn: Connection, version: int = 17) -> FetchResponsePartition:
     """The only partition of the only reply."""
     [(_, [part])] = fetched_all(conn, version).topics
     return part

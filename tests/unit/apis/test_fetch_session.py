@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.apis.fetch_session import FetchSession, FetchSessions, SessionError
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
+from squall.broker.protocol.hot import FetchIn, FetchRequestPartition, FetchResponsePartition
 
 T, U = b"t", b"u"
 
@@ -20,7 +20,7 @@ def request(
     replica: int = -1,
 ) -> FetchIn:
     """A Fetch of (topic, partition, offset)."""
-    topics = [(key, [FetchPart(index, -1, offset, -1, -1, 100, -1)]) for key, index, offset in parts]
+    topics = [(key, [FetchRequestPartition(index, -1, offset, -1, -1, 100, -1)]) for key, index, offset in parts]
     return FetchIn(replica, -1, 0, 1, 1000, 0, *session, None, topics, [(key, [0]) for key in forgotten], "")
 
 
@@ -93,13 +93,13 @@ def test_a_session_that_nobody_has_used_for_long_makes_room() -> None:
 def test_partitions_with_records_go_to_the_back_of_the_queue() -> None:
     sessions = FetchSessions(10, random.Random(1))
     session = opened(sessions, (T, 0, 5), (U, 0, 7))
-    session.changed([(T, FetchPartOut(0, records=b"x")), (U, FetchPartOut(0, records=b""))])
+    session.changed([(T, FetchResponsePartition(0, records=b"x")), (U, FetchResponsePartition(0, records=b""))])
     assert list(session.parts) == [(U, 0), (T, 0)]
 
 
 def test_errors_are_told_each_time_and_offsets_once() -> None:
     session = FetchSession(1, -1, 0)
-    quiet, wrong = FetchPartOut(0, 0, 5, records=b""), FetchPartOut(1, 6, records=b"")
+    quiet, wrong = FetchResponsePartition(0, 0, 5, records=b""), FetchResponsePartition(1, 6, records=b"")
     assert len(session.changed([(T, quiet), (T, wrong)])) == 2
     assert session.changed([(T, quiet), (T, wrong)]) == [(T, wrong)]
     moved = quiet._replace(high_watermark=6)

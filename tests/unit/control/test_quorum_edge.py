@@ -19,7 +19,7 @@ from squall.broker.log.log import Log
 from squall.broker.log.recovery import load
 from squall.broker.net.peers import PeerClient
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.protocol.hot import FetchIn, FetchPart
+from squall.broker.protocol.hot import FetchIn, FetchRequestPartition
 from squall.broker.protocol.schema.fetch_snapshot import (
     FetchSnapshotRequest,
     FetchSnapshotRequestPartitionSnapshot,
@@ -161,7 +161,7 @@ async def test_whoever_fetches_in_the_name_of_the_leader_is_refused(
     seat = Seat(MemoryFs(), voters=1)
     await seat.sit(nursery)
     await trio.testing.wait_all_tasks_blocked()
-    part = FetchPart(0, 1, 0, 0, 0, 1000, -1)
+    part = FetchRequestPartition(0, 1, 0, 0, 0, 1000, -1)
     answers: list[bytes] = []
     for replica_id in (1, 7):
         asked = FetchIn(replica_id, -1, 0, 1, 1000, 0, 0, -1, None, [(METADATA_TOPIC_ID, [part])], [], "")

@@ -13,7 +13,7 @@ from squall.broker.apis.offsets import EARLIEST
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.header import decode_request_header, encode_response_header
-from squall.broker.protocol.hot import FetchIn, FetchPartOut, decode_fetch, encode_fetch_response
+from squall.broker.protocol.hot import FetchIn, FetchResponsePartition, decode_fetch, encode_fetch_response
 from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -61,7 +61,7 @@ class Leader:
             at += link.recv_into(buffer[at:]) or 0
         return bytes(buffer)
 
-    def answer(self, *parts: tuple[str, FetchPartOut]) -> None:
+    def answer(self, *parts: tuple[str, FetchResponsePartition]) -> None:
         """The response to the last request."""
         topics = [(IDS[name], [part]) for name, part in parts]
         body = b"".join(bytes(c) for c in encode_fetch_response(self._version, 0, 0, 0, topics, []))
@@ -127,7 +127,7 @@ async def test_what_is_fetched_is_appended_and_the_next_fetch_acknowledges_it(au
     async with following() as it:
         h = it.give()
         assert part_of(await it.leader.request()) == (5, 0, -1)
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
+        it.leader.answer(("t", FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
         assert part_of(await it.leader.request()) == (5, 2, 5)
         assert (h.log.log_end_offset, h.state.high_watermark) == (2, 1)
 
@@ -145,7 +145,7 @@ async def test_what_has_to_be_flushed_is_acknowledged_once_it_is_on_disk(autojum
 
         it.broker.env.cpu = slow  # type: ignore[method-assign]
         await it.leader.request()
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
+        it.leader.answer(("t", FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
         assert part_of(await it.leader.request()) == (5, 2, 5)
         assert on_disk == [0]
         assert (h.log.recovery_point, h.state.log_end_offset, h.state.high_watermark) == (2, 2, 1)
@@ -157,7 +157,7 @@ async def test_an_answer_of_an_earlier_epoch_is_not_applied(autojump_clock: Any)
         await it.leader.request()
         asked = {(IDS["t"], 0): (it.fetcher.following[IDS["t"], 0], 0)}
         it.give(epoch=6)
-        it.fetcher._apply(FetchPartOut(0, high_watermark=1, records=memoryview(sent(0))), *asked[IDS["t"], 0])
+        it.fetcher._apply(FetchResponsePartition(0, high_watermark=1, records=memoryview(sent(0))), *asked[IDS["t"], 0])
         assert h.log.log_end_offset == 0
 
 
@@ -166,7 +166,7 @@ async def test_an_answer_that_does_not_continue_the_log_is_not_applied(autojump_
         h = it.give()
         await it.leader.request()
         f = it.fetcher.following[IDS["t"], 0]
-        part = FetchPartOut(0, high_watermark=1, log_start_offset=0, records=memoryview(sent(0)))
+        part = FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=memoryview(sent(0)))
         it.fetcher._apply(part, f, 0)
         it.fetcher._apply(part, f, 0)
         assert h.log.log_end_offset == 1
@@ -178,7 +178,7 @@ async def test_corrupt_records_are_not_appended_and_asked_for_again(autojump_clo
         await it.leader.request()
         bad = bytearray(sent(0))
         bad[-1] ^= 1
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=bytes(bad))))
+        it.leader.answer(("t", FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=bytes(bad))))
         assert part_of(await it.leader.request()) == (5, 0, -1)
         assert h.log.log_end_offset == 0
         assert "bad_records" in [event for event, _ in it.env.traces]
@@ -190,10 +190,12 @@ async def test_what_a_leader_sends_of_an_epoch_that_it_was_not_asked_in_is_left_
         h = it.give()
         await it.leader.request()
         later = sent(1, epoch=6)
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=2, log_start_offset=0, records=sent(0) + later)))
+        it.leader.answer(
+            ("t", FetchResponsePartition(0, high_watermark=2, log_start_offset=0, records=sent(0) + later))
+        )
         assert part_of(await it.leader.request())[:2] == (5, 1)
         assert (h.log.log_end_offset, h.state.high_watermark) == (1, 1)
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=2, log_start_offset=0, records=later)))
+        it.leader.answer(("t", FetchResponsePartition(0, high_watermark=2, log_start_offset=0, records=later)))
         assert part_of(await it.leader.request())[:2] == (5, 1)
         assert h.log.epochs.entries == [(5, 0)]
         assert "bad_records" in [event for event, _ in it.env.traces]
@@ -203,9 +205,13 @@ async def test_a_diverging_answer_truncates_and_asks_again_from_there(autojump_c
     async with following() as it:
         h = it.give()
         await it.leader.request()
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0) + sent(1))))
+        it.leader.answer(
+            ("t", FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=sent(0) + sent(1)))
+        )
         await it.leader.request()
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=b"", diverging=(5, 1))))
+        it.leader.answer(
+            ("t", FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=b"", diverging=(5, 1)))
+        )
         assert part_of(await it.leader.request()) == (5, 1, 5)
         assert h.log.log_end_offset == h.state.log_end_offset == 1
 
@@ -217,7 +223,7 @@ async def test_before_kip_101_a_follower_cut_its_log_at_its_high_watermark_and_s
         h = it.give()
         await it.leader.request()
         records = sent(0) + sent(1)
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=records)))
+        it.leader.answer(("t", FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=records)))
         assert part_of(await it.leader.request()) == (5, 2, -1)
         it.give(epoch=6)
         assert part_of(await it.leader.request()) == (6, 1, -1)
@@ -229,7 +235,7 @@ async def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew_there(aut
         h = it.give()
         it.leader.log = (40, 50)
         await it.leader.request()
-        it.leader.answer(("t", FetchPartOut(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
+        it.leader.answer(("t", FetchResponsePartition(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
         while h.log.log_end_offset != 40:
             await trio.testing.wait_all_tasks_blocked()
         assert h.log.log_start_offset == h.state.log_start_offset == 40
@@ -240,9 +246,11 @@ async def test_a_log_that_is_longer_than_the_leaders_is_cut_where_that_ends(auto
         h = it.give()
         it.leader.log = (0, 1)
         await it.leader.request()
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=0, log_start_offset=0, records=sent(0) + sent(1))))
+        it.leader.answer(
+            ("t", FetchResponsePartition(0, high_watermark=0, log_start_offset=0, records=sent(0) + sent(1)))
+        )
         await it.leader.request()
-        it.leader.answer(("t", FetchPartOut(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
+        it.leader.answer(("t", FetchResponsePartition(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
         await trio.testing.wait_all_tasks_blocked()
         assert h.log.log_end_offset == 1
 
@@ -260,7 +268,7 @@ async def test_a_leader_is_asked_for_its_bounds_once_at_a_time(autojump_clock: A
         f = it.fetcher.following[IDS["t"], 0]
         started: list[Any] = []
         it.fetcher._start_soon = lambda *task: started.append(task)
-        refused = FetchPartOut(0, ErrorCode.OFFSET_OUT_OF_RANGE)
+        refused = FetchResponsePartition(0, ErrorCode.OFFSET_OUT_OF_RANGE)
         it.fetcher._apply(refused, f, 0)
         it.fetcher._apply(refused, f, 0)
         assert len(started) == 1
@@ -270,7 +278,7 @@ async def test_a_leader_is_asked_for_its_bounds_once_at_a_time(autojump_clock: A
         assert len(started) == 2
 
 
-QUIET = FetchPartOut(0, high_watermark=0, log_start_offset=0, records=b"")
+QUIET = FetchResponsePartition(0, high_watermark=0, log_start_offset=0, records=b"")
 
 
 async def test_a_partition_that_is_added_does_not_wait_out_the_fetch_under_way(autojump_clock: Any) -> None:
@@ -301,7 +309,9 @@ async def test_partitions_that_are_added_one_after_the_other_end_no_fetch_of_eac
         it.give("w")
         await trio.testing.wait_all_tasks_blocked()
         assert len(it.leader.links) == 3
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=0, log_start_offset=0, records=sent(0))), ("u", QUIET))
+        it.leader.answer(
+            ("t", FetchResponsePartition(0, high_watermark=0, log_start_offset=0, records=sent(0))), ("u", QUIET)
+        )
         request = await it.leader.request()
         assert request.max_wait_ms == SHORT_WAIT_MS
         assert part_of(request, "t")[1] == 1
@@ -329,8 +339,8 @@ async def test_a_refused_partition_pauses_and_the_others_go_on(autojump_clock: A
         it.give("t")
         it.give("u")
         await it.leader.request()
-        quiet = FetchPartOut(0, high_watermark=0, log_start_offset=0, records=b"")
-        it.leader.answer(("t", FetchPartOut(0, ErrorCode.UNKNOWN_LEADER_EPOCH)), ("u", quiet))
+        quiet = FetchResponsePartition(0, high_watermark=0, log_start_offset=0, records=b"")
+        it.leader.answer(("t", FetchResponsePartition(0, ErrorCode.UNKNOWN_LEADER_EPOCH)), ("u", quiet))
         assert [key for key, _ in (await it.leader.request()).topics] == [IDS["u"]]
 
 
@@ -350,7 +360,7 @@ async def test_nothing_is_taken_after_fetching_was_stopped(autojump_clock: Any) 
     async with following() as it:
         h = it.give()
         await it.leader.request()
-        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0))))
+        it.leader.answer(("t", FetchResponsePartition(0, high_watermark=1, log_start_offset=0, records=sent(0))))
         it.fetchers.stop()
         it.give("u")
         await trio.testing.wait_all_tasks_blocked()
@@ -368,7 +378,7 @@ async def test_what_many_partitions_get_is_appended_in_turns(autojump_clock: Any
             it.leader.answer()
             request = await it.leader.request()
             asked += [part.index for _, parts in request.topics for part in parts]
-        parts = [FetchPartOut(n, high_watermark=1, log_start_offset=0, records=sent(0)) for n in range(20)]
+        parts = [FetchResponsePartition(n, high_watermark=1, log_start_offset=0, records=sent(0)) for n in range(20)]
         it.leader.answer(*(("t", part) for part in parts))
         seen = []
         while not seen or seen[-1] < 20:
