@@ -120,7 +120,7 @@ def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float, in_
         client, brokers, system = time.process_time() - own, cluster.cpu_s() - cpu, cluster.system_s() - system
     finally:
         gc.enable()
-        producer.close()  # one that failed would go on sending, beside the next load
+        producer.close()  # a failed producer would continue to send during the next load
     if producer.failed:
         raise RuntimeError(f"{len(producer.failed)} records failed, the first: {producer.failed[0]}")
     there = records_in(cluster.bootstrap, topic)

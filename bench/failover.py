@@ -81,7 +81,7 @@ def _load(
         if killed == math.inf and due > begin + 2:
             killed = time.monotonic()
             cluster.kill(victim)
-        # Some that were acknowledged before are told only now.
+        # Acknowledgements from before the kill may be reported late.
         if all(found and found[-1] > killed + 0.05 for found in (acks, observer.acknowledged)):
             break
     producer.flush(PATIENCE_S)

@@ -90,7 +90,7 @@ def _members(bootstrap: str, group: str, count: int, protocol: str) -> Iterator[
     try:
         yield consumers
     finally:
-        # Side by side: each of them waits for the coordinator's answer to its leaving.
+        # In parallel, because each close waits for the coordinator's answer to LeaveGroup.
         closing = [threading.Thread(target=consumer.close) for consumer in consumers]
         for each in closing:
             each.start()

@@ -96,7 +96,7 @@ def measure(
                 found[place] = each.take(side)
             except (RuntimeError, KafkaException) as error:
                 raise RuntimeError(f"pair {number + 1}, {SIDES[place]}: {error}") from error
-        # A step of a failover that was too quick to be seen has no figure in that pair.
+        # A failover step that was too quick to be observed has no figure in that pair.
         for figure in (figure for figure in found["now"] if all(figure in figures for figures in found.values())):
             row = rows.setdefault(f"{each.name}, {figure}", PairedFigures())
             for place, figures in found.items():

@@ -142,7 +142,7 @@ class Forwarder:
                 self.answered_at = now
                 return response
             pause_s = min(backoff_s * (0.5 + self._env.rng.random()), max(0.0, give_up_at - now))
-            # A controller that has just been found is asked at once: the pause was for the one that was missing.
+            # Ask a newly found controller at once: the back-off was for the missing one.
             backoff_s = FIRST_BACKOFF_S if await self._pause(pause_s) else min(2 * backoff_s, MAX_BACKOFF_S)
             now = self._env.mono()
         raise NoController(f"no active controller answered within {timeout_ms} ms")

@@ -49,7 +49,7 @@ class BrokerToControllerRequests:
     async def allocate_producer_ids(self) -> range:
         """Send AllocateProducerIds, and return the block of ids: see `port.ProducerIdSource`."""
         from squall.broker.protocol.schema.allocate_producer_ids import (
-            AllocateProducerIdsRequest,  # hardly ever asked for
+            AllocateProducerIdsRequest,  # rarely needed
         )
 
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())

@@ -57,7 +57,7 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.cordoned_log_dirs = None if existing.cordoned_log_dirs is None else list(existing.cordoned_log_dirs)
     elif existing is not None:
-        # Its epoch fences what the incarnation before it still says, so it has to be the larger one (KIP-903).
+        # The new epoch fences requests of the old incarnation, so it must be larger (KIP-903).
         assert record.broker_epoch > existing.epoch
         writes += _replace_incarnation(command, existing, request.previous_broker_epoch)
     return Decision(
@@ -69,7 +69,7 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
 
 def _check_registration(command: Command, request: BrokerRegistrationRequest) -> Broker | None:
     image, cluster_id = command.image, command.settings.cluster_id
-    if request.broker_id < 0:  # -1 is nobody
+    if request.broker_id < 0:  # -1 is NO_NODE
         raise Refusal(ErrorCode.INVALID_REQUEST, f"No broker has the id {request.broker_id}")
     if request.cluster_id != cluster_id:
         message = f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
@@ -162,7 +162,7 @@ def _heartbeat_of_fenced(
     contact: SessionChange,
 ) -> Heartbeat:
     if request.want_shut_down or broker.in_controlled_shutdown:
-        # An incarnation that has begun to stop never serves again: it was given up while it was on its way out.
+        # An incarnation that has begun to stop is never unfenced again: its session expired while it stopped.
         reply.should_shut_down = True
         return Decision(reply, (), contact)
     if request.want_fence or not reply.is_caught_up:
@@ -205,7 +205,7 @@ def expire(command: Command) -> Decision[Broker | None]:
 def fence(command: Command, broker: Broker) -> list[MetadataRecord]:
     """Return the records that remove a broker from its ISRs and leaderships, and fence it."""
     assert not broker.fenced
-    # Last: no image may show a fenced broker in an ISR that has other members.
+    # Fence last: no image may have a fenced broker in an ISR with other members.
     return [*leadership_changes(command, remove=broker.id), _change(broker, fenced=FENCE)]
 
 

@@ -230,7 +230,7 @@ def _altered(
         raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from None
     try:
         command.settings.config.changed(after)
-    except ConfigError as error:  # Kafka answers so: a broker reads its settings before the controller has them
+    except ConfigError as error:  # Kafka's code for this, because its broker parses the settings before the controller
         raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from None
     return after
 

@@ -74,7 +74,7 @@ class PartitionChange:
         if leader != before.leader:
             record.leader = leader
             if unclean:
-                # RECOVERING until the new leader says that it is done: no follower may join the ISR before (KIP-704).
+                # RECOVERING until the new leader reports its recovery: before, no follower joins the ISR (KIP-704).
                 target.isr, target.elr = (leader,), ()
                 if before.leader_recovery_state != RECOVERING:
                     record.leader_recovery_state = RECOVERING
@@ -82,7 +82,7 @@ class PartitionChange:
                 target.isr = (leader,)
                 target.elr = tuple(replica for replica in target.elr if replica != leader)
         elif not set(before.replicas) <= set(target.replicas):
-            # A replica that leaves the partition must notice: the leader epoch fences it (KIP-455).
+            # A new leader epoch fences the replicas that leave the partition (KIP-455).
             record.leader = before.leader
         assert leader == NO_NODE or leader in target.isr
         assert set(target.isr) <= set(target.replicas)
@@ -96,7 +96,7 @@ class PartitionChange:
         preferred = target.replicas[0]
         if self.election is Election.PREFERRED and preferred in valid:
             return preferred, False
-        # Before the order of the replicas counts: each change of the leader costs a new leader epoch.
+        # A valid leader stays whatever the replica order, because each change of leader costs a leader epoch.
         if self.before.leader in valid:
             return self.before.leader, False
         if valid:
@@ -121,7 +121,7 @@ class PartitionChange:
 
     def _fill(self, record: PartitionChangeRecord, target: _PlannedPartition) -> None:
         before = self.before
-        # Without eligible leader replicas an ISR never becomes empty; with them nobody may be left in it.
+        # Without ELR an ISR never becomes empty; with ELR it may.
         if target.isr != before.isr and (target.isr or self.elr_enabled):
             record.isr = list(target.isr)
         elr = target.elr if self.elr_enabled else ()

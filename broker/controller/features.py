@@ -103,7 +103,7 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
     Errors: INVALID_REQUEST for a feature named twice; INVALID_UPDATE_VERSION for an unknown feature, a level that this
     node or a registered broker does not support, or a lower level without an explicit downgrade.
     """
-    from squall.broker.protocol.schema import update_features as wire  # nearly never asked for
+    from squall.broker.protocol.schema import update_features as wire  # rarely needed
 
     writes: list[MetadataRecord] = []
     code, message = ErrorCode.NONE, None
@@ -115,7 +115,7 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
             writes += _update(command, update)
     except Refusal as refused:
         writes, code, message = [], refused.code, refused.message
-    # With an error on top there is no result of a feature: clients give that error to each (KIP-1022).
+    # With a top-level error there are no results per feature: clients apply that error to each (KIP-1022).
     results = [] if code else [wire.UpdatableFeatureResult(update.feature) for update in request.feature_updates]
     reply = wire.UpdateFeaturesResponse(error_code=code, error_message=message, results=results)
     return Decision(reply, () if request.validate_only else tuple(writes))
@@ -137,7 +137,7 @@ def _update(command: Command, update: wire.FeatureUpdateKey) -> list[MetadataRec
     if level < now and name == METADATA_VERSION:
         raise _refuse(name, level, "Refusing a downgrade that might delete metadata information.")
     if level < now and any(not partition.isr for _, _, partition in command.image.partitions()):
-        # Only the eligible replicas know what is committed there: without them nobody could ever lead again.
+        # Only eligible replicas hold its committed records: without ELR the partition would never have a leader.
         raise _refuse(name, level, "A partition has nobody left but its eligible leader replicas.")
     return [] if level == now else _level_records(command, name, level)
 
@@ -162,7 +162,7 @@ def _level_records(command: Command, name: str, level: int) -> list[MetadataReco
     assert level >= 0
     writes = [MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
     if name == ELR_FEATURE:
-        # Who is eligible depends on one min ISR that all nodes agree on: the cluster's, not what each node's file says.
+        # Eligibility needs a min ISR that all nodes agree on: the cluster's setting, not the one in each node's file.
         return writes + (
             _one_min_isr(command) if level else [MetadataRecord(ClearElrRecord(topic_name=EVERY_TOPIC), 0)]
         )

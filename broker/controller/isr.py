@@ -102,7 +102,7 @@ class _AlterPartitionHandler:
 def check_epochs(partition: PartitionImage, broker_id: int, asked: Asked) -> None:
     """Refuse a sender whose view of the partition is ahead or behind, or that is not its leader."""
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
-        # It has seen a later controller than this one.
+        # The sender has seen a later controller than this one.
         raise Refusal(ErrorCode.NOT_CONTROLLER)
     if asked.leader_epoch < partition.leader_epoch:
         raise Refusal(ErrorCode.FENCED_LEADER_EPOCH)

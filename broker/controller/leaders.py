@@ -25,7 +25,7 @@ def elect_leaders(command: Command, request: wire.ElectLeadersRequest) -> Decisi
     """Elect leaders of the named partitions or, if none are named, of all that need an election. Each is decided for
     itself.
     """
-    from squall.broker.protocol.schema import elect_leaders as wire  # the clock's elections do without
+    from squall.broker.protocol.schema import elect_leaders as wire  # elections by the clock do not need it
 
     election = ELECTION_TYPES.get(request.election_type)
     if election is None:

@@ -37,7 +37,7 @@ def place(command: Command, count: int, replication_factor: int) -> list[tuple[i
     if not live:
         raise _impossible(replication_factor, "All brokers are currently fenced.")
     spare = ring([broker for broker in usable if broker.fenced])
-    # Drawn anew for each request: topics of one partition would otherwise all be led by the first broker.
+    # A new random start per request: otherwise the first broker would lead all topics of one partition.
     start = command.rng.randrange(len(live))
     shift = command.rng.randrange(len(live))
     return [_replicas(live, spare, start + nth, shift, replication_factor) for nth in range(count)]

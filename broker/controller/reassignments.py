@@ -38,7 +38,7 @@ def alter_reassignments(
         for target in asked.partitions:
             result = wire.ReassignablePartitionResponse(partition_index=target.partition_index, error_message=None)
             try:
-                # Each change is worked out from the image as it was before this request: a second one would not fit.
+                # Each change is computed from the image before this request, so a second one would be wrong.
                 if (asked.name, target.partition_index) in named:
                     raise Refusal(ErrorCode.INVALID_REQUEST, "The partition is named more than once.")
                 named.add((asked.name, target.partition_index))
@@ -76,7 +76,7 @@ def _reassign(
     change.replicas = replicas + leaving
     change.removing = leaving
     change.adding = tuple(replica for replica in replicas if replica not in before)
-    # No replica leaves yet: those that are to go may be the only ones that have what is committed.
+    # No replica leaves yet: the removed ones may be the only ones with all committed records.
     assert set(partition.replicas) <= set(change.replicas)
     assert len(set(change.replicas)) == len(change.replicas)
     assert not set(change.adding) & set(change.removing)

@@ -36,5 +36,5 @@ class ReplicaCountLimit:
                     f"squall.broker.max.replicas={self._limit:,}."
                 )
                 raise Refusal(ErrorCode.POLICY_VIOLATION, message)
-        # Only now: a topic that is refused takes no room from those behind it in the request.
+        # Count last: a refused topic must not use up the limit of later topics in the request.
         self._hosted.update(more)

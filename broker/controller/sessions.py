@@ -58,7 +58,7 @@ class BrokerSessions:
         session = self.sessions.setdefault(change.broker_id, BrokerSession(now_ms))
         assert session.contact_ms <= now_ms, f"contact at {now_ms} after one at {session.contact_ms}"
         session.contact_ms = now_ms
-        # It may go back: the broker has started anew, and has read nothing yet.
+        # The offset may go back: a restarted broker has replayed nothing yet.
         session.metadata_offset = change.metadata_offset
         if change.begins_shutdown:
             session.shutdown_offset = offset

@@ -273,7 +273,7 @@ def new_topic_id(command: Command) -> bytes:
         raw = bytearray(command.rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
-        # Version 4: so it is neither of the ids that Kafka keeps for itself (zero, and one for the metadata topic).
+        # A version 4 UUID is none of Kafka's reserved ids (zero, and one for the metadata topic).
         if bytes(raw) not in command.image.topics_by_id:
             return bytes(raw)
 
@@ -338,7 +338,7 @@ def _added_placements(
 ) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = asked.count - present
-    # Where a reassignment has changed the number for some partitions, the first one decides for the new ones.
+    # Reassignments may have changed the factor of some partitions. Partition 0 decides for new ones.
     factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
         return place(command, additional, factor)
@@ -380,7 +380,7 @@ def delete_topics(
                 raise Refusal(ErrorCode.INVALID_REQUEST, message)
             topic = _find(command.image, name, topic_id)
             if name is None and asked[topic.name, ZERO_UUID] == 1:
-                continue  # It is named both ways: the row of its name refuses it.
+                continue  # The request names the topic both ways: the row of its name refuses it.
             result.name, result.topic_id = topic.name, topic.id
             if name is not None and asked[None, topic.id]:
                 message = "The provided topic name maps to an ID that was already supplied."

@@ -111,7 +111,7 @@ class FaultInjector:
                 json.dump({"number": crash.number, "op": op, "at": what}, file)
             os.replace(f"{self._folder}/crashed.new", f"{self._folder}/crashed")
             os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(60)  # the signal ends all threads, but not before this one is told
+            time.sleep(60)  # the signal ends all threads, but may take a moment to arrive
 
     def delayed(self, op: str) -> None:
         """Sleep as long as the faults that slow this call say. The calling thread waits, as for a slow device."""

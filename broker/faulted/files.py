@@ -345,7 +345,7 @@ class FaultedFs(RealFs):
                 for change in self._inner_changes(number):
                     self._purge(f"{self._folder}/kept/{change.kept}")
                 _unlink(f"{self._folder}/names/{number}")
-            elif stat.st_nlink == 1:  # else the renaming that it was kept for was noted, and never done
+            elif stat.st_nlink == 1:  # else the journaled renaming never happened, and the file still has its name
                 self._forget(number)
         if os.path.isdir(kept):
             shutil.rmtree(kept)

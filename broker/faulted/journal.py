@@ -119,7 +119,7 @@ class FileJournal:
         self._end += len(data)
 
     def _start_over(self) -> None:
-        # Cut first: a journal that ends before where all is durable holds nothing, whatever its header says.
+        # Truncate first: a journal that ends before its durable position counts as empty, whatever the header says.
         os.ftruncate(self._fd, HEADER.size)
         os.pwrite(self._fd, HEADER.pack(MAGIC, HEADER.size), 0)
         self._base += self._end - HEADER.size

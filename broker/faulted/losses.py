@@ -65,7 +65,7 @@ def lose_power(
             changed(seen[number], before, after)
     for path in _files(f"{folder}/kept"):
         if "/kept/lost-" not in path:
-            continue  # removed for good, or given up: nobody misses its bytes
+            continue  # the removal or replacement survived, so the bytes are no loss
         number = os.stat(path).st_ino
         if number in seen:
             with open(path, "rb") as file:
@@ -97,7 +97,7 @@ def _lose_names(folder: str, roots: Sequence[str], rng: random.Random, loss: Los
     for path, number in sorted(directories.items()):
         if changes := read_names(f"{folder}/names/{number}"):
             opened.append((os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), changes))
-    # By descriptor: a directory may itself go while the names in it come back.
+    # Use descriptors: a directory may itself vanish while names in it return.
     for directory, changes in opened:
         survive = rng.randrange(len(changes) + 1) if rng.random() < 0.5 else 0
         loss.names_pending += len(changes)

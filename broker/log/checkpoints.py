@@ -29,7 +29,7 @@ def replace_file(fs: Fs, path: str, data: bytes) -> None:
     """Replace the content of `path` by `data` atomically: a power loss leaves the file's old or its new content."""
     assert not path.endswith(TEMPORARY), f"{path} would be removed by the next start"
     temporary = path + TEMPORARY
-    # Its bytes first: a name that is durable before them may lead to an empty file after a power loss.
+    # Fsync the bytes first: if only the new name were durable, the file could be empty after a power loss.
     _write_file(fs, temporary, data)
     fs.rename(temporary, path)
     fs.fsync_dir(parent(path))

@@ -102,14 +102,14 @@ class DurabilityTracker:
         for segment in reversed(segments):
             full = segment is not active
             if segment.next_offset <= self.recovery_point and (segment.indexes_durable or not (full or indexes)):
-                break  # A job takes every segment behind the recovery point, so those before this one are durable, too.
+                break  # A job takes all segments after the recovery point, so earlier ones are durable.
             segment.write_out()
             files += segment.unsynced(indexes=full or indexes)
             if full:
                 inactive.append(segment)
         if not files and not self.has_unsynced_names:
             return None
-        # Oldest first: if a crash comes between two of them, what is durable is a beginning of the log without a hole.
+        # Oldest first: after a crash between two fsyncs, the durable part is a prefix of the log without a gap.
         files.reverse()
         return FlushJob(
             fs, files, directory if self.has_unsynced_names else None, end_offset, generation, self._names, inactive
@@ -123,7 +123,7 @@ class DurabilityTracker:
         assert job.names <= self._names
         self._names_durable = job.names
         if job.generation != generation:
-            # The log was cut meanwhile, and others may have the offsets of what was flushed (Redpanda 15201).
+            # The log was truncated meanwhile; new batches may have the offsets of the flushed ones (Redpanda 15201).
             return
         self.recovery_point = max(self.recovery_point, job.end_offset)
         self._flushed_wall_ms = wall_ms

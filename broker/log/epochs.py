@@ -73,7 +73,7 @@ class EpochCache:
         if self.latest is None or epoch < 0 or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:
-            # It is still being written, or nothing came after it: it ends where the log does.
+            # The epoch is the newest, so it ends at the log's end.
             return epoch, log_end_offset
         following = bisect_right(entries, epoch, key=_epoch)
         assert following < len(entries)
@@ -89,7 +89,7 @@ class EpochCache:
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that begin at or after `end_offset`, the log's new end."""
         entries = self.entries
-        # An epoch that begins right at the end has no batch here any more.
+        # An epoch that begins at the end has no batch in this log any more.
         if entries and entries[-1].start_offset >= end_offset:
             while entries and entries[-1].start_offset >= end_offset:
                 entries.pop()

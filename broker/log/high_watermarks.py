@@ -58,7 +58,7 @@ class HighWatermarkCheckpoint:
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
         """Lower the high watermarks of several partitions as `cut` does; `ends` has the end offset of each log."""
-        # A draft's new name may not be durable yet: a power loss would bring back what the file offsets before.
+        # A draft's new name may not be durable yet: a power loss would bring the previous offsets back.
         offsets, previous = self._offsets, self._previous
         beyond = {
             place: min(offsets.get(place, 0), end)

@@ -165,7 +165,7 @@ class Log:
             records, timestamp = looked
         if producer_id >= 0:
             entry = self.producers.entries.get(producer_id)
-            # In order, which is nearly always the case, is seen at a glance; and that no transaction begins or is left.
+            # Fast path: the batch is in order, and no transaction begins or ends with it.
             txn = attributes & TRANSACTIONAL_BIT != 0
             in_order = entry and entry.next_sequence == sequence and entry.epoch == epoch
             if entry is None or not in_order or (entry.txn_first_offset >= 0) is not txn:
@@ -224,7 +224,7 @@ class Log:
         """
         first, start, limits = self.log_end_offset, self.log_start_offset, self._limits
         if not self._active.size and len(self.segments) == 1:
-            # A log that deleted records have emptied may start inside of a batch: then it begins with that one.
+            # A log emptied by DeleteRecords may start inside a batch. It then begins with that batch.
             around = batch_around(records, first)
             first = first if around is None else around
         checked = checked_batches(records, first, leader_epoch, gaps=limits.compacted)
@@ -385,7 +385,7 @@ class Log:
         self._lower(min(offset, self.segments[0].base_offset))
         self._remove_from(0, -1)
         self._fs.fsync_dir(self.directory)
-        # Epochs before the new segment: with its files but old epochs, loading would give it a wrong one.
+        # Write the epochs before the new segment: with the segment and old epochs, loading would assign a wrong epoch.
         self.epochs.clear()
         self.epochs.flush()
         self.producers = ProducerStates()
@@ -411,7 +411,7 @@ class Log:
             segment.remove()
             self.segments.pop()
             if not at:
-                # With nothing before them, segments that come back after a crash would pass for the whole log.
+                # Otherwise segments that a power loss brings back would be taken for the whole log.
                 self._fs.fsync_dir(self.directory)
         remove_snapshots(self._fs, self.directory, above=snapshots_above)
 
@@ -435,7 +435,7 @@ class Log:
         if doomed == len(self.segments):
             self.roll(must=True)
         if doomed and self.durability.has_unsynced_names:
-            # What is left must be there for good before the rest goes: else, after a crash, offsets begin anew.
+            # First make the names of the remaining segments durable: else a power loss could leave no segment at all.
             self._fs.fsync_dir(self.directory)
             self.durability.directory_synced()
         removed = [self._remove_oldest() for _ in range(doomed)]
@@ -448,7 +448,7 @@ class Log:
         self.increment_log_start(self.segments[0].base_offset)
         remove_snapshots(self._fs, self.directory, below=self.segments[0].base_offset)
         oldest.remove()
-        # One by one: after a crash there must be no hole between those that are left.
+        # Remove one segment at a time: a power loss must leave no gap between the remaining ones.
         self._fs.fsync_dir(self.directory)
         return oldest.base_offset
 

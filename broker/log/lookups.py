@@ -85,7 +85,7 @@ class CandidateBatch(NamedTuple):
                 header, data, self.timestamp, self.start, self.limit, self.max_bytes, is_given_up=is_given_up
             )
         except MalformedFrame:
-            # What the producer packed wrongly is stored as it came: the batch's own bounds are all that is known.
+            # The producer's batch is stored unchanged even if it cannot be decompressed: only its header is known.
             return TimestampAndOffset(header.max_timestamp, max(self.start, header.base_offset), header.leader_epoch)
         return None if found is None else TimestampAndOffset(*found, header.leader_epoch)
 
@@ -118,7 +118,7 @@ class TimestampLookup:
         """Note the result of searching a batch."""
         assert self.found is None
         self.found = found
-        # What was searched in vain must not be searched again, whatever the log does between two steps.
+        # A batch without the record must not be searched again, however the log changes between two steps.
         self._start = max(self._start, candidate.header.next_offset)
 
     def run(self) -> TimestampAndOffset | None:
@@ -156,7 +156,7 @@ class TimestampLookup:
             for step in self._walk(segment, from_offset):
                 if isinstance(step, SearchPause):
                     yield step
-                # By its largest timestamp: a batch that begins too early may end late enough (Redpanda 6604).
+                # Compare the largest timestamp: a batch that begins too early may end late enough (Redpanda 6604).
                 elif step.header.max_timestamp >= timestamp:
                     yield self._candidate(segment, step, timestamp)
 
@@ -169,7 +169,7 @@ class TimestampLookup:
             if segment.max_timestamp <= largest:
                 continue
             whole = start <= segment.max_timestamp_offset and segment.next_offset <= limit
-            # Where the largest one may not be among those asked for, all are looked at.
+            # If the segment's largest timestamp may be outside of [start, limit), check all batches in it.
             for step in self._walk(segment, segment.max_timestamp_offset if whole else start):
                 if isinstance(step, SearchPause):
                     yield step

@@ -119,7 +119,7 @@ class LogManager:
         self.previous_broker_epoch = -1 if epoch is None else epoch
         if epoch is not None:
             self._fs.remove(marker)
-        # Also for the checkpoints: what is read now must not turn into older ones at the next power loss.
+        # This also covers the checkpoints: a power loss must not replace what is read now by older files.
         self._fs.fsync_dir(self.log_dir)
         recovery_points = checkpoints.read_offsets(self._fs, self._path(RECOVERY_POINTS))
         starts = self._starts_written = checkpoints.read_offsets(self._fs, self._path(LOG_STARTS))
@@ -131,8 +131,8 @@ class LogManager:
             if place is None:
                 continue
             self._load(place, self.clean, recovery_points.get(place, 0), starts.get(place, 0), wall_ms)
-        # What the files claim too much must be corrected before anything is appended: of logs that were cut, and of
-        # logs that are gone, whose names may come again.
+        # The checkpoints may be ahead of truncated logs, or name deleted ones, whose names may be used again. Correct
+        # them before the first append.
         known = {place: log.recovery_point for place, log in self.logs.items()}
         if (
             any(known.get(place, -1) < point for place, point in recovery_points.items())
@@ -195,13 +195,13 @@ class LogManager:
             log = None
         if log is None:
             if (topic, partition) in self._deleted_since_checkpoint:
-                # It must not inherit how far its predecessor was synced.
+                # The new log must not inherit the recovery point of the deleted one.
                 self.checkpoint_recovery_points()
-            # Nor how far its predecessor was committed: consumers would be shown what is not committed.
+            # Nor its high watermark: consumers would read uncommitted records.
             self.high_watermarks.cut((topic, partition), 0)
             directory = self._path(f"{topic}-{partition}")
             self._fs.mkdirs(directory)
-            # Durable before the first batch: a log without an id passes for one of any topic of its name.
+            # The id is durable before the first batch: a log without an id is used for any topic of its name.
             if topic_id != ZERO_ID:
                 checkpoints.write_topic_id(self._fs, directory, topic_id)
             self._fs.fsync_dir(self.log_dir)
@@ -222,7 +222,7 @@ class LogManager:
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return False
-        log.generation += 1  # What was sliced of it must not be sent any further.
+        log.generation += 1  # Slices of the deleted log must not be sent any more.
         suffix = f".{self._rng.randbytes(16).hex()}{DELETED}"
         name = f"{topic}-{partition}"
         renamed = self._path(name[: LONGEST_NAME - len(suffix)] + suffix)
@@ -246,7 +246,7 @@ class LogManager:
         """Return the renamed directories that may be removed by now, each once. The caller calls `remove` for each."""
         due = [path for due_ms, path in self._removable if due_ms <= wall_ms]
         if due:
-            # Else half of a log could come back by its old name.
+            # Otherwise a power loss could undo the renaming and bring half of a log back.
             self._fs.fsync_dir(self.log_dir)
             self._removable = [item for item in self._removable if item[0] > wall_ms]
         return due

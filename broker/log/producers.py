@@ -71,7 +71,7 @@ class ProducerStates(ProducerRules):
         if entry is not None:
             if self.is_fenced(entry, epoch):
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            # Before the transaction is looked at: a retry may come after the marker, and gets its first answer.
+            # Check this before the transaction: a retry may arrive after the marker, and gets its first answer.
             known = self.known_batch(entry, header) if first >= 0 else None
             if known is not None:
                 return known
@@ -82,7 +82,7 @@ class ProducerStates(ProducerRules):
             if entry is None and self.begins_too_late(asked, first):
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if entry is None or first < 0:
-            return None  # offsets that a group's coordinator writes for the producer have no sequence
+            return None  # a group coordinator writes offsets for the producer without sequences
         if first != self.expected_sequence(entry, epoch):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.INVALID_TXN_STATE if self.leaves_transaction(entry, header) else None
@@ -168,7 +168,7 @@ class ProducerStates(ProducerRules):
         entry.timestamp = timestamp
         if txn and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
-            # Offsets only grow, so the first key is at any time where the oldest open transaction begins.
+            # Offsets only grow, so the first key is always the start of the oldest open transaction.
             self.ongoing[base_offset] = producer_id
             self._forget_verification(producer_id, epoch)
 
@@ -182,9 +182,9 @@ class ProducerStates(ProducerRules):
         elif entry.epoch != header.producer_epoch:
             entry.restart(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
-        # A marker is a sign of life: otherwise a producer's epoch is forgotten soon after it (KAFKA-9144).
+        # A marker counts as activity: otherwise the producer's epoch could expire soon after it (KAFKA-9144).
         entry.timestamp = header.max_timestamp
-        # No batch says which generation its marker is of: as one of the second it spares a question about the next one.
+        # A batch does not show its marker's generation. Taken as the second, the next transaction's verification stays.
         self._void(header.producer_id, header.producer_epoch, EPOCH_RAISED_BY_END)
         first, entry.txn_first_offset = entry.txn_first_offset, -1
         if first < 0:

@@ -51,7 +51,7 @@ def load(
     loading.run()
     segments, recovery_point = loading.segments, min(recovery_point, loading.end_offset)
     if segments and loading.end_offset < log_start_offset:
-        # Records were deleted beyond what is left: nothing here may be read any more.
+        # DeleteRecords has deleted records beyond the log's end, so no record here may be read any more.
         loading.discard_from(0, f"the log ends before its start {log_start_offset}")
         loading.epochs.clear()
         loading.epochs.flush()
@@ -147,7 +147,7 @@ class _LogLoader:
         elif first and not self._epochs_known:
             self._assign_epochs(self.segments[-1].next_offset)
         if not self.segments:
-            # What is kept beside the segments says nothing without them, not even of offset 0.
+            # Without segments, epochs and snapshots describe no batch, not even one at offset 0.
             self.epochs.clear()
             if remove_snapshots(self._fs, self._directory, above=-1):
                 self._fs.fsync_dir(self._directory)
@@ -171,7 +171,7 @@ class _LogLoader:
         else:
             inside = [at for at, segment in enumerate(self.segments) if segment.base_offset < self._recovery_point]
             first = inside[-1] if inside else 0
-        # A segment that lacks an index is scanned, and so is all behind it: a scan makes epochs and producers again.
+        # A segment without an index is scanned, with all segments after it: a scan rebuilds epochs and producer state.
         first = min([first, *(at for at in range(first) if not self._indexed[at])])
         assert 0 <= first
         assert first <= count
@@ -198,7 +198,7 @@ class _LogLoader:
             expected = segment.next_offset
             if damage is not None:
                 self._reason = f"{damage} of the segment at offset {segment.base_offset}"
-                self.discard_from(at + 1, self._reason)  # Kept, they would follow a hole in the offsets.
+                self.discard_from(at + 1, self._reason)  # They would follow a gap in the offsets.
                 return
             if at + 1 < len(self.segments):
                 segment.become_inactive()
@@ -208,7 +208,7 @@ class _LogLoader:
     def _scan_segment(self, segment: Segment) -> str | None:
         """Check and add the batches of one segment, and truncate it at the first damage. Returns the damage or None."""
         size = segment.size
-        segment.forget()  # What the indexes say is not believed: they may be as damaged as the batches.
+        segment.forget()  # The indexes are not trusted: they may be as damaged as the batches.
         scan = BatchScanner(segment.file, size)
         damage = None
         for header, position, data in scan:
@@ -237,7 +237,7 @@ class _LogLoader:
             except MalformedFrame as problem:
                 return f"control batch at byte {position} ({problem})"
         if base > expected or header.record_count <= header.last_offset_delta:
-            self._sparse = True  # Compaction has been here: between segments, too, offsets may be missing.
+            self._sparse = True  # The log was compacted, so offsets may also be missing between segments.
         epoch = header.leader_epoch
         if epoch != self.epochs.latest and has_epoch(header):
             self.epochs.assign(epoch, base)

@@ -105,7 +105,7 @@ class Segment:
         nothing.
         """
         if self.file.append(data) != self.size:
-            # A write that failed half-way has left bytes at the end: they go, and these where they belong.
+            # An earlier write failed half-way and left bytes at the end: remove them, and append again.
             self.file.truncate(self.size)
             if self.file.append(data) != self.size:
                 raise OSError(f"{self._path}{LOG} cannot be cut back to {self.size} bytes")
@@ -147,7 +147,7 @@ class Segment:
         """Complete the time index and write out pending entries, because nothing more will be appended."""
         assert len(self.ends) == len(self.stops)
         assert self.ends[-1] == self.next_offset
-        # The largest timestamp may be behind the last indexed batch: look-ups of closed segments rest on the index.
+        # The largest timestamp may be after the last indexed batch, and lookups in closed segments use the index only.
         self._index_time()
         self.write_out()
         self.file.seal()
@@ -258,7 +258,7 @@ class Segment:
         self._load_time_index()
         self.next_offset = next_base
         self.drop_tail()
-        self.release()  # A broker may have thousands of segments, and open files are few.
+        self.release()  # A broker may have thousands of segments, but the number of open files is limited.
 
     def open_end(self) -> bool:
         """Find the segment's end and timestamps from the indexes, without reading all batches. Returns False if it is
@@ -332,7 +332,7 @@ class Segment:
         aborted.cut(1 + aborted.last_where(lambda entry: entry.last_offset < next_offset))
         self.size = position
         self.full = self.indexes_durable = False
-        # The indexes are sparse: what they do not say of the batches that stay is read from the headers.
+        # The indexes are sparse: read the state after the last indexed batch from the batch headers.
         self._load_time_index()
         self._walk_behind_index()
         if self.size == 0:

@@ -134,12 +134,12 @@ def _misshapen(header: BatchHeader, size: int) -> AppendResult | None:
 
 
 def _too_large(header: BatchHeader, config: LogConfig, client: bool) -> AppendResult | None:
-    # A marker that did not fit would leave its transaction open for ever.
+    # Without this exception a small max.message.bytes would leave a transaction open for ever.
     is_marker = not client and header.attributes & CONTROL_BIT
     if header.size > config.max_message_bytes and not is_marker:
         limit = config.max_message_bytes
         return AppendResult.refused(ErrorCode.MESSAGE_TOO_LARGE, f"{header.size} bytes, max.message.bytes is {limit}")
-    # What the broker itself writes may have a segment alone: a marker, or what the controller has decided.
+    # The broker's own batches (markers, controller's decisions) may be larger: they get a segment of their own.
     if client and header.size > config.segment_bytes:
         limit = config.segment_bytes
         return AppendResult.refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{header.size} bytes, segment.bytes is {limit}")

@@ -157,7 +157,7 @@ class QuorumMembership:
         self.move_to(self.epoch, leader_id=self.node_id)
         self.become(Role.LEADER, now_ms + self.timers.for_majority(), f"elected by {granting}")
         self.timers.found_leader()
-        # Records of earlier epochs are committed only by one of this epoch after them: so there is one at once.
+        # Only a later record of this epoch commits records of earlier epochs: so append one at once.
         start = self.local.append_leader_change(self.epoch, self.settings.voters, granting)
         self.leadership = LeaderState(self.settings, self.epoch, start, now_ms, self.heard)
         self.heard = None

@@ -159,7 +159,7 @@ class Raft:
             self._outbox.due(receiver, now_ms + self._settings.fetch_timeout_ms // 8)
         elif self._following.probing:
             self.member.probe_next(now_ms + self._settings.retry_backoff_ms)
-        elif self.role is not Role.RESIGNED:  # Its farewell is said once: whoever missed it finds out by fetching.
+        elif self.role is not Role.RESIGNED:  # EndEpoch is sent once: a voter that missed it learns from its fetch.
             self._outbox.due(receiver, now_ms + self._outbox.backoff_ms(receiver))
         self._settle(now_ms)
 
@@ -205,7 +205,7 @@ class Raft:
     # ---------------------------------------------------------------------------------------------------------- roles
 
     def _boot(self, now_ms: int) -> None:
-        if self.member.state.epoch < self.log.last_epoch:  # The file was lost; at least do not go back.
+        if self.member.state.epoch < self.log.last_epoch:  # The file was lost: do not go back at least.
             self.member.state = QuorumState(self.log.last_epoch)
             self.member.persist = True
         if self.member.state.leader_id == self.node_id:
@@ -253,7 +253,7 @@ class Raft:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def _on_vote(self, message: QuorumMessage, vote: Vote, now_ms: int) -> None:
-        if message.sender not in self._outbox.voters:  # Nobody asks itself: its own vote is in the tally.
+        if message.sender not in self._outbox.voters:  # A node does not ask itself: its own vote is in the tally.
             return self._outbox.answer(message, VoteReply(ErrorCode.INCONSISTENT_VOTER_SET, self.epoch, self.leader_id))
         if vote.epoch > self.epoch:
             pause_ms = self._timers.before_candidacy(self.member.is_fresh)
@@ -266,7 +266,7 @@ class Raft:
             if self.role is Role.PROSPECTIVE:
                 self.member.become_unattached(self.epoch, now_ms, 0, f"votes for {message.sender}")
             self.member.deadline_ms = now_ms + self._timers.for_votes(self.member.is_fresh)
-        elif granted and self.member.tally is None:  # Who would be elected gets a moment's head start to stand.
+        elif granted and self.member.tally is None:  # The candidate that would be elected gets a head start.
             self.member.deadline_ms = max(self.member.deadline_ms, now_ms + self._settings.jitter_ms)
         self.member.note("vote", epoch=vote.epoch, candidate=message.sender, pre_vote=vote.pre_vote, granted=granted)
         self._outbox.answer(message, VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted))
@@ -274,7 +274,7 @@ class Raft:
     def _may_grant(self, vote: Vote, candidate: int, now_ms: int) -> bool:
         """Return whether this node may grant a vote that is requested in its own epoch."""
         if (vote.last_epoch, vote.end_offset) < (self.log.last_epoch, self.log.end_offset):
-            return False  # It may lack what is committed.
+            return False  # The candidate may lack committed records.
         if vote.pre_vote:
             return not self._hears_leader(now_ms) and not self._comes_first(vote, candidate, now_ms)
         return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
@@ -396,7 +396,7 @@ class Raft:
     def _on_snapshot_reply(self, sender: int, reply: FetchSnapshotReply, now_ms: int) -> None:
         download = self._following.download
         if download is None or not download.is_next(reply):
-            self._following.download = None  # Gone, or not what it was: ask for records again.
+            self._following.download = None  # The snapshot is gone or has changed: ask for records again.
         if not self._answered(sender, reply, now_ms) or download is None or self._following.download is None:
             return
         self._local.write_snapshot(reply.snapshot, reply.position, reply.payload)
@@ -495,6 +495,6 @@ class Raft:
         elif self.role is Role.RESIGNED:
             return EndEpoch(self.epoch, self.member.successors)
         elif voter == self._following.source and (self._local.is_synced or not self._settings.is_voter):
-            # Fetching from an offset says that all before it is durable here: so a voter syncs first.
+            # A fetch from an offset tells the leader that all before it is durable: so a voter syncs first.
             return self._following.request(self.epoch, log, self.high_watermark)
         return None

@@ -166,7 +166,7 @@ class ControllerService:
         self._write(decision, now_ms)
         if self._controller is not controller:
             raise NotController
-        # Wait even if the decision has no records of its own: it may rest on records that are not committed yet.
+        # Wait even if the decision has no records: it may depend on earlier, uncommitted records.
         offset = controller.image.offset
         if offset > self._feed.image.offset:
             return DeferredResponse(partial(self._certain, decision.reply, offset, self._epoch))
@@ -196,7 +196,7 @@ class ControllerService:
         return bool(decision.records)
 
     def _committed(self, delta: ImageDelta) -> None:
-        # The first run that a node replays is its past, which was traced when it was committed.
+        # Changes that a node replays at its start were traced when they were committed.
         if self._replayed and self._quorum.is_leader:
             trace_changes(self._env, self._feed.image, delta)
         self._replayed = self._replayed or bool(delta)

@@ -133,7 +133,7 @@ class MetadataQuorum:
         """Names a snapshot that was loaded and is still to be delivered."""
         self._retention = config.metadata_max_retention_bytes, config.metadata_max_retention_ms
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
-        # Shorter than the fetch time-out: a lost fetch is sent again before the leader is given up because of it.
+        # Shorter than the fetch time-out: a lost fetch is sent again before it leads to an election.
         self._fetch_patience_ms = (self._settings.fetch_max_wait_ms + self._settings.fetch_timeout_ms) // 2
         self._reply_callbacks: dict[int, Callable[[Reply], None]] = {}
         """Maps the ticket of another node's request to the callback that gets the reply."""
@@ -336,7 +336,7 @@ class MetadataQuorum:
             while True:
                 self._armed_ms = self._raft.next_deadline_ms()
                 await self._rearm.wait(min(max(0, self._armed_ms - self._now_ms()), 3_600_000) / 1000)
-                self._armed_ms = 0  # awake: nobody needs to wake this task
+                self._armed_ms = 0  # this task is awake, so `_work` need not wake it
                 self._raft.tick(self._now_ms())
                 self._work()
 

@@ -72,7 +72,7 @@ class QuorumRequestHandler:
 
     async def fetch_snapshot(self, request: Any) -> Any:
         """Handle FetchSnapshot: return a chunk of one of this node's snapshots, while this node leads."""
-        from squall.broker.control.kraft import snapshot_wire  # hardly ever asked for
+        from squall.broker.control.kraft import snapshot_wire  # rarely needed
 
         error = snapshot_wire.refusal(request, self._cluster_id)
         if error is None and request.replica_id == self._node_id:

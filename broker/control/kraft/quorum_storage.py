@@ -97,10 +97,10 @@ class QuorumStorage:
                 self.snapshots.delete(newest)
         log = self._log
         if newest is not None and not continues_from_snapshot(newest, log.log_end_offset, log.epochs.entries):
-            # The node died after it installed the snapshot, or what was written and cut last was never synced.
+            # The node died after it installed the snapshot, or before its last append or truncation was synced.
             log.truncate_fully_and_start_at(newest.end_offset)
             for older in self.snapshots.ids[:-1]:
-                self.snapshots.delete(older)  # Nothing follows them any more.
+                self.snapshots.delete(older)  # The log no longer continues older snapshots.
             return records
         # The first epoch shows that the log was trimmed, even if the log start was not yet written to its checkpoint.
         start = max(log.log_start_offset, *(first for _, first in log.epochs.entries[:1]), 0)

@@ -84,7 +84,7 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
         case Fetch():
             return ApiKey.FETCH, FETCH_VERSION, _encode_fetch(request, sender, cluster_id)
         case FetchSnapshot():
-            from squall.broker.control.kraft import snapshot_wire  # hardly ever asked for
+            from squall.broker.control.kraft import snapshot_wire  # rarely needed
 
             return snapshot_wire.encode_request(request, sender, cluster_id)
 
@@ -183,7 +183,7 @@ def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if getattr(request, "voter_id", NO_NODE) not in (NO_NODE, node_id):
-        return ErrorCode.INVALID_VOTER_KEY  # Else a voter that answers at a wrong address would be counted twice.
+        return ErrorCode.INVALID_VOTER_KEY  # Otherwise a voter at a wrong address would be counted twice.
     topics = request.topics
     if len(topics) != 1 or topics[0].topic_name != METADATA_TOPIC or len(topics[0].partitions) != 1:
         return ErrorCode.INVALID_REQUEST
