@@ -12,7 +12,7 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 from squall.chaos.toolchain.interpreter import optimised_here
 
-NAMED = 3
+MAX_NAMED = 3
 """Limits the number of programs that are named."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -82,7 +82,7 @@ def usage_report(before: CpuSnapshot, after: CpuSnapshot, own: int) -> str:
     used = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     busy = max(used / max(after.at_s - before.at_s, 1e-3), sum(cores for _, cores in found))
     built = "built with optimisation" if optimised_here() else "no optimised build"
-    most = ", ".join(f"{name} {cores:.2f}" for name, cores in found[:NAMED] if cores >= 0.01)
+    most = ", ".join(f"{name} {cores:.2f}" for name, cores in found[:MAX_NAMED] if cores >= 0.01)
     return (
         f"Measured with Python {platform.python_version()} ({built}) on {os.cpu_count()} cores.\n"
         f"Other programs used {busy:.2f} cores meanwhile{f': {most}' if most else ''}."

@@ -25,8 +25,8 @@ from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
 
-LOOK_S = 0.02
-EVERY_S = 0.01
+POLL_INTERVAL_S = 0.02
+WRITE_INTERVAL_S = 0.01
 """Gives the pause between two records of Squall's client."""
 
 
@@ -67,7 +67,7 @@ class FailoverObserver(threading.Thread):
             nursery.start_soon(self._look_at_controller, clients[1])
             nursery.start_soon(self._write, clients[2])
             while not self._over.is_set():
-                await trio.sleep(LOOK_S)
+                await trio.sleep(POLL_INTERVAL_S)
             nursery.cancel_scope.cancel()
 
     def _seen(self, step: str) -> None:
@@ -82,14 +82,14 @@ class FailoverObserver(threading.Thread):
                     self._seen("fenced")
                 if any(p.leader_id not in (self._victim, -1) for topic in answer.topics for p in topic.partitions):
                     self._seen("leader")
-            await trio.sleep(LOOK_S)
+            await trio.sleep(POLL_INTERVAL_S)
 
     async def _look_at_controller(self, client: Client) -> None:
         while True:
             with suppress(RequestFailed, UnsupportedApi, MalformedFrame):
                 if (await admin.describe_quorum(client)).leader_id not in (self._victim, -1):
                     self._seen("controller")
-            await trio.sleep(LOOK_S)
+            await trio.sleep(POLL_INTERVAL_S)
 
     async def _write(self, client: Client) -> None:
         client.track([self._topic])
@@ -107,4 +107,4 @@ class FailoverObserver(threading.Thread):
             while True:
                 with suppress(BufferFull, ProducerRetired):
                     producer.send(self._topic, 0, None, b"x" * 100, [], client.env.wall_ms(), done)
-                await trio.sleep(EVERY_S)
+                await trio.sleep(WRITE_INTERVAL_S)

@@ -23,7 +23,7 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
-FEWEST = 6
+MIN_PAIRS = 6
 """Is the smallest number of pairs of which the smallest and the largest ratio enclose the median with CERTAINTY."""
 Side = TypeVar("Side")
 Figures = Mapping[str, float]
@@ -57,7 +57,7 @@ class PairedFigures:
 
     def is_worse(self, name: str) -> bool:
         """Return whether the interval of the ratios shows that this checkout is worse."""
-        if len(self.ratios) < FEWEST:
+        if len(self.ratios) < MIN_PAIRS:
             return False
         low, high = interval(self.ratios)
         return high < 1 if MORE_IS_BETTER in name else low > 1
@@ -135,7 +135,7 @@ def table(rows: Mapping[str, PairedFigures], peer: str) -> str:
             lines.append(f"{name:<{width}}no figures")
             continue
         low, high = interval(row.ratios)
-        sure = f"{low:.3f} to {high:.3f}" if len(row.ratios) >= FEWEST else f"- (under {FEWEST} pairs)"
+        sure = f"{low:.3f} to {high:.3f}" if len(row.ratios) >= MIN_PAIRS else f"- (under {MIN_PAIRS} pairs)"
         line = f"{name:<{width}}{_figure(row.then)}{_figure(row.now)}{statistics.median(row.ratios):8.3f}"
         line += f"  {sure:<16}"
         if row.peer:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from bench.client import PARTITIONS, create_topic
 from bench.rates import OperationRate, WorkerThreads, rate_of
 
-RECORDS, INTO, SIZE = 10, 2, 100
+RECORDS, PARTITIONS_PER_TXN, SIZE = 10, 2, 100
 """Give the records of each transaction, the partitions that they go to in turn, and the bytes of each record."""
 PATIENCE_S = 30.0
 
@@ -29,7 +29,7 @@ def transactions(cluster: Any, producers: int, seconds: float) -> OperationRate:
     committed = [0] * producers
     work = partial(_produce, cluster.bootstrap, topic, committed)
     found = rate_of(cluster, producers, seconds, work, "producers")
-    _see_all(cluster.bootstrap, topic, sum(committed) * (RECORDS + INTO))
+    _see_all(cluster.bootstrap, topic, sum(committed) * (RECORDS + PARTITIONS_PER_TXN))
     return found
 
 
@@ -60,7 +60,7 @@ def _transact(producer: Producer, topic: str, number: int) -> None:
     """Begin a transaction, produce its records and commit it."""
     producer.begin_transaction()
     for record in range(RECORDS):
-        producer.produce(topic, bytes(SIZE), partition=(number + record % INTO) % PARTITIONS)
+        producer.produce(topic, bytes(SIZE), partition=(number + record % PARTITIONS_PER_TXN) % PARTITIONS)
     producer.commit_transaction(PATIENCE_S)
 
 

@@ -37,7 +37,7 @@ FIRST_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
 """Name separate connections, so that a client's slow request delays no heartbeat."""
-LAST_WORD_S = 0.01
+ATTEMPT_MARGIN_S = 0.01
 """Gives the time by which the whole request times out later than its last attempt. So the attempt times out first, and
 closes a connection that does not work any more.
 """
@@ -134,7 +134,7 @@ class Forwarder:
         """
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()
-        give_up_at = now + timeout_ms / 1000 + LAST_WORD_S
+        give_up_at = now + timeout_ms / 1000 + ATTEMPT_MARGIN_S
         while (left_s := give_up_at - now) > 0:
             found, response = await self._attempt(api_key, request, send, left_s)
             now = self._env.mono()

@@ -72,17 +72,17 @@ class BrokerLifecycle:
         """Is set when the controller has completed this broker's controlled shutdown."""
         self._ready = False
         self._stopping = False
-        self._nudged = env.signal()
+        self._heartbeat_due = env.signal()
         feed.follow(self._metadata_changed)
 
     def ready(self) -> None:
         """Ask to be unfenced from now on, because logs are recovered and the image is applied."""
         self._ready = True
-        self.nudge()
+        self.heartbeat_now()
 
-    def nudge(self) -> None:
+    def heartbeat_now(self) -> None:
         """Send the next heartbeat at once."""
-        self._nudged.set()
+        self._heartbeat_due.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Register (then `task_status.started()`), and send heartbeats until the controller lets this broker stop.
@@ -92,14 +92,14 @@ class BrokerLifecycle:
         await self._register()
         task_status.started()
         while not self.may_stop.is_set():
-            await self._nudged.wait(await self._heartbeat())
+            await self._heartbeat_due.wait(await self._heartbeat())
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
         """Request a controlled shutdown: leaderships move away, and this broker leaves every ISR. Returns whether the
         controller completed it within `timeout_s`.
         """
         self._stopping = True
-        self.nudge()
+        self.heartbeat_now()
         with self._env.timeout(timeout_s):
             await self.may_stop.wait()
         return self.may_stop.is_set()
@@ -200,14 +200,14 @@ class BrokerLifecycle:
         image, node_id = self._feed.image, self._config.node_id
         own = image.brokers.get(node_id)
         if node_id in delta.brokers and own is not None and own.fenced and own.epoch == self.broker_epoch:
-            self.nudge()
+            self.heartbeat_now()
         if any(image.brokers[changed].in_controlled_shutdown for changed in delta.brokers if changed in image.brokers):
-            self.nudge()
+            self.heartbeat_now()
 
     def _check_caught_up(self) -> None:
         if not self.caught_up.is_set() and is_registered(self._feed.image, self._config.node_id, self.broker_epoch):
             self.caught_up.set()
-            self.nudge()
+            self.heartbeat_now()
 
 
 def is_registered(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:

@@ -72,7 +72,7 @@ def become(
 
 
 def broker_view(image: ClusterImage) -> BrokerStatuses:
-    """Return what an image holds about the brokers."""
+    """Return epochs, fenced brokers and brokers in controlled shutdown from an image."""
     brokers = image.brokers.values()
     return BrokerStatuses(
         epochs={b.id: b.epoch for b in brokers},

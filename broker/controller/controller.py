@@ -116,7 +116,7 @@ class Controller:
         gap = now_ms - self._ticked_ms
         self._ticked_ms = now_ms
         if gap > self.sessions.timeout_ms // 2:
-            self.sessions.forgive(gap, now_ms)
+            self.sessions.prolong_all(gap, now_ms)
         command = self.command(now_ms)
         decision: Decision[Any] = brokers.expire(command)
         if not decision.records and now_ms - self._unclean_ms >= UNCLEAN_CHECK_MS:

@@ -74,7 +74,7 @@ class BrokerSessions:
             session.contact_ms = max(heard_ms, earliest_ms)
             assert session.contact_ms <= now_ms
 
-    def forgive(self, pause_ms: int, now_ms: int) -> None:
+    def prolong_all(self, pause_ms: int, now_ms: int) -> None:
         """Prolong all sessions by `pause_ms`, in which the controller did not run and could receive no heartbeat."""
         assert pause_ms >= 0
         for session in self.sessions.values():

@@ -284,7 +284,7 @@ def new_topic_id(command: Command) -> bytes:
 def create_partitions(
     command: Command, request: partitions_wire.CreatePartitionsRequest
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
-    """Add partitions to topics, each decided for itself. If they are too many in total, no topic gets any."""
+    """Add partitions to topics, each topic decided for itself. If the request has too many, no topic gets any."""
     twice = duplicates([topic.name for topic in request.topics])
     added = sum(_partitions_added(command.image, topic) for topic in request.topics)
     limit = ReplicaCountLimit(command.image, command.settings.config)

@@ -46,7 +46,7 @@ from squall.broker.protocol.records import (
 )
 
 SMALL_BYTES = 1 << 20
-"""Bytes below which a rolled segment counts as small: Kafka 4 lets no topic ask for smaller segments (KIP-1030)."""
+"""Is the size in bytes below which a segment counts as small: Kafka 4 lets no topic ask for less (KIP-1030)."""
 
 
 class Log:

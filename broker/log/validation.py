@@ -47,7 +47,7 @@ def refusal(records: memoryview, config: LogConfig, wall_ms: int, *, client: boo
         return _invalid(f"{len(records)} bytes are no record batch")
     header = BatchHeader._make(HEADER.unpack_from(records))
     return (
-        _misshapen(header, len(records))
+        _malformed(header, len(records))
         or _too_large(header, config, client)
         or _corrupt(records, header)
         or _not_for_clients(header, client, zstd)
@@ -56,7 +56,7 @@ def refusal(records: memoryview, config: LogConfig, wall_ms: int, *, client: boo
     )
 
 
-def holds_too_many(header: BatchHeader) -> bool:
+def claims_too_many_records(header: BatchHeader) -> bool:
     """Return whether a batch claims more records than its bytes can decompress to."""
     packed = header.size - HEADER_SIZE
     return header.record_count * SMALLEST_RECORD > packed * MOST_UNPACKED[header.attributes & CODEC_MASK]
@@ -123,7 +123,7 @@ def check_unusual(
     return with_timestamp(records, largest, False), largest
 
 
-def _misshapen(header: BatchHeader, size: int) -> AppendResult | None:
+def _malformed(header: BatchHeader, size: int) -> AppendResult | None:
     if header.magic != 2:
         return _invalid(f"magic {header.magic}: only batches of format 2 are taken")
     if header.size < HEADER_SIZE or header.size > size:
@@ -195,7 +195,7 @@ def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendRes
 def _overfull(header: BatchHeader, config: LogConfig) -> AppendResult | None:
     """Return the refusal of a batch with too many records: one such batch could move the log's end by 2^31."""
     most = config.squall_decompressed_batch_max_bytes // SMALLEST_RECORD
-    if not holds_too_many(header) and header.record_count <= most:
+    if not claims_too_many_records(header) and header.record_count <= most:
         return None
     return _invalid(f"{header.record_count} records in a batch of {header.size} bytes")
 

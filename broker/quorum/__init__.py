@@ -1,1 +1,1 @@
-"""Implements Raft for the metadata log, as KRaft does. The code is pure: step / tick / ready."""
+"""Implements Raft for the metadata log, as KRaft does, without I/O: see `raft.Raft` with step, tick and ready."""

@@ -1,4 +1,4 @@
-"""Defines the effects that the core asks its caller for, in the order in which they must be carried out."""
+"""Defines the effects that the Raft core asks its caller for, in the order in which they must be carried out."""
 
 from __future__ import annotations
 

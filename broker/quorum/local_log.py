@@ -1,4 +1,4 @@
-"""Models this node's log for the core: its extent, how much is durable, and the operations still to be carried out."""
+"""Models this node's log for the Raft core: its extent, how much is durable, and operations to carry out."""
 
 from __future__ import annotations
 

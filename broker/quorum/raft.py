@@ -191,7 +191,7 @@ class Raft:
             self.member.snapshot = snapshot
 
     def trim(self, snapshot: SnapshotId) -> None:
-        """Note that the caller is about to drop the log before the end of an existing snapshot."""
+        """Drop the log before the end of an existing snapshot from the extent; the caller then drops it on disk."""
         assert self.snapshot is not None
         assert snapshot <= self.snapshot
         self.log.trim_to(snapshot)

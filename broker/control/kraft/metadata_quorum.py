@@ -1,9 +1,8 @@
-"""Runs this node's member of the metadata quorum: the core of `squall.broker.quorum` with log, state file and network
-(C2).
+"""Runs this node's member of the metadata quorum: the Raft core in `squall.broker.quorum` with disk and network (C2).
 
-Every event is passed to the core. This module carries out the core's effects in rounds: first it makes the quorum state
-durable, then it writes the log, then it sends messages. A round that persists state delays the next rounds, but not the
-event loop. Syncs of the log run in parallel, one at a time; each covers everything written before it began.
+Every event is passed to the Raft core. This module carries out the core's effects in rounds: first it makes the quorum
+state durable, then it writes the log, then it sends messages. A round that persists state delays the next rounds, but
+not the event loop. Syncs of the log run in parallel, one at a time; each covers everything written before it began.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
 """Name separate connections, because a parked Fetch would delay the answers behind it on its connection."""
-FAREWELL_S = 0.5
+RESIGN_TIMEOUT_S = 0.5
 REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply, FetchSnapshotReply)
 
 
@@ -249,7 +248,7 @@ class MetadataQuorum:
         """Give up leadership, if any. Returns when the others have answered EndQuorumEpoch, or after half a second."""
         self._raft.resign(self._now_ms())
         self._work()
-        with self._env.timeout(FAREWELL_S):
+        with self._env.timeout(RESIGN_TIMEOUT_S):
             while self._unanswered_end_epochs:
                 await self._moved.wait()
 
@@ -312,7 +311,7 @@ class MetadataQuorum:
         return wire.write_description(request, self._raft, self._voters, self._now_ms(), self._env.wall_ms())
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Pass another node's request to the core, and return its ticket. `replied` gets the reply, now or later."""
+        """Pass another node's request to the Raft core, and return its ticket. `replied` gets the reply."""
         sender, request = found
         self._tickets += 1
         ticket = self._tickets
@@ -344,7 +343,7 @@ class MetadataQuorum:
         return int(self._env.mono() * 1000)
 
     def _work(self) -> None:
-        """Carry out the core's effects, round by round, until there are none. Callbacks may call this again."""
+        """Carry out the Raft core's effects, round by round, until there are none. Callbacks may call this again."""
         if self._working or self._nursery is None or self._left:
             return
         self._working = True
@@ -364,7 +363,7 @@ class MetadataQuorum:
             self._rearm.set()
 
     def _next_round(self) -> bool:
-        """Begin the core's next round. Returns False if there is none, or a round's state is being made durable."""
+        """Begin the next round of effects. Returns False if there is none, or a round's state is being made durable."""
         if self._round is not None:
             return False
         ready = self._raft.ready()
@@ -428,8 +427,8 @@ class MetadataQuorum:
         return reply
 
     async def _send_requests(self, message: QuorumMessage) -> None:
-        """Send a request. If the core's next request goes to the same node, as after each answered fetch, this task
-        sends that one too, which saves starting another task.
+        """Send a request. If the Raft core's next request goes to the same node, as after each answered fetch, this
+        task sends that one too, which saves starting another task.
         """
         asked: QuorumMessage | None = message
         while asked is not None:
@@ -440,7 +439,7 @@ class MetadataQuorum:
             asked, self._next = self._next, None
 
     async def _send(self, message: QuorumMessage) -> None:
-        """Send a request to another node, and pass its reply or failure to the core."""
+        """Send a request to another node, and pass its reply or failure to the Raft core."""
         request: Any
         own_id, receiver, ticket, request = message
         api_key, version, body = wire.encode_request(request, own_id, receiver, self._cluster_id)

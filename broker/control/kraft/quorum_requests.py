@@ -1,4 +1,4 @@
-"""Answers other nodes' requests to the quorum: refuses invalid ones, and passes the others to the core."""
+"""Answers other nodes' requests to the quorum: refuses invalid ones, and passes the others to the Raft core."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class QuorumRequestHandler:
         return snapshot_wire.write_reply(reply, piece)
 
     async def _reply(self, found: tuple[int, Request]) -> Any:
-        """Pass a request to the core, and wait for its reply."""
+        """Pass a request to the Raft core, and wait for its reply."""
         replies: list[Reply] = []
         done = trio.Event()
 

@@ -42,7 +42,7 @@ Committed = list[tuple[int, int, Any]]
 
 
 class QuorumStorage:
-    """Carries out the core's effects on disk. Unless a method says otherwise, it writes to the page cache only."""
+    """Carries out the Raft core's effects on disk. Unless a method says otherwise, it writes to the page cache only."""
 
     def __init__(self, env: Env, log: Log, settings: QuorumSettings, cluster_id: str) -> None:
         self._env, self._log, self._settings, self._cluster_id = env, log, settings, cluster_id
@@ -138,7 +138,7 @@ class QuorumStorage:
         return self._log.size + self.snapshots.size
 
     def write(self, op: LogOp) -> None:
-        """Apply to the log what the core has applied to the log's extent. A different result is a bug."""
+        """Apply to the log what the Raft core has applied to the log's extent. A different result is a bug."""
         match op:
             case AppendOwn():
                 assert isinstance(op.payload, bytes)

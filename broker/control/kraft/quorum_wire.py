@@ -164,8 +164,8 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
 def _spans(records: memoryview) -> tuple[tuple[BatchSpan, ...], int]:
     """Return the spans of the complete batches, and the position at which their bytes end.
 
-    Checks the batches' CRCs before the core takes them in. The sender may have truncated its file while it sent from
-    it, and the bytes may then belong to other batches.
+    Checks the batches' CRCs before the Raft core takes them in. The sender may have truncated its file while it sent
+    from it, and the bytes may then belong to other batches.
     """
     spans, stop = [], 0
     for header, start, stop in batches(records):
@@ -201,26 +201,26 @@ def fetch_refusal(request: FetchIn, cluster_id: str) -> ErrorCode | None:
 
 
 def read_vote(request: vote.VoteRequest) -> tuple[int, Vote]:
-    """Return the sender of a Vote that is not refused, and its request to the core."""
+    """Return the sender of a Vote that is not refused, and its request to the Raft core."""
     part = request.topics[0].partitions[0]
     return part.replica_id, Vote(part.replica_epoch, part.last_offset_epoch, part.last_offset, part.pre_vote)
 
 
 def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int, BeginEpoch]:
-    """Return the sender of a BeginQuorumEpoch and its request to the core."""
+    """Return the sender of a BeginQuorumEpoch and its request to the Raft core."""
     part = request.topics[0].partitions[0]
     return part.leader_id, BeginEpoch(part.leader_epoch)
 
 
 def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndEpoch]:
-    """Return the sender of an EndQuorumEpoch and its request to the core. Both forms of the successors are read."""
+    """Return the sender of an EndQuorumEpoch and its request to the Raft core. Reads both forms of the successors."""
     part = request.topics[0].partitions[0]
     named = tuple(each.candidate_id for each in part.preferred_candidates) or tuple(part.preferred_successors)
     return part.leader_id, EndEpoch(part.leader_epoch, named)
 
 
 def read_fetch(request: FetchIn) -> tuple[int, Fetch]:
-    """Return the sender of a Fetch and its request to the core."""
+    """Return the sender of a Fetch and its request to the Raft core."""
     _, epoch, offset, last_epoch, _, _, high_watermark = request.topics[0][1][0]
     known = high_watermark if high_watermark >= 0 else HIGH_WATERMARK_IRRELEVANT
     return request.replica_id, Fetch(epoch, offset, max(last_epoch, 0), known, max(request.max_wait_ms, 0))
@@ -280,8 +280,8 @@ def write_description(
     now_ms: int,
     wall_ms: int,
 ) -> describe_quorum.DescribeQuorumResponse:
-    """Return the response to DescribeQuorum. `now_ms` and `wall_ms` are the same moment by the core's clock and the
-    wall clock. The leader counts as caught up now (KIP-836).
+    """Return the response to DescribeQuorum. `now_ms` and `wall_ms` are the same moment by the Raft core's and the wall
+    clock. The leader counts as caught up now (KIP-836).
 
     Each partition is UNKNOWN_TOPIC_OR_PARTITION unless the request names the metadata log's partition alone and once
     (KafkaRaftClient.handleDescribeQuorumRequest). Each voter has one listener, because all traffic between nodes uses

@@ -64,7 +64,7 @@ def refusal(request: wire.FetchSnapshotRequest, cluster_id: str) -> ErrorCode | 
 
 
 def read_request(request: wire.FetchSnapshotRequest) -> tuple[int, FetchSnapshot]:
-    """Return the sender of a request that is not refused, and the request to the core."""
+    """Return the sender of a request that is not refused, and the request to the Raft core."""
     part = request.topics[0].partitions[0]
     snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
     return request.replica_id, FetchSnapshot(part.current_leader_epoch, snapshot, part.position)

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from squall.broker.control.kraft.metadata_quorum import MetadataQuorum
     from squall.broker.env import Env
 
-LAST_CHANCE_S = 0.5
+OTHERS_SHUTDOWN_WAIT_S = 0.5
 """Limits how long a voter without which no majority remains waits for other brokers to begin their shutdown too."""
 
 LOOK_S = 0.01
 """Gives the interval at which a leader checks whether the others have learned the high watermark."""
 
 
-def somebody_stops(image: ClusterImage, node_id: int) -> bool:
+def another_broker_stops(image: ClusterImage, node_id: int) -> bool:
     """Return whether another broker is in controlled shutdown and has not completed it."""
     others = (broker for broker in image.brokers.values() if broker.id != node_id)
     return any(broker.in_controlled_shutdown and not broker.fenced for broker in others)
 
 
-def takes_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> bool:
+def leaves_no_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> bool:
     """Return whether other brokers are unfenced, and the voters among them are no majority without this node."""
     serving = {broker.id for broker in image.brokers.values() if not broker.fenced and broker.id != node_id}
     staying = [voter for voter in voters if voter in serving]
@@ -55,12 +55,12 @@ class VoterShutdown:
             return
         begun = self._env.mono()
         while True:
-            image, left_s = self._feed.image, begun + LAST_CHANCE_S - self._env.mono()
-            awaited = left_s > 0 and takes_majority(image, self._node_id, voters)
-            if not awaited and not somebody_stops(image, self._node_id):
+            image, left_s = self._feed.image, begun + OTHERS_SHUTDOWN_WAIT_S - self._env.mono()
+            awaited = left_s > 0 and leaves_no_majority(image, self._node_id, voters)
+            if not awaited and not another_broker_stops(image, self._node_id):
                 break
             await self._changed.wait(left_s if left_s > 0 else inf)
-        with self._env.timeout(LAST_CHANCE_S):
+        with self._env.timeout(OTHERS_SHUTDOWN_WAIT_S):
             await self._others_know()
 
     async def _others_know(self) -> None:
