@@ -1,4 +1,4 @@
-"""Work for the time in which Spark judges and the harness only waits."""
+"""Runs calls in a thread while Spark judges and the harness only waits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 
 class BackgroundCalls:
-    """Calls that are made once, one after the other: beside something else if there is an occasion, else where their
-    results are wanted. What one of them raises is raised by `finish`, and no further one is made.
+    """Makes calls once, one after the other: in a thread if `begin` is called early, else when `finish` needs their
+    results. `finish` raises what a call raises; the later calls are then not made.
     """
 
     def __init__(self, *calls: Callable[[], None]) -> None:
@@ -17,19 +17,19 @@ class BackgroundCalls:
         self._failure: BaseException | None = None
 
     def begin(self) -> None:
-        """Start them, unless they were started."""
+        """Start the calls in a thread, unless they were started before."""
         if self._thread is None:
             # A daemon: Ctrl-C does not wait for it.
             self._thread = threading.Thread(target=self._go, name="background", daemon=True)
             self._thread.start()
 
     def settle(self) -> None:
-        """Wait until nothing of it goes on; nothing is started."""
+        """Wait until no call is running. Nothing is started."""
         if self._thread is not None:
             self._thread.join()
 
     def finish(self) -> None:
-        """Wait until all is done; starts it where nobody did."""
+        """Wait until all calls are made, and start them if they were not started. Raise what a call raised."""
         self.begin()
         self.settle()
         if self._failure is not None:

@@ -1,4 +1,4 @@
-"""Many seeds, one simulation each, over several processes."""
+"""Simulates many seeds, each by itself, in several processes."""
 
 from __future__ import annotations
 
@@ -23,38 +23,43 @@ from squall.checkers.anomalies.registry import LOSS
 from squall.workloads.registry import SCENARIOS
 
 CPU_LIMIT_S = 240
-"""Of one seed: a simulation that takes longer is ended, and nothing is said of its broker."""
+"""Limits the CPU seconds of one seed: a simulation that takes longer is ended, and says nothing about its broker."""
 
 STRIKE_AGAIN_S = 20
-"""After so long once more, where no event has happened since."""
+"""Gives the CPU seconds after which the time-out's signal is repeated if no event has happened in the simulation since.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedBatch:
-    """Says what to simulate for each seed: the plan in a file under that seed, or (None) the swarm's plan of the seed.
+    """Defines what to simulate for each seed: the plan in a file, with that seed, or (None) the swarm's plan of the
+    seed.
     """
 
     plan: Path | None
     mutant: str | None
     root: Path
-    """Where failing runs are saved."""
+    """Is the folder in which failing runs are saved."""
     stop_at_first: bool = True
     cpu_limit_s: float = CPU_LIMIT_S
     workload: str | None = None
-    """Of the swarm; None: each seed draws its own."""
+    """Names the workload of the swarm's plans; None: each seed draws its own."""
 
     def plan_of(self, seed: int) -> Plan:
-        """The plan of one seed. PlanError."""
+        """Return the plan of one seed. Raise PlanError if the plan's file is wrong."""
         if self.plan is None:
             return drawn_plan(seed, workload=self.workload, mutant=self.mutant)
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def is_whole_swarm(self) -> bool:
-        """Return whether its seeds draw everything, and nothing is planted: together they take every rare path."""
+        """Return whether the seeds draw everything and no mutant is planted: together such seeds take every rare path.
+        """
         return self.plan is None and self.workload is None and self.mutant is None
 
     def impossible(self) -> frozenset[str]:
-        """Rare paths that none of its seeds can take, whatever it draws. PlanError."""
+        """Return the rare paths that none of the batch's seeds can take, whatever it draws. Raise PlanError if the
+        plan's file is wrong.
+        """
         if self.plan is not None:
             plan = _read(self.plan)
             return rare_paths.impossible(plan.workload, plan.faults)
@@ -63,7 +68,7 @@ class SeedBatch:
         return rare_paths.impossible(SCENARIOS[self.workload].model_validate({}))
 
     def command(self, seed: int) -> str:
-        """The command that repeats one seed."""
+        """Return the command that repeats one seed."""
         of = ("--swarm",) if self.plan is None else ("--plan", self.plan)
         workload = ("--workload", self.workload) if self.plan is None and self.workload is not None else ()
         mutant = ("--mutant", self.mutant) if self.mutant else ()
@@ -72,7 +77,7 @@ class SeedBatch:
 
 @dataclass(frozen=True, slots=True)
 class SeedResult:
-    """The result of one seed, as far as a batch reports it."""
+    """Holds what a batch reports of one seed."""
 
     seed: int
     verdict: str
@@ -87,12 +92,12 @@ class SeedResult:
     landed: int = 0
     saved: Path | None = None
     lost: int = 0
-    """Acknowledged records whose loss is permitted."""
+    """Counts the acknowledged records whose loss is permitted."""
 
 
 def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
-    """Results as they come, of `jobs` processes at a time. Each is forked with all imports done, simulates up to
-    `workers.SHARE` seeds without collecting garbage, and ends.
+    """Simulate the seeds in at most `jobs` processes at a time, and yield results as they come. Each process is forked
+    with all imports done, simulates up to `workers.SHARE` seeds without collecting garbage, and ends.
     """
     from squall.chaos.runs import simulation  # noqa: F401  # not for this process
     from squall.chaos.runtimes.sim.preload import load_what_comes_late
@@ -132,7 +137,7 @@ def _one(order: SeedBatch, seed: int) -> SeedResult:
 
 
 def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: False) -> SimResult:
-    """Simulate with a time limit; a signal enforces it. Raises RuntimeError if the simulation took too long, or if
+    """Simulate with a time limit, which a signal enforces. Raise RuntimeError if the simulation took too long, or if
     `over` became true meanwhile.
     """
     from squall.chaos.runs.simulation import SimulationTimeout, simulate

@@ -1,4 +1,5 @@
-"""The run directory: all that the verdict and the report need from a run (`docs/run-directory.md`)."""
+"""Defines the run directory, which holds all that the verdict and the report need from a run (`docs/run-directory.md`).
+"""
 
 from __future__ import annotations
 
@@ -17,23 +18,25 @@ from squall.chaos.typed import place, typed
 RUNS = Path("runs")
 LATEST = "latest"
 HEAD_BYTES = 200
-"""Of a file that is no run: enough to see what it is."""
+"""Gives how many bytes of a file are read to find out what it is, if it is no run directory."""
 RESERVE_BYTES = 8 << 20
-"""Room reserved during a run, so that a full disk still has space for the verdict."""
+"""Gives the bytes of disk space that are reserved during a run, so that a full disk still has space for the verdict."""
 
 
 class RunDirectory:
-    """The names of the files in it. `create` makes a new directory and points `runs/latest` at it."""
+    """Gives the paths of a run's files. `create` makes a new directory and points `runs/latest` at it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._reserve: int | None = None
-        """A file without a name: the system frees it, too, when a harness ends that could not."""
+        """Is the descriptor of a file without a name, which holds the reserved space. The system frees this space even
+        if the harness is killed.
+        """
 
     @classmethod
     def create(cls, root: Path, seed: int, *, latest: bool = True, label: str = "") -> RunDirectory:
-        """A fresh directory below `root`, named by the time in UTC and a label, else the seed. `latest`: point `latest`
-        at it.
+        """Create a directory below `root`, named by the time in UTC and a label, or by the seed if there is no label.
+        latest: point the link `latest` at it.
         """
         writable(root)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
@@ -52,8 +55,8 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path, runs: Path = RUNS) -> RunDirectory:
-        """An existing run directory: a path, or the name of a run in `runs`. Refused if it does not exist, or holds no
-        plan.
+        """Return an existing run directory, given by a path, or by the name of a run in `runs`. Refused if it does not
+        exist, or holds no plan.
         """
         if path.name == str(path) and not path.exists() and (runs / path / "plan.toml").exists():
             path = runs / path
@@ -64,51 +67,57 @@ class RunDirectory:
 
     @property
     def run_id(self) -> str:
-        """The run's name: that of its directory."""
+        """Returns the run's name, which is its directory's name."""
         return self.path.name
 
     @property
     def plan(self) -> Path:
-        """The plan: everything that is needed to repeat the run."""
+        """Returns the path of the plan, which holds everything that is needed to repeat the run."""
         return self.path / "plan.toml"
 
     @property
     def info(self) -> Path:
-        """run.json: versions, phases with their times, convergence, the command that repeats the run."""
+        """Returns the path of run.json: versions, phases with their times, convergence, the command that repeats the
+        run.
+        """
         return self.path / "run.json"
 
     @property
     def history(self) -> Path:
-        """Invocations and completions, in the order of their arrival."""
+        """Returns the path of the history: invocations and completions, in the order of their arrival."""
         return self.path / "history.jsonl"
 
     @property
     def nemesis(self) -> Path:
-        """Return the path of nemesis.jsonl, which says of each fault: asked, began, ended, evidence."""
+        """Returns the path of nemesis.jsonl, which says for each fault when it was asked for, began and ended, with its
+        evidence.
+        """
         return self.path / "nemesis.jsonl"
 
     @property
     def polled(self) -> Path:
-        """Leaders, epochs and ISRs of a cluster that somebody else runs, as it said when it was asked."""
+        """Returns the path of polled.jsonl: leaders, epochs and ISRs that a cluster run by somebody else reported when
+        polled.
+        """
         return self.path / "polled.jsonl"
 
     @property
     def nodes(self) -> Path:
-        """A folder for each node: its trace, what it printed, its data."""
+        """Returns the path of the folder that has a folder for each node: its trace, its output, its data."""
         return self.path / "nodes"
 
     @property
     def verdict(self) -> Path:
-        """verdict.json."""
+        """Returns the path of verdict.json."""
         return self.path / "verdict.json"
 
     @property
     def report(self) -> Path:
-        """The page that people read."""
+        """Returns the path of the page that people read."""
         return self.path / "report.html"
 
     def reserve(self) -> None:
-        """Reserve the room for the verdict. Refused if the disk has none."""
+        """Reserve disk space for the verdict. Refused if the disk has none."""
         self.release()
         try:
             self._reserve = _unnamed(self.path)
@@ -120,19 +129,19 @@ class RunDirectory:
             ) from None
 
     def release(self) -> None:
-        """Free the reserved room for the next writer. Idempotent."""
+        """Free the reserved disk space for the next writer. Idempotent."""
         if self._reserve is not None:
             os.close(self._reserve)
             self._reserve = None
 
     def write_info(self, info: dict[str, Any]) -> None:
-        """Replace run.json whole."""
+        """Replace run.json as a whole."""
         fresh = self.info.with_suffix(".new")
         fresh.write_text(json.dumps(info, indent=1) + "\n")
         fresh.replace(self.info)
 
     def read_info(self) -> dict[str, Any]:
-        """The content of run.json. Empty if the run ended before it wrote one."""
+        """Return the content of run.json, or {} if the run ended before it wrote the file."""
         try:
             found = json.loads(self.info.read_text())
         except (OSError, ValueError, RecursionError):
@@ -141,7 +150,7 @@ class RunDirectory:
 
 
 def _no_run(path: Path) -> str:
-    """Why a path is no run directory, and what to name instead."""
+    """Return why a path is no run directory, and what to name instead."""
     if path == (RUNS / LATEST).resolve():
         return f"{RUNS / LATEST}: there is no run here yet; `squall run` makes one"
     if not path.exists():
@@ -164,7 +173,7 @@ def _no_run(path: Path) -> str:
 
 
 def _is_edn(path: Path) -> bool:
-    """Return whether a file holds Clojure's maps: their keys begin with a colon, those of JSON with a quote."""
+    """Return whether a file holds Clojure's maps, whose keys begin with a colon; JSON's keys begin with a quote."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -173,18 +182,20 @@ def _is_edn(path: Path) -> bool:
 
 
 def _unnamed(folder: Path) -> int:
-    """A file descriptor of a new file of this file system, which has no name. OSError."""
+    """Create a file without a name on this folder's file system, and return its descriptor. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix=".reserve-", dir=folder)
     os.unlink(name)
     return descriptor
 
 
 TOO_SMALL = "MiB are free there, and this run may write"
-"""What a run says that is refused for want of room."""
+"""Is the middle of the message with which a run is refused for lack of disk space."""
 
 
 def writable(root: Path, needed_bytes: int = 0) -> None:
-    """Make the folder `root` for run directories. Refused if it cannot be made, is not writable, or lacks the room."""
+    """Create the folder `root` for run directories. Refused if it cannot be created, is not writable, or lacks disk
+    space.
+    """
     try:
         root.mkdir(parents=True, exist_ok=True)
         probe = root / f".writable-{os.getpid()}"

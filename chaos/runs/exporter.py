@@ -1,6 +1,6 @@
-"""Serves a run's metrics over HTTP, on loopback only, for as long as the run goes on.
+"""Serves a run's metrics over HTTP, on loopback only, as long as the run lasts.
 
-In threads: judging waits for Spark, and whoever scrapes gets an answer all the same.
+The server uses threads: judging waits for Spark, and a scraper must get an answer meanwhile.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from squall.chaos.runs.progress import Progress
 HOST = "127.0.0.1"
 PATH = "/metrics"
 VIEW_EVERY_S = 2.0
-"""How often the brokers are asked for leaders and ISRs, where metrics are served."""
+"""Gives how often the brokers are asked for leaders and ISRs while metrics are served, in s."""
 LAST_SCRAPE_S = 15.0
-"""How long whoever has scraped before may take to come for the verdict. compose/metrics asks every 2 s."""
+"""Limits how long the run waits at its end for a scraper to get the verdict, in s. compose/metrics scrapes every 2 s.
+"""
 SILENT_S = 5.0
-"""A connection that says nothing for so long is closed."""
+"""Gives the seconds without a request after which a connection is closed."""
 
 
 class MetricsExporter:
-    """The server. `text`: what it serves at this moment, and whether that is all there will ever be."""
+    """Serves metrics in a thread. `text` returns the metrics at this moment, and whether these are the final values."""
 
     def __init__(self, port: int, text: Callable[[], tuple[str, bool]]) -> None:
-        """Refused where the port is taken. Port 0: a free one."""
+        """Start the server. Refused if the port is in use. Port 0 chooses a free port."""
         self._asked = threading.Event()
         self._told_all = threading.Event()
         exporter = self
@@ -55,7 +56,7 @@ class MetricsExporter:
                     exporter._told_all.set()
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nobody needs a line for each scrape."""
+                """Log nothing: a line for each scrape would only disturb."""
 
         try:
             self._server = ThreadingHTTPServer((HOST, port), MetricsHandler)
@@ -68,22 +69,22 @@ class MetricsExporter:
 
     @property
     def url(self) -> str:
-        """The URL of the metrics."""
+        """Returns the URL of the metrics."""
         return f"http://{HOST}:{self._server.server_port}{PATH}"
 
     def wait_for_last(self, limit_s: float = LAST_SCRAPE_S) -> bool:
-        """Wait until a scraper that came before has scraped the final values. Returns whether it did; False at once if
-        no scraper ever came.
+        """Wait until a scraper that has scraped before has got the final values. Return whether it did; False at once
+        if no scraper ever came.
         """
         return self._asked.is_set() and self._told_all.wait(limit_s)
 
     @property
     def awaited(self) -> bool:
-        """True if a scraper has come before, but has not got the final values yet."""
+        """Is True if a scraper has scraped before, but has not got the final values yet."""
         return self._asked.is_set() and not self._told_all.is_set()
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -91,9 +92,10 @@ class MetricsExporter:
 
 @contextmanager
 def serving(progress: Progress, port: int | None) -> Iterator[None]:
-    """Serve the metrics of what `progress` shows until the block ends. None: nothing is served.
+    """Serve the metrics of the run that `progress` displays until the block ends. port: None means that nothing is
+    served.
 
-    After the block, whoever has scraped gets some seconds to come for the verdict.
+    After the block, a scraper that has scraped before gets some seconds to get the verdict.
     """
     if port is None:
         yield

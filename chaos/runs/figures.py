@@ -1,4 +1,4 @@
-"""Collects a run's own figures from its workload, and the checks that apply to it."""
+"""Computes the figures of a run that its workload defines, and the checks that apply to the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from squall.workloads.scenario import Scenario
 def says(
     scenario: Scenario, history: Callable[[], History], faults: Sequence[PlayedFault], troubles: list[str]
 ) -> WorkloadFacts:
-    """The figures of a history. If measuring fails, the reason goes into `troubles`, and the verdict is unknown."""
+    """Return the figures of a history. If measuring fails, append the reason to `troubles`, and the verdict is unknown.
+    """
     try:
         figures = scenario.measured(history, faults)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
@@ -26,8 +27,8 @@ def says(
 
 
 def of_directory(directory: RunDirectory, troubles: list[str], history: History | None = None) -> WorkloadFacts:
-    """Of a run directory, whose history was converted or is in memory. Nothing where its plan cannot be read, which the
-    verdict says.
+    """Return the figures of a run directory, whose history was converted or is in memory. Return no figures if its plan
+    is unreadable, which the verdict reports.
     """
     try:
         scenario = read_plan(directory.plan).workload

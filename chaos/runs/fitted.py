@@ -1,4 +1,6 @@
-"""Fits a plan of drawn faults to the machine on which it runs: faults last as long as it needs to prove them."""
+"""Adapts a plan of drawn faults to the machine on which it runs: faults last as long as the machine needs to prove
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ from squall.chaos.runs.run_store import RunStore
 from squall.chaos.runtimes.contract import Link, Runtime
 
 ROUNDS = 3
-"""Each link is measured so often, all links at the same time, as a fault measures them."""
+"""Gives how often each link is measured, all links at the same time, as a fault measures them."""
 LEAST_MS = 0.1
-"""A plan has no shorter probe."""
+"""Is the smallest `probe_ms` in a plan."""
 
 
 async def fitted(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[str], None]) -> Plan:
-    """The plan that this cluster, which has just started, is to play. Says how much longer it takes.
+    """Return the plan as this cluster, which has just started, is to play it. Say how much longer the plan takes.
 
-    plan.toml is written anew: a replay of it measures nothing. A plan without faults stays as it is, and so does one
-    for brokers without links.
+    plan.toml is written again, so a replay measures nothing. A plan without faults is unchanged, and so is a plan for
+    brokers without links.
     """
     if not plan.faults or not runtime.links():
         return plan
@@ -37,7 +39,7 @@ async def fitted(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[s
 
 
 async def _slowest_ms(runtime: Runtime) -> float:
-    """The slowest probe, ms. One without an answer counts as its time limit."""
+    """Return the time of the slowest probe, in ms. A probe without an answer counts as its time-out."""
     slowest = 0.0
 
     async def one(link: Link) -> None:

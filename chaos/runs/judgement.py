@@ -1,9 +1,9 @@
-"""From a run directory to a verdict and a page: can be done again, alone, elsewhere.
+"""Judges a run directory: writes a verdict and findings. This can be repeated later, alone, and on another machine.
 
-history.jsonl -> an engine's findings -> replica logs compared, where the brokers' data is there -> the verdict
-(`squall.checkers.verdict`). Showing it is the commands' part. The engine is Spark, which reads Parquet in a process of
-its own (`python -m squall.spark_analysis`), or the reference engine (`squall.checkers.analysis`), which reads the lines
-in this one.
+history.jsonl -> an engine's findings -> replica logs compared, if the brokers' data is there -> the verdict
+(`squall.checkers.verdict`). The commands display it. The engine is Spark, which reads Parquet in a process of its own
+(`python -m squall.spark_analysis`), or the reference engine (`squall.checkers.analysis`), which reads the lines in this
+process.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from squall.checkers.verdict import give_up, judge_run
 JUDGE = "judge"
 COMPARE = f"{JUDGE}: compare the replicas' logs"
 JUNIT = "junit.xml"
-"""What the commands write beside the page."""
+"""Names the file that the commands write beside the page."""
 TRACEBACK = "harness-traceback.txt"
 CRASH = "A fatal error has been detected by the Java Runtime Environment"
-"""What a JVM prints when it dies of itself."""
+"""Is what a JVM prints when it crashes."""
 CHANGED = (
     f"the replicas' logs do not show what they showed when they were first compared ({REPLICAS}): nodes/ was changed "
     f"since. To judge them as they are now, remove {REPLICAS}"
 )
 HAVE_FILES = ("process", "docker")
-"""Runtimes whose brokers leave their data in the run directory."""
+"""Names the runtimes whose brokers leave their data in the run directory."""
 
 
 class _AnalysisOptions(NamedTuple):
-    """Bundles how a history is analysed."""
+    """Bundles how a history is analysed: by Spark or by the reference engine, and with which display of phases."""
 
     spark: SparkOptions | None
     phase: MakePhase
@@ -143,23 +143,24 @@ def _judge(
 
 
 def _no_history(info: Mapping[str, Any]) -> str:
-    """Why nothing can be judged. Findings of an earlier judging were about a history that may be another one."""
+    """Return why nothing can be judged. Findings of an earlier judgement may be about another history."""
     when = "it was removed after the run" if "ended_ns" in info else "the run ended before anything was recorded"
     return f"there is no history: {when}"
 
 
 def _withdraw(directory: RunDirectory) -> None:
-    """Remove what shows the earlier verdict, just before there is another one: no page may claim what holds no more."""
+    """Remove the files that show the earlier verdict, just before there is another: no page may claim what is outdated.
+    """
     for shown in (directory.report, directory.path / JUNIT):
         shown.unlink(missing_ok=True)
 
 
 def compare_replicas(directory: RunDirectory, troubles: list[str], history: History | None = None) -> None:
-    """Compare the brokers' own files, where they are still there; else what an earlier judging found stays.
+    """Compare the brokers' own files if they are still there; otherwise keep the result of an earlier judgement.
 
-    Files that should be there and are not are a trouble: nothing is known of those replicas. So are files that now show
-    something else than when the run was over: who changed them is not known. What was found then stays. `history`:
-    None: the converted one.
+    Missing files are a trouble, because nothing is known about those replicas. So are files whose comparison differs
+    from the comparison at the end of the run: they were changed since, and the earlier result is kept. history: None
+    means the converted history.
     """
     kept = directory.path / REPLICAS
     try:
@@ -176,7 +177,7 @@ def compare_replicas(directory: RunDirectory, troubles: list[str], history: Hist
 
 
 def _changed(before: bytes | None, now: bytes) -> bool:
-    """Return whether a comparison found something else than an earlier one of the same run."""
+    """Return whether a comparison differs from an earlier comparison of the same run."""
     try:
         one, other = json.loads(before or b"{}"), json.loads(now)
     except (ValueError, RecursionError):
@@ -188,7 +189,8 @@ def _changed(before: bytes | None, now: bytes) -> bool:
 def _not_compared(
     directory: RunDirectory, partitions: Sequence[str], compared: Mapping[str, Mapping[str, Any]] | None
 ) -> list[str]:
-    """Why replicas that left files on this machine were not compared. `compared`: None where nothing was, now."""
+    """Return why replicas that left files on this machine were not compared. compared: None if none was compared now.
+    """
     try:
         plan = tomllib.loads(directory.plan.read_text())
         replicas, nodes = plan["workload"]["replication_factor"], plan["cluster"]["nodes"]
@@ -212,16 +214,16 @@ def _not_compared(
 
 
 def of_the_harness(info: Mapping[str, Any]) -> list[str]:
-    """Return the troubles of the harness and the machine in run.json: they may have stopped clients and brokers, too.
+    """Return the troubles of the harness and the machine in run.json, which may have stopped clients and brokers, too.
 
-    `info`: of `RunFacts`.
+    info: from `RunFacts`.
     """
     found = [f"the harness had trouble: {info['trouble']}"] if info.get("trouble") else []
     return [*found, *map(str, info.get("harness", ()))]
 
 
 def of_standstills(info: Mapping[str, Any]) -> list[str]:
-    """Return the times at which the harness noticed that nothing ran here. `info`: of `RunFacts`."""
+    """Return the times at which the harness noticed that nothing ran on this machine. info: from `RunFacts`."""
     found = []
     for each in info.get("standstills", ()):
         at_s = (each["began"] - info["began_ns"]) / 1e9 if "began_ns" in info else 0.0
@@ -232,7 +234,7 @@ def of_standstills(info: Mapping[str, Any]) -> list[str]:
 
 
 def _of_the_run(info: Mapping[str, Any]) -> list[str]:
-    """Return other troubles in run.json that no promise of the cluster covers."""
+    """Return other troubles in run.json that no guarantee of the cluster covers."""
     found = []
     if not info or "ended_ns" not in info:
         found.append("the run did not come to its end")
@@ -247,7 +249,7 @@ def _of_the_run(info: Mapping[str, Any]) -> list[str]:
 
 
 def _of_the_faults(directory: RunDirectory) -> list[str]:
-    """Return what in nemesis.jsonl no kind of fault would have written."""
+    """Return the errors in nemesis.jsonl: what no kind of fault would have written."""
     if not directory.nemesis.exists():
         return []
     with directory.nemesis.open("rb") as lines:
@@ -262,9 +264,11 @@ def analyse(
     prestarted: PrestartedSpark | None = None,
     background: BackgroundCalls | None = None,
 ) -> str | None:
-    """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log).
+    """Run Spark over the history. Return None on success, else the reason of the failure (Spark's output is in
+    spark.log).
 
-    `background`: begins when the history is converted; nothing of it goes on while the history is converted again.
+    background: begins when the history has been converted; none of these calls runs while the history is converted
+    again.
     """
     background = background or BackgroundCalls()
     if prestarted is not None and _by(prestarted, directory, spark, phase, background):
@@ -292,7 +296,7 @@ def _by(
     phase: MakePhase,
     background: BackgroundCalls,
 ) -> bool:
-    """Return whether the Spark that was started before has done it. If not, another one may."""
+    """Return whether the prestarted Spark has analysed the history. If not, another Spark may."""
     try:
         program = prestarted.begin()
         return program is not None and not follow(program, prestarted.log, spark.limit_s, _shown(phase, background))
@@ -326,7 +330,7 @@ def _analyse(
 
 
 def prune_data(directory: RunDirectory, verdict: dict[str, Any]) -> None:
-    """The brokers' data is kept where a check failed; of a valid run their traces and words are enough."""
+    """Remove the brokers' data if all checks passed: traces and output are enough for a valid run."""
     if verdict["verdict"] != "valid":
         return
     for node in sorted(directory.nodes.glob("*")):

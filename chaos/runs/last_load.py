@@ -1,9 +1,9 @@
 """Extends a load after its last fault, until the load itself shows whether the cluster takes writes again.
 
 A partition that acknowledges nothing for the plan's `stuck_s` after the last fault is a finding. A load that ends
-before could not show it. So it continues until every partition has acknowledged a record since then, or until that time
-is over. A sound cluster ends this at once. Meanwhile a fresh client's writes distinguish a cluster that accepts no
-writes from clients of the load that send none.
+earlier could not show this. So the load continues until every partition has acknowledged a record since then, or until
+that time is over. A correct cluster ends the extension at once. Meanwhile a new client's writes distinguish a cluster
+that accepts no writes from clients of the load that send none.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from squall.workloads.post_heal_writes import PostHealWrites
 
 LOOK_EVERY_S = 0.1
 UNSERVED = 1 / 3
-"""Of `stuck_s`: after so long without an acknowledgement of the load, a fresh client writes to a partition."""
+"""Gives the share of `stuck_s` without an acknowledgement in a partition after which a new client writes to it."""
 MARGIN_S = 1.0
-"""A gap that is as long as what counts as stuck ends with a record that was handed over later."""
+"""Gives how much longer than `stuck_s` to wait, in s: a gap of that length ends with a record that is sent later."""
 
 
 async def outlast(env: Env, last_ack: Mapping[int, float], parts: Iterable[int], healed: float, stuck_s: float) -> bool:
-    """Wait until each of these partitions has acknowledged something since `healed`; whether they all have.
+    """Wait until each of these partitions has acknowledged a record since `healed`, at most until `stuck_s` after
+    `healed` and a moment longer. Return whether they all have.
 
-    last_ack: partition -> env.mono() of its last acknowledgement, as the load goes on. Waits until `stuck_s` after
-    `healed`, and a moment longer.
+    last_ack: partition -> env.mono() of its last acknowledgement; the load keeps this mapping up to date.
     """
     wanted = list(parts)
     while any(last_ack.get(part, -1.0) < healed for part in wanted):
@@ -44,7 +44,8 @@ async def write_beside(
 ) -> None:
     """Call `write` with each partition in which the load gets no acknowledgement for `quiet_s`, until cancelled.
 
-    Once it was acknowledged itself, it writes there again only after the load was. last_ack: as for `outlast`.
+    Once `write` was acknowledged in a partition, it is called for this partition again only after the load was
+    acknowledged there. last_ack: as for `outlast`.
     """
     healed, served = env.mono(), dict[Place, float]()
     while True:

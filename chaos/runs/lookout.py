@@ -1,4 +1,4 @@
-"""Merges the metadata of all brokers, for faults that wait until something is true.
+"""Merges the metadata of all brokers, for faults that wait for a condition.
 
 A request to one broker takes seconds if this broker is paused. So each broker has a client of its own here, and each is
 asked again and again. If brokers disagree, the newest leader epoch decides, then the majority.
@@ -16,18 +16,18 @@ import trio
 from squall.chaos.faults.targets import ClusterSnapshot
 
 AGAIN_S = 0.05
-"""Between a broker's answer and the next question to it."""
+"""Gives the pause between a broker's answer and the next request to it, in s."""
 SOON_S = 0.02
-"""The same where a state is waited for that may be over in a few milliseconds."""
+"""Gives the same pause if a fault waits for a state that may be over in a few milliseconds, in s."""
 FRESH_S = 1.0
-"""An older answer does not count: its broker has been silent since."""
+"""Gives the age up to which an answer counts, in s: a broker with an older answer has been silent since."""
 PATIENCE_S = 0.3
-"""How long the first answers wait for those of a majority."""
+"""Limits how long the first answers wait for those of a majority, in s."""
 
 
 class BrokerClusterView(NamedTuple):
-    """Holds one broker's metadata. `epochs`: the leader epoch of each partition. `term`: the epoch of the controller,
-    if it is known.
+    """Holds what one broker's Metadata response says. `epochs`: the leader epoch of each partition. `term`: the epoch
+    of the controller, if it is known.
     """
 
     view: ClusterSnapshot
@@ -36,14 +36,16 @@ class BrokerClusterView(NamedTuple):
 
 
 Ask = Callable[[], Awaitable[BrokerClusterView | None]]
-"""Ask one broker. None: it has not answered."""
+"""Asks one broker for its metadata, and returns None if the broker does not answer."""
 
 
 @asynccontextmanager
 async def lookout(
     asks: Sequence[Ask], again_s: float = AGAIN_S
 ) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
-    """Keep asking all brokers. Yields a call that returns what they say by now; it waits until one of them answers."""
+    """Keep asking all brokers while the block runs. Yield a function that returns their merged answers; it waits until
+    some broker has answered.
+    """
     answers: dict[int, tuple[float, BrokerClusterView]] = {}
     began = trio.current_time()
 
@@ -70,8 +72,8 @@ async def lookout(
 
 
 def merged(answers: Sequence[BrokerClusterView]) -> ClusterSnapshot:
-    """Merge several views into one: it has of each partition the answers with its newest leader epoch, of these the
-    most frequent.
+    """Merge several views into one view. For each partition, the answers with the newest leader epoch count, and among
+    these the most frequent answer.
     """
     places = sorted({place for answer in answers for place in answer.view.leaders})
     leaders: dict[str, int] = {}
@@ -95,9 +97,10 @@ def merged(answers: Sequence[BrokerClusterView]) -> ClusterSnapshot:
 
 
 def _coordinated(views: Sequence[ClusterSnapshot]) -> tuple[dict[str, int], dict[str, str]]:
-    """Of each transactional id and group the coordinator that most brokers name, and the state that this one tells.
+    """Return, for each transactional id and group, the coordinator that most brokers name, and the state that it
+    reports.
 
-    A coordinator that was deposed may answer with an old state: it counts only if it agrees with most brokers.
+    A former coordinator may answer with an old state: its answer counts only if it agrees with most brokers.
     """
     coordinators: dict[str, int] = {}
     states: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A run as metrics, in OpenMetrics text: what `RunStatus` shows, for Prometheus and whatever else reads that format."""
+"""Exports a run's status as metrics, in OpenMetrics text: what `RunStatus` shows, for Prometheus and other readers."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ PHASES = (
     "judge",
     "report",
 )
-"""The states of `squall_phase`, in their order. With or without faults, the load is `load`."""
+"""Lists the states of `squall_phase`, in their order. The load is `load`, with or without faults."""
 VERDICTS = ("valid", "invalid", "unknown")
 WAITING, UNDER_WAY, LANDED, NOT_LANDED = "waiting", "under way", "landed", "not landed"
 
 
 class RunMetrics(Collector):
-    """Collects the metrics of a run as they are at `now`, in `time.monotonic()`."""
+    """Collects the metrics of a run as they are at the time `now`, in `time.monotonic()`."""
 
     def __init__(self, status: RunStatus, now: float) -> None:
         self._status, self._now = status, now
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family, in the order of docs/metrics.md."""
+        """Yield every metric family, in the order of docs/metrics.md."""
         status, phase = self._status, self._status.phase
         yield InfoMetricFamily("squall_run", "Which run this is.", {**status.about})
         yield _states("squall_phase", "What goes on now.", PHASES, state_of(phase))
@@ -67,13 +67,13 @@ class RunMetrics(Collector):
 
 
 def exposition(status: RunStatus, now: float) -> str:
-    """All metrics of a run. `now`: `time.monotonic()`."""
+    """Return all metrics of a run as text. now: the time by `time.monotonic()`."""
     text: bytes = generate_latest(RunMetrics(status, now))
     return text.decode()
 
 
 def state_of(phase: Phase | None) -> str:
-    """The state of `squall_phase`; empty where nothing goes on."""
+    """Return the state of `squall_phase`; empty between phases."""
     return "" if phase is None else phase.stage.removesuffix(" with faults")
 
 
@@ -141,17 +141,17 @@ def _place(place: str) -> tuple[str, str]:
 
 
 def _states(name: str, about: str, states: Iterable[str], now: str | None) -> Metric:
-    """A state set: each state is 0 but that of `now`."""
+    """Return a state set in which the state `now` is 1 and all others are 0."""
     return StateSetMetricFamily(name, about, {state: state == now for state in states})
 
 
 def _seconds(name: str, about: str, value: float | None) -> Metric:
-    """A gauge without labels, whose name gets its unit; without a sample where the value is not known."""
+    """Return a gauge without labels, whose name gets its unit; without a sample if the value is None."""
     return GaugeMetricFamily(name, about, value, unit="seconds")
 
 
 def _gauge(name: str, about: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
-    """A gauge with labels. values: the labels' values, in a tuple -> value."""
+    """Return a gauge with labels. values: a tuple of the labels' values -> the gauge's value."""
     family = GaugeMetricFamily(name, about, labels=labels)
     for told, value in values.items():
         family.add_metric(told, value)

@@ -1,4 +1,4 @@
-"""Asks the cluster for its leaders (for targets), and whether it has converged (after healing)."""
+"""Asks the cluster for its leaders (for faults' targets), and whether it has converged (after healing)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ SETTINGS = ClientSettings(
     control_timeout_ms=ASK_TIMEOUT_MS,
 )
 OF_ONE = replace(SETTINGS, only_bootstrap=True)
-"""Of a client that asks one broker, to the end: metadata would lead it to the others."""
+"""Holds the settings of a client that always asks the same broker: by default metadata would lead it to other brokers.
+"""
 _PAUSE_S = 0.1
 REFUSED = frozenset(
     {
@@ -42,8 +43,8 @@ REFUSED = frozenset(
         *(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     }
 )
-"""Answers to CreateTopics that stay the same however often it is asked. INVALID_REPLICATION_FACTOR does so only if the
-cluster has fewer brokers: until one of them is unfenced, KRaft's controller answers with it, too.
+"""Lists the errors of CreateTopics that stay the same however often the request is repeated. INVALID_REPLICATION_FACTOR
+does so only if the cluster has fewer brokers: KRaft's controller also answers it until a broker is unfenced.
 """
 
 
@@ -53,11 +54,12 @@ def _by_type(names: Sequence[str], groups: Sequence[str]) -> CoordinatedNames:
 
 
 class ClusterObserver:
-    """A client of its own, so that what it asks never waits behind the workload. Use as `await nursery.start(run)`.
+    """Asks the cluster with a client of its own, so that its requests never wait behind the workload. Use as `await
+    nursery.start(run)`.
 
-    `ask_quorum`: the cluster's Metadata does not tell who the active controller is. `coordinated`: transactional ids
-    and groups whose coordinators are asked for as well. `described`: those of which a lookout also asks for the state.
-    `groups`: which of all these names are groups. `places`: as `ClusterSnapshot.places`.
+    ask_quorum: ask the quorum for the active controller, because the cluster's Metadata does not say. coordinated:
+    transactional ids and groups whose coordinators are asked for as well. described: those of these names whose state a
+    lookout asks for, too. groups: which of all these names are groups. places: as `ClusterSnapshot.places`.
     """
 
     def __init__(
@@ -79,12 +81,13 @@ class ClusterObserver:
         self._coordinated = _by_type((*coordinated, *(each for each in described if each not in coordinated)), groups)
         self._described = _by_type(described, groups)
         self.cluster_id = ""
-        """As some broker last said; empty before, or where brokers do not tell it."""
+        """Is the cluster id that a broker last reported; empty before, or if brokers do not report it."""
 
     async def create_topics(self, topics: Sequence[NewTopic], timeout_s: float) -> set[str]:
-        """Create topics and wait until each has all its replicas in sync. Returns the names of those that existed.
+        """Create topics and wait until all replicas of each are in sync. Return the names of the topics that existed
+        before.
 
-        HarnessError at once if a broker refuses a topic for good; otherwise if it takes too long.
+        Raise HarnessError at once if a broker refuses a topic for good; otherwise if it takes too long.
         """
         missing, existing = {topic.name: topic for topic in topics}, set[str]()
         why = "no answer"
@@ -110,13 +113,13 @@ class ClusterObserver:
         raise HarnessError(f"topics {', '.join(missing) or 'are there, but not in sync'} after {timeout_s:g} s: {why}")
 
     def _for_good(self, code: int, topic: NewTopic) -> bool:
-        """Return whether a topic will never be created."""
+        """Return whether the error means that the topic can never be created."""
         return code in REFUSED or (
             code == ErrorCode.INVALID_REPLICATION_FACTOR and not 0 < topic.replication_factor <= len(self._nodes)
         )
 
     async def unlike(self, topic: NewTopic) -> str:
-        """Return how an existing topic differs from this one, in the words of its settings; empty if it does not.
+        """Return how an existing topic differs from this topic, in the words of its settings; empty if it does not.
 
         Raises RequestFailed, UnsupportedApi.
         """
@@ -156,7 +159,7 @@ class ClusterObserver:
         return found
 
     async def view(self) -> ClusterSnapshot:
-        """Leaders, ISRs and the controller as some broker sees them. Tries until it has an answer."""
+        """Return leaders, ISRs and the controller as one broker reports them. Retry until a broker answers."""
         while True:
             try:
                 seen = self._read(await admin.metadata(self.client))
@@ -168,8 +171,8 @@ class ClusterObserver:
 
     @asynccontextmanager
     async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
-        """Keep asking all bootstrap servers, as `squall.chaos.runs.lookout.lookout`: one that does not answer delays
-        nothing.
+        """Keep asking all bootstrap servers, as `squall.chaos.runs.lookout.lookout` does: a server that does not answer
+        delays nothing.
         """
         async with trio.open_nursery() as nursery:
             asks = await self._asks(nursery)
@@ -185,8 +188,8 @@ class ClusterObserver:
         raise AssertionError("it never returns")
 
     async def _asks(self, nursery: trio.Nursery) -> list[Ask]:
-        """For each bootstrap server a client of its own, which asks no other. Where only one server is known, its
-        client learns of the others from it, and asks them when it is gone.
+        """Return a function for each bootstrap server that asks only this server, by a client of its own. If only one
+        server is known, its client learns about the other brokers from it, and asks them when the server is down.
         """
         settings = OF_ONE if len(self._bootstrap) > 1 else SETTINGS
         clients = [Client(self._env, [server], settings) for server in self._bootstrap]
@@ -195,7 +198,7 @@ class ClusterObserver:
         return [partial(self._ask, client) for client in clients]
 
     async def _ask(self, client: Client) -> BrokerClusterView | None:
-        """Return the metadata of a client's one broker. None if it does not answer."""
+        """Return the metadata that a client's single broker reports, or None if the broker does not answer."""
         try:
             told = await admin.metadata(client)
             epochs = {
@@ -217,7 +220,9 @@ class ClusterObserver:
             return None
 
     async def _coordinators(self, client: Client) -> dict[str, int]:
-        """Whom a broker names as coordinators. Raises RequestFailed, UnsupportedApi."""
+        """Return the coordinators that a broker names, by transactional id or group. Raises RequestFailed,
+        UnsupportedApi.
+        """
         ids, groups = self._coordinated.ids, self._coordinated.groups
         return {**await admin.coordinators(client, ids), **await admin.coordinators(client, groups, OF_GROUPS)}
 
@@ -248,9 +253,11 @@ class ClusterObserver:
     async def converged(
         self, topics: Sequence[str], timeout_s: float, seen: Callable[[], Awaitable[ClusterSnapshot]] | None = None
     ) -> dict[str, Any]:
-        """Wait until every partition has a leader and a full ISR. What was seen: ok, took_s, and what lacks.
+        """Wait until every partition has a leader and a full ISR. Return what was seen: ok, took_s, and what is
+        lacking.
 
-        `seen`: a lookout's view, which no single broker deceives that was cut off until now; None: any broker is asked.
+        seen: a lookout's view, which cannot be deceived by a single broker that was cut off until now; None: ask any
+        broker.
         """
         began = trio.current_time()
         lacking: dict[str, str] = {"cluster": "no answer"}
@@ -264,7 +271,8 @@ class ClusterObserver:
 
 
 def _lacking(view: ClusterSnapshot, topics: Sequence[str]) -> dict[str, str]:
-    """Partitions without a leader or with an ISR that is not full, and topics that nobody knows."""
+    """Return the partitions that have no leader or no full ISR, and the topics that no broker knows, with the reason.
+    """
     lacking = {}
     for name, leader in view.leaders.items():
         if leader < 0:

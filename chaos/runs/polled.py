@@ -1,4 +1,4 @@
-"""Records a cluster's metadata by polling. If brokers' logs cannot be read from here, this is all that reports have of
+"""Records a cluster's metadata by polling. If brokers' logs cannot be read on this machine, reports have only this of
 leaders, epochs and ISRs. Each change is a line of polled.jsonl.
 """
 
@@ -17,17 +17,17 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class PolledMetadata:
-    """Remembers the last polled metadata, and turns the next answers into changes."""
+    """Remembers the last polled metadata, and reports how the next answers differ."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, tuple[int, int, tuple[int, ...]]] = {}
         self._controller = -1, -1
 
     def changes(self, answers: Sequence[BrokerClusterView], at_s: float) -> list[dict[str, Any]]:
-        """A line for each partition whose leader, epoch or ISR is another one now, and for a new active controller.
+        """Return a line for each partition whose leader, epoch or ISR has changed, and for a new active controller.
 
-        What brokers disagree about is decided as in a lookout: the newest epoch, then the majority. A broker that is
-        cut off goes on with an old epoch; nothing goes back to that.
+        If brokers disagree, a lookout's rules decide: the newest epoch, then the majority. A broker that is cut off
+        keeps reporting an old epoch; no line goes back to an older epoch.
         """
         if not answers:
             return []
@@ -50,7 +50,9 @@ class PolledMetadata:
 
 
 async def keep_polled(asks: Sequence[Ask], now_s: Callable[[], float], tell: Tell) -> NoReturn:
-    """Ask each broker every EVERY_S, and tell of changes, until cancelled. One that does not answer delays nothing."""
+    """Ask each broker every EVERY_S, and report changes to `tell`, until cancelled. A broker that does not answer
+    delays nothing.
+    """
     answers: dict[int, tuple[float, BrokerClusterView]] = {}
     polled = PolledMetadata()
 

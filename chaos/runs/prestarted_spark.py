@@ -1,8 +1,8 @@
-"""Spark that is started while a run goes on, and judges its history when there is one.
+"""Starts Spark while a run is in progress, so that Spark can judge the run's history as soon as it is complete.
 
-Starting and compiling costs more than judging a small run. During the run it has only the CPU that nobody else wants
-(SCHED_IDLE): brokers and clients are measured then. If anything is wrong with it, Spark starts as for any other
-directory: it saves time, and decides nothing.
+Starting and compiling takes longer than judging a small run. During the run this Spark gets only idle CPU time
+(SCHED_IDLE), because brokers and clients are measured then. If anything is wrong with it, Spark is started as for any
+other directory: prestarting saves time, and changes no verdict.
 """
 
 # Judging takes half of the CPU once the history is there (10.5 instead of 20.4 s). Rejected: nice 19, which still
@@ -29,16 +29,20 @@ from squall.checkers.stages import READY, stage_of
 
 LOG, FOLDER = "spark.log", "spark-ahead"
 FREE_MEMORY_MIB = 3 * 1024
-"""What must be free beside a cluster: Java's heap and its other memory."""
+"""Gives the memory that must be free beside a cluster, in MiB: Java's heap and its other memory."""
 PATIENCE_S, POLL_S = 2.0, 0.02
-"""How long one that is not needed may take to leave by itself, and how often it is looked at."""
+"""Give how long a Spark that is not needed may take to end by itself, and how often it is checked, in s."""
 
 
 class PrestartedSpark:
-    """A Spark that waits for the history of a run, or still starts. `end` it in any case."""
+    """Represents a Spark process that is starting, or waits for the history of a run. The caller must always call
+    `end`.
+    """
 
     def __init__(self, directory: RunDirectory, command: list[str]) -> None:
-        """Call it on the main thread: the process ends with the thread that starts it. OSError."""
+        """Start the process. Call this on the main thread, because the process ends with the thread that starts it.
+        Raises OSError.
+        """
         self.log, self._folder = directory.path / LOG, directory.path / FOLDER
         # A harness that is killed takes it along: its files are in the run directory, and nowhere else.
         self._folder.mkdir()
@@ -56,7 +60,9 @@ class PrestartedSpark:
         _lower_priority(self._program.pid)
 
     def begin(self) -> subprocess.Popen[bytes] | None:
-        """Tell it that the history is whole. None where it had better be ended: it died, or it will not get on."""
+        """Tell the process that the history is complete. Return the process, or None if the caller should end it: it
+        died, or it is not ready and cannot get more CPU time.
+        """
         hurried = _raise_priority(self._program.pid)
         # Whoever was given no CPU so far will be given none now.
         if self._program.poll() is not None or not (hurried or self._ready()):
@@ -73,7 +79,7 @@ class PrestartedSpark:
         return any(stage_of(line) == READY for line in self.log.read_text(errors="replace").splitlines())
 
     def end(self) -> None:
-        """End it and what it started, if anything runs. Idempotent."""
+        """End the process and all processes that it started. Idempotent."""
         if self._ended:
             return
         running = self._program.poll() is None
@@ -93,13 +99,13 @@ class PrestartedSpark:
         self._ended = True
 
     def _wait_until_gone(self, limit_s: float) -> None:
-        """Wait until nothing of its session is left, but no longer than that."""
+        """Wait until no process of the session is left, but at most `limit_s`."""
         until = time.monotonic() + limit_s
         while self._alive() and time.monotonic() < until:
             time.sleep(POLL_S)
 
     def _alive(self) -> bool:
-        """Return whether any process of its session is left."""
+        """Return whether any process of the session is left."""
         self._program.poll()
         try:
             os.killpg(self._program.pid, 0)
@@ -109,7 +115,7 @@ class PrestartedSpark:
 
 
 def prestart_spark(directory: RunDirectory, say: Say) -> PrestartedSpark | None:
-    """Start Spark for a run that begins now. None where there is no Java, or too little memory beside the run."""
+    """Start Spark for a run that begins now. Return None if there is no Java, or too little memory beside the run."""
     if _free_memory_mib() < FREE_MEMORY_MIB:
         return None
     try:
@@ -123,7 +129,7 @@ def prestart_spark(directory: RunDirectory, say: Say) -> PrestartedSpark | None:
 
 
 def _lower_priority(pid: int) -> None:
-    """Give a process, and all that it starts, only the CPU that nobody else wants."""
+    """Give a process, and all processes that it starts, only idle CPU time."""
     with suppress(OSError):
         os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
     # Sessions may be scheduled as groups: then the process's own class counts only inside of its session.
@@ -132,7 +138,9 @@ def _lower_priority(pid: int) -> None:
 
 
 def _raise_priority(pid: int) -> bool:
-    """Give it its share again. False where that is not allowed: then it goes on with what nobody else wants."""
+    """Give a process normal CPU time again. Return False if that is not allowed: then the process keeps running on idle
+    CPU time.
+    """
     with suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text("0")
     try:
@@ -149,7 +157,7 @@ def _raise_priority(pid: int) -> bool:
 
 
 def _threads(pid: int) -> Iterator[int]:
-    """All threads of a process, and of those that it started."""
+    """Yield all threads of a process, and of the processes that it started."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         yield int(task.name)
         with suppress(OSError):
@@ -161,7 +169,7 @@ def _threads(pid: int) -> Iterator[int]:
 
 
 def _free_memory_mib() -> float:
-    """Memory that is free on this machine, and in the container that this may be."""
+    """Return the free memory of this machine, or of the container in which this process runs, in MiB."""
     told = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = int(told["MemAvailable"].split()[0]) / 1024
     group = Path("/sys/fs/cgroup")

@@ -1,7 +1,7 @@
-"""Shows a run while it goes: the phase, acknowledged records a second, faults under way, and what comes next.
+"""Displays a run in progress: the phase, acknowledged records a second, active faults, and what comes next.
 
-On a terminal it is one block that is kept up to date; elsewhere a line at each phase and every few seconds. A thread
-keeps it up to date, because judging waits for other processes and not for trio.
+On a terminal it is one block that is updated in place; elsewhere a line at each phase and every few seconds. A thread
+updates it, because judging waits for other processes and not for trio.
 """
 
 from __future__ import annotations
@@ -24,40 +24,42 @@ from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.runs.run_status import RunStatus
 
 LINE_EVERY_S, SLOWER = 5.0, 6
-"""In a pipe a line comes so often; while the history is judged, where nothing is counted, so many times less often."""
+"""Give how often a line is printed to a pipe, in s, and how many times less often while the history is judged, where
+nothing is counted.
+"""
 REFRESH_S = 0.25
 NEXT = 2
-"""Coming faults that are named."""
+"""Limits how many of the next faults are named."""
 
 AFTERWARDS = ("judge", "report")
-"""Phases in which nothing of the cluster goes on any more."""
+"""Names the phases that begin after the cluster has stopped."""
 
 MakePhase = Callable[[str], AbstractContextManager[None]]
-"""What goes on until the block ends."""
+"""Displays the named phase until the block ends."""
 
 
 def unseen(_: str) -> AbstractContextManager[None]:
-    """A `MakePhase` of nobody who watches."""
+    """Display nothing: a `MakePhase` for a run without a display."""
     return nullcontext()
 
 
 class ProgressDisplay(Protocol):
-    """Whoever watches a run."""
+    """Displays the progress of a run."""
 
     status: RunStatus
-    """What there is to see: the run fills it in."""
+    """Holds what there is to display; the run writes it."""
     view_every_s: float | None
-    """How often the cluster is asked for its leaders and ISRs, only to be seen. None: never."""
+    """Gives how often the cluster is asked for its leaders and ISRs only for the display, in s. None: never."""
 
     def phase(self, name: str, lasts_s: float | None = None) -> AbstractContextManager[None]:
-        """`name` is going on until the block ends; for `lasts_s` seconds, if that is planned."""
+        """Display the phase `name` until the block ends. lasts_s: its planned length in seconds, or None."""
 
     def say(self, line: str) -> None:
-        """Something to know of the run."""
+        """Show a message about the run."""
 
 
 class NullProgress(ProgressDisplay):
-    """Nobody watches: a simulation is over before anybody could."""
+    """Displays nothing, because a simulation is over before anybody could watch it."""
 
     view_every_s: float | None = None
 
@@ -74,7 +76,8 @@ class NullProgress(ProgressDisplay):
 
 
 class Progress(ProgressDisplay):
-    """Displays one run. `title`: what is running, and of which run. `then`: what follows the last known phase."""
+    """Displays one run. `title`: what is running, and which run. `then`: the phases that follow the last known phase.
+    """
 
     def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
         self.console = console or screen.console(stderr=True)
@@ -86,15 +89,15 @@ class Progress(ProgressDisplay):
         self._seen = (self._began, 0)
         self._said: dict[str, int] = {}
         self._last = self._began
-        """When the last line was printed."""
+        """Gives when the last line was printed."""
 
     def begin(self, title: str) -> None:
-        """Set the title, which is known now, and count time from now."""
+        """Set the title, which is known only now, and count time from now."""
         self._title, self._began = title, time.monotonic()
 
     @contextmanager
     def phase(self, name: str, lasts_s: float | None = None) -> Iterator[None]:
-        """Show `name` as what is going on until the block ends."""
+        """Display the phase `name` until the block ends."""
         phase = self.status.begin(name, lasts_s)
         if not self.console.is_terminal:
             self._line()
@@ -200,13 +203,13 @@ class Progress(ProgressDisplay):
 
 
 def describe(played: FaultExecution) -> str:
-    """A fault in progress."""
+    """Return the action, the targets and the parameters of a fault in progress."""
     details = " ".join(str(value) for value in played.fault.params.values())
     return f"{played.fault.action} {','.join(map(str, played.hit))} {details}".strip()
 
 
 def next_words(coming: Sequence[UpcomingFault]) -> str:
-    """The next faults: "kill in 3 s, then pause in 9 s"."""
+    """Return the next faults in words: "kill in 3 s, then pause in 9 s"."""
     told = [_coming(each) for each in coming[:NEXT]]
     more = f", and {len(coming) - NEXT} more" if len(coming) > NEXT else ""
     return ", then ".join(told) + more

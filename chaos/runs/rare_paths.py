@@ -1,7 +1,8 @@
-"""Paths of the broker that are seldom taken, and that a batch of simulations should have taken all the same.
+"""Counts paths of the broker that are seldom taken, but that a batch of simulations should have taken.
 
-Counted from the brokers' traces and, where a trace does not tell, by the world (`World.counts`). A path that a whole
-batch leaves at zero was not tested by it: a batch says so, and names apart what its workload cannot take at all.
+The counts come from the brokers' traces and, if a trace does not show the path, from the simulator (`World.counts`). A
+path that a whole batch leaves at zero was not tested by it. A batch reports this, and lists separately the paths that
+its workload cannot take at all.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "offsets expired": ("offsets_expired", _always),
     "transactional id expired": ("transaction_state", lambda line: line["state"] == "Dead"),
 }
-"""Name -> the event of a trace that may tell of it, and whether it does."""
+"""Maps a path's name to the trace event that may show it, and to the condition on that event."""
 
 WORLD = (
     "controller failover",
@@ -84,7 +85,7 @@ WORLD = (
     "consumer group left to its classic members",
     "group deleted",
 )
-"""Counted by the world, under these names."""
+"""Lists the paths that the simulator counts, under these names."""
 
 BY_REQUEST: Mapping[str, str] = {
     "churn": "topic made again",
@@ -99,7 +100,8 @@ BY_REQUEST: Mapping[str, str] = {
     "tail": "end of a segment lost",
     "file": "closed file lost",
 }
-"""What administrators, or a damage, do to a cluster: the parameter `how` of a fault that landed -> the path."""
+"""Maps the parameter `how` of a fault that landed (an administrator's request, or a damage) to the path that it takes.
+"""
 
 OF_TRANSACTIONS = (
     "decision completed by the next coordinator",
@@ -111,7 +113,9 @@ OF_TRANSACTIONS = (
     "producer epochs used up",
     "producer fenced",
 )
-"""Taken only for producers with a transactional id: any other has a producer id of its own, whose epoch stays."""
+"""Lists the paths taken only for producers with a transactional id: every other producer has its own producer id, whose
+epoch never changes.
+"""
 
 OF_GROUPS = (
     "offsets expired",
@@ -120,13 +124,13 @@ OF_GROUPS = (
     "member fenced",
     "commit of a former member refused",
 )
-"""Taken only for members of groups."""
+"""Lists the paths taken only for members of groups."""
 
 OF_COORDINATORS = ("coordinator loaded", "coordinator unloaded")
-"""Taken only for either: a coordinator without any of them has nothing to load."""
+"""Lists the paths taken only with transactional ids or groups: without these, a coordinator has nothing to load."""
 
 OF_ROT = ("bad records fetched",)
-"""Taken only where files of brokers are damaged."""
+"""Lists the paths taken only if files of brokers are damaged."""
 
 OF_SETTINGS: Mapping[str, str] = {
     "look-up by time": "lookups",
@@ -139,13 +143,13 @@ OF_SETTINGS: Mapping[str, str] = {
     "classic member joined a consumer group": "conversions",
     "consumer group left to its classic members": "conversions",
 }
-"""Path -> the setting of a workload without which its clients never ask for that."""
+"""Maps a path to the setting of a workload without which its clients never take the path."""
 
 PATHS = (*TRACED, *WORLD, *BY_REQUEST.values())
 
 
 def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapping[str, Any]] = ()) -> Counter[str]:
-    """Count how often each path was taken. Counts of the world under other names are kept as well.
+    """Count how often each path was taken. The simulator's counts under other names are kept as well.
 
     landed: the parameters of the faults that landed.
     """
@@ -164,9 +168,9 @@ def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapp
 
 
 def impossible(load: Scenario, faults: Collection[FaultPlan] | None = None) -> frozenset[str]:
-    """Paths that no run of this workload takes, because nobody asks a broker for anything of the kind.
+    """Return the paths that no run of this workload takes, because none of its clients sends such requests.
 
-    faults: of a plan that every run has; None: each run draws its own faults and settings.
+    faults: the faults of a plan that every run has; None: each run draws its own faults and settings.
     """
     traffic, found = load.traffic(), set[str]()
     plain = not traffic.ids and not traffic.groups

@@ -1,4 +1,4 @@
-"""Readers that did not come as far as the harness waited for: which of them count, and what run.json says of them."""
+"""Selects the readers that did not get as far as the harness waited for, and describes them for run.json."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ ASK_LIMIT_S = 3.0
 
 
 async def with_records_left(client: Client, behind: Sequence[LaggingReader]) -> list[LaggingReader]:
-    """Those that can still get something: not where retention has removed all that the harness waited for, so that the
-    log begins at the goal or beyond. Whether it was allowed to is judged by the records that are gone.
+    """Return those readers that can still get records. A reader is left out if retention has removed all records that
+    the harness waited for, so that its log begins at the goal or beyond. Whether retention was allowed to do so is
+    judged by the records that are gone.
     """
     places = list(dict.fromkeys(each.place for each in behind))
     starts = await list_offsets(client, places, EARLIEST, timeout_s=ASK_LIMIT_S) if places else {}
@@ -25,7 +26,7 @@ async def with_records_left(client: Client, behind: Sequence[LaggingReader]) -> 
 
 
 def described(reader: LaggingReader, view: ClusterSnapshot | None) -> dict[str, Any]:
-    """As run.json has it, with who led its partition."""
+    """Return the reader's entry in run.json, with the leader of its partition."""
     name = name_of(reader.place)
     return {
         "process": reader.process,
@@ -39,12 +40,12 @@ def described(reader: LaggingReader, view: ClusterSnapshot | None) -> dict[str, 
 
 
 def name_of(place: Place) -> str:
-    """As people write it."""
+    """Return the partition as TOPIC-N."""
     return f"{place[0]}-{place[1]}"
 
 
 def led(view: ClusterSnapshot | None, name: str) -> str:
-    """The leader and the ISR of a partition, in words."""
+    """Return the leader and the ISR of a partition, in words."""
     if view is None:
         return "no broker says who leads it"
     leader = view.leaders.get(name, -1)

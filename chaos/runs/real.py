@@ -1,4 +1,4 @@
-"""`squall run` from plan to verdict: everything but showing it."""
+"""Carries out `squall run` from plan to verdict, except for the display of the result."""
 
 from __future__ import annotations
 
@@ -48,13 +48,15 @@ from squall.chaos.typed import absolute_command, typed
 from squall.checkers.engines import REFERENCE, SPARK, beyond
 
 LINES_BYTES = 300
-"""A record's lines in history.jsonl."""
+"""Gives the bytes that a record's lines take in history.jsonl."""
 HISTORY_BYTES = 1_500
-"""A record's lines in history.jsonl, its rows in Parquet, and what Spark writes aside."""
+"""Gives the bytes for a record's lines in history.jsonl, its rows in Parquet, and what Spark spills."""
 LOGS_BYTES = 128 << 20
-"""Everything that does not grow with the load: first segments, indexes, traces, what programs print, the page."""
+"""Gives the bytes for all that does not grow with the load: first segments, indexes, traces, programs' output, the
+page.
+"""
 THEN = ("heal", "converge", "final reads", "stop the cluster", "judge", "report")
-"""What follows the load, of what takes its time."""
+"""Lists the phases after the load that take time."""
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 
 
@@ -67,11 +69,11 @@ def run_and_judge(
     drawn: bool = False,
     engine: str = SPARK,
 ) -> RunDirectory | None:
-    """The run directory, with a verdict in it; None where it was interrupted.
+    """Run the plan, judge the run, and return the run directory with its verdict, or None if the run was interrupted.
 
-    progress: shows the run, for whoever goes on with it afterwards. Trouble of the harness ends the run, not the
-    judging: what was recorded is judged, and the verdict is unknown. Nothing is judged of a program under test that was
-    refused. label: as in `RunDirectory.create`. beside: as in `judge`. drawn: as in `Run`. engine: SPARK or
+    progress: displays the run; the caller may continue to use it afterwards. Trouble of the harness ends the run, but
+    not the judging: what was recorded is judged, and the verdict is unknown. If the program under test was refused,
+    nothing is judged. label: as in `RunDirectory.create`. beside: as in `judge`. drawn: as in `Run`. engine: SPARK or
     REFERENCE, which searches the history.
     """
     progress = progress or Progress("squall run", then=THEN)
@@ -131,7 +133,7 @@ def run_and_judge(
 
 
 def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
-    """Everything that the plan needs, that this machine lacks, and that a run does not fetch itself."""
+    """Return everything that the plan needs, that this machine lacks, and that a run does not install itself."""
     in_containers = plan.runtime == "docker" or bool(plan.compose)
     found = spark_lacks() if engine == SPARK else []
     lines = _records(plan) * LINES_BYTES
@@ -151,18 +153,19 @@ def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
 
 
 def room(plan: Plan) -> int:
-    """Bytes that a run may write, with a margin: records on every replica, their lines in the history, logs."""
+    """Return how many bytes a run may write, with a margin: records on every replica, their lines in the history, logs.
+    """
     on_disk = plan.workload.replication_factor * plan.workload.traffic().mean_bytes + HISTORY_BYTES
     return int(_records(plan) * on_disk) + LOGS_BYTES
 
 
 def _records(plan: Plan) -> float:
-    """Records that the load will send, roughly."""
+    """Estimate how many records the load will send."""
     return plan.workload.traffic().rate * (plan.warmup_s + plan.time_s)
 
 
 def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Console) -> None:
-    """Write what ended the run to run.json and to the terminal. A bug of ours leaves its traceback in a file."""
+    """Write what ended the run to run.json and to the terminal. For a bug of Squall, write its traceback to a file."""
     directory.release()
     gravest = gravest_error(error)
     if not isinstance(gravest, HarnessError):
@@ -178,10 +181,11 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
 
 
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], ForeignCluster | None]:
-    """The function that makes the plan's runtime in a folder, and the brokers' names if they are not ours.
+    """Return the function that makes the plan's runtime in a folder, and the brokers' description if they are not
+    Squall's.
 
-    Refuses a plan that needs something this machine lacks, before anything is made. Runtimes are imported here: their
-    packages are an extra, and `lacks` has named it by now.
+    Refused before anything is made if this machine lacks something that the plan needs. Runtimes are imported here:
+    their packages are optional, and `lacks` has reported missing ones before.
     """
     from squall.chaos.runtimes.docker.runtime import DockerRuntime
     from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
@@ -228,7 +232,9 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
 
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
-    """Refused if the container of a broker cannot be identified."""
+    """Return the function that attaches to the external cluster. Refused if the container of a broker cannot be
+    identified.
+    """
     from squall.chaos.runtimes.external.runtime import ExternalRuntime
 
     engine, containers = None, {}
@@ -241,10 +247,8 @@ def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
 
 
 def driver_maker(plan: Plan, folder: Path, say: Say) -> MakeDriver | None:
-    """The function that starts the plan's client library or program, whose log goes to a file in `folder`. say: as in
-    `ProgramDriver`.
-
-    None for our own client.
+    """Return the function that starts the plan's client library or program, whose log goes to a file in `folder`; None
+    for Squall's own client. say: as in `ProgramDriver`.
     """
     if plan.workload.needs().program is not None:
         topics = plan.workload.topic_names()
@@ -256,11 +260,11 @@ def driver_maker(plan: Plan, folder: Path, say: Say) -> MakeDriver | None:
 
 
 def repeat_command(directory: RunDirectory, engine: str = SPARK) -> str:
-    """The command that repeats a run. Its plan holds everything but the engine."""
+    """Return the command that repeats a run. The run's plan holds everything but the engine."""
     return absolute_command("run", "--plan", directory.plan, *(("--engine", engine) if engine != SPARK else ()))
 
 
 def record_traceback(directory: RunDirectory, error: BaseException) -> None:
-    """Keep the traceback of a failure inside the harness in the run directory. It is no finding about the broker."""
+    """Write the traceback of a failure inside the harness into the run directory. It is no finding about the broker."""
     (directory.path / "harness-traceback.txt").write_text(traceback_text(error))
     sys.stderr.write(f"a failure of the harness: see {directory.path}/harness-traceback.txt\n")

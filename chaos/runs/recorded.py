@@ -1,4 +1,4 @@
-"""A saved run: what it was, how it failed, and how to run it again."""
+"""Reads a saved run: what it was, how it failed, and how to run it again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from squall.checkers.engines import REFERENCE, SPARK
 
 MESSAGES = "messages.jsonl"
 TRY_CPU_S = 60
-"""Of one try while shrinking: what takes longer is not the failure that is looked for."""
+"""Limits the CPU seconds of one try while shrinking. A try that takes longer does not show the failure that is looked
+for.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,24 @@ class RecordedRun:
     directory: RunDirectory
     plan: Plan
     failure: FailureSignature | None
-    """Of a simulated run; None where it did not fail, or was not simulated."""
+    """Identifies the failure of a simulated run; None if the run did not fail, or was not simulated."""
     digest: str | None
-    """Of a simulated run's trace."""
+    """Is the digest of a simulated run's trace; None if the run was not simulated."""
     mutant: str | None
     anomalies: tuple[str, ...]
-    """Names of what is not permitted in its verdict."""
+    """Names the anomalies in the run's verdict that are not permitted."""
     engine: str = SPARK
-    """The engine of a repeated run: the one that searched the history, and for a simulated run Spark."""
+    """Names the engine for a repeated run: the engine that searched the history; Spark for a simulated run."""
 
     @property
     def simulated(self) -> bool:
-        """True if the run was a simulation."""
+        """Is True if the run was a simulation."""
         return self.digest is not None
 
 
 def recorded(path: Path) -> RecordedRun:
-    """Read the run in `path`. Refused if that is no run directory, if its plan cannot be read, or if run.json does not
-    say how a simulation ended.
+    """Read the run in `path`. Refused if the path is no run directory, if its plan is unreadable, or if run.json does
+    not say how a simulation ended.
     """
     directory = RunDirectory.open(path)
     try:
@@ -69,7 +71,7 @@ def recorded(path: Path) -> RecordedRun:
 
 
 def _judged(directory: RunDirectory) -> tuple[tuple[str, ...], str]:
-    """The names of what is not permitted, and the engine that searched the history."""
+    """Return the names of the anomalies that are not permitted, and the engine that searched the history."""
     try:
         verdict = json.loads(directory.verdict.read_text())
         anomalies = tuple(dict.fromkeys(str(a["name"]) for a in verdict["anomalies"] if a["permitted"] is False))
@@ -82,10 +84,10 @@ def tried(
     mutant: str | None, wanted: str | None = None, over: Callable[[], bool] = lambda: False
 ) -> Callable[[Plan], FailureSignature | None]:
     """Return a function that simulates a plan and returns its failure. wanted: only this anomaly or broken invariant
-    counts, and the run continues to its end; otherwise it stops at the first broken invariant.
+    counts, and the run continues to its end; None: the run stops at the first broken invariant.
 
-    With a mutant planted, a failure counts only if the sound broker does not fail in the same way. `over` is asked
-    during each simulation. Once it is true, the simulation ends, and what is returned means nothing.
+    With a mutant planted, a failure counts only if the correct broker does not fail in the same way. `over` is called
+    during each simulation. Once it returns True, the simulation ends, and its result means nothing.
     """
     order = SeedBatch(None, mutant, Path(), stop_at_first=wanted is None, cpu_limit_s=TRY_CPU_S)
 
@@ -112,7 +114,7 @@ def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[]
 
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:
-    """The plan that the sound broker must survive."""
+    """Return the plan that the correct broker must survive."""
     from squall.chaos.mutants import find
     from squall.chaos.mutants.hunt import sound
 
@@ -120,7 +122,7 @@ def sound_plan(plan: Plan, mutant: str) -> Plan:
 
 
 def save_at(result: SimResult, path: Path, command: str) -> RunDirectory:
-    """Save a simulated run into `path`, in place of what was there, with its messages if they were collected.
+    """Save a simulated run into `path`, replacing its content, with the run's messages if they were collected.
 
     messages.jsonl holds a message a line; its times are the traces' monotonic seconds.
     """

@@ -22,7 +22,7 @@ VIOLATIONS, TRACEBACK, COUNTS = simulated.FILE, "harness-traceback.txt", "counts
 
 @dataclass(frozen=True, slots=True)
 class FailureSignature:
-    """The signature of a failing run: what shrinking keeps."""
+    """Identifies how a run failed. Shrinking keeps this."""
 
     kind: Kind
     name: str
@@ -33,38 +33,38 @@ class FailureSignature:
 
 @dataclass
 class SimResult:
-    """Holds the result of one simulated run. Compare two by `digest`."""
+    """Holds the result of one simulated run. To compare two results, compare their `digest`."""
 
     plan: Plan
-    """With its operations."""
+    """Is the plan with its load written out as operations."""
     digest: str
     trace: list[dict[str, Any]]
     messages: list[Any] | None
     violations: list[InvariantViolation]
     anomalies: tuple[str, ...]
-    """Names of what the reference finders found and the guarantees do not permit."""
+    """Names the anomalies that the reference finders found and the guarantees do not permit."""
     verdict: str
-    """valid, invalid or unknown."""
+    """Is valid, invalid or unknown."""
     failure: FailureSignature | None
     reasons: tuple[str, ...]
-    """The failure in sentences, or why the verdict is unknown."""
+    """Describes the failure in sentences, or says why the verdict is unknown."""
     counts: Counter[str]
-    """How often each rare path was taken."""
+    """Counts how often each rare path was taken."""
     sim_s: float
     cpu_s: float
-    """CPU seconds of this process: simulating, and judging what came of it."""
+    """Gives the CPU seconds of this process for simulating and judging."""
     trouble: str | None
-    """A failure of the harness, a traceback: then nothing is said of the broker."""
+    """Holds the traceback of a failure of the harness, which says nothing about the broker; None if there was none."""
     mutant: str | None = None
     judgement: RunJudgement | None = None
     judging_cpu_s: float = 0.0
-    """CPU seconds; how much of `cpu_s` went into judging."""
+    """Gives how many CPU seconds of `cpu_s` judging took."""
     run_files: Callable[[], Mapping[str, bytes]] = field(default=dict, repr=False)
-    """Plan, run.json, history, nemesis.jsonl and the nodes' files."""
+    """Returns the plan, run.json, the history, nemesis.jsonl and the nodes' files, by path."""
 
     @cached_property
     def files(self) -> dict[str, bytes]:
-        """Path in a run directory -> content."""
+        """Returns the contents of all files of the run, by their paths in a run directory."""
         files = dict(self.run_files())
         if self.violations:
             files[VIOLATIONS] = _json([violation_json(each) for each in self.violations])
@@ -75,7 +75,7 @@ class SimResult:
 
 
 def violation_json(v: InvariantViolation) -> dict[str, Any]:
-    """As violations.json has it."""
+    """Return the violation's entry in violations.json."""
     place = {"node": v.node, "topic": v.topic, "partition": v.partition}
     from squall.chaos.runtimes.sim.invariants.table import INVARIANTS
 

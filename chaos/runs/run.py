@@ -1,7 +1,7 @@
-"""One run, from a plan to a run directory that can be judged.
+"""Carries out one run, from a plan to a run directory that can be judged.
 
 cluster -> topics -> warm-up -> load with faults -> heal -> convergence -> a write to every partition, which the
-workload's own readers poll before they end -> fresh readers read everything, twice, in both isolation levels -> stop ->
+workload's own readers poll before they end -> new readers read everything, twice, in both isolation levels -> stop ->
 replica logs compared. Everything written so far is kept, whatever happens. A run that ends early, by trouble of the
 harness or by Ctrl-C, can still be verified; its verdict is `unknown`, with the reason.
 """
@@ -53,46 +53,46 @@ from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import ScenarioEnvironment
 
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
-"""Asked for once: a run in a simulation reads no file."""
+"""Holds versions of the harness' software, read only once: a simulated run reads no file."""
 TOPICS_READY_S = 30.0
 EPOCHS_WAIT_S = 10.0
 ASK_LIMIT_S = 3.0
-"""For who leads a partition that takes no writes."""
+"""Limits how long a broker may take to say who leads a partition that takes no writes, in s."""
 READ_MARGIN_S = 5.0
-"""A final reader has so much longer than what counts as stuck: one that gets nothing is seen to."""
+"""Gives how much longer than `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
 OUTLASTED_S = 3.0
-"""A reader that gets nothing for so long after fresh ones got everything is held up by itself."""
+"""Gives the seconds without a record after which a reader is blamed if new readers got everything."""
 QUIET_S = 2.0
-"""After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
+"""Gives the pause after the last reads in s, until every follower knows the last high watermark."""
 
 
 MakeDriver = Callable[[str, LibraryRequirements], LibraryClientFactory]
-"""Bootstrap servers and what a workload needs into a library that drives it."""
+"""Starts a client library, given the bootstrap servers and what a workload needs of the library."""
 
 
 class RunObserver(Protocol):
-    """Observes the cluster while it runs. In a simulation these are the invariants."""
+    """Observes the cluster while it runs. In a simulation this is implemented by the invariants."""
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
-        """A producer's record was just acknowledged at `offset` (-1: unknown)."""
+        """Take note that a producer's record was just acknowledged at `offset` (-1: unknown)."""
 
     def served(self, topic: str, partition: int, epoch: int, records: Sequence[tuple[int, int]]) -> None:
-        """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
+        """Take note that a reader got these (offset, value) from the leader of this epoch. Value -1: unreadable."""
 
     def stuck(self) -> list[str]:
-        """Why the cluster does not converge, as seen from inside."""
+        """Return why the cluster does not converge, as seen from inside the brokers."""
 
     def settled(self) -> None:
-        """The cluster has converged and the final reads are over. It still runs, and should be in order."""
+        """Take note that the cluster has converged and final reads are over. The cluster should be in order."""
 
     def seals(self) -> Mapping[str, int]:
-        """Of files that hold what was seen so far, for the history's last line: file -> CRC-32."""
+        """Return the CRC-32 of each file of observations, for the history's last line: file -> CRC-32."""
 
 
 class Run:
-    """One run in one runtime. Its clock is that of `runtime.env("harness")`, in every world.
+    """Carries out one run in one runtime. Its clock is that of `runtime.env("harness")`, in every runtime.
 
-    drawn: the plan's faults were drawn for this run, and shall last as long as this machine needs to prove them.
+    drawn: the plan's faults were drawn for this run, and are made as long as this machine needs to prove them.
     """
 
     def __init__(
@@ -126,19 +126,21 @@ class Run:
         self._save()
 
     def env(self, name: str) -> Env:
-        """An Env for one of the harness's parts. Each draws from a stream of its own, made of the plan's seed."""
+        """Return an Env for a named part of the harness. Each Env draws from its own random stream, made of the plan's
+        seed.
+        """
         env = self.runtime.env(name)
         env.rng.seed(repr((self.plan.seed, name)))
         return env
 
     @property
     def played(self) -> Sequence[FaultExecution]:
-        """The faults so far, those to come included."""
+        """Returns all faults of the run, including those to come."""
         return self._played
 
     @property
     def fs(self) -> Fs:
-        """The file system to which the history is written, under `RunStore.history`."""
+        """Returns the file system to which the history is written, under `RunStore.history`."""
         return self._env.fs
 
     def _save(self) -> None:
@@ -157,7 +159,7 @@ class Run:
                 self._save()
 
     async def go(self) -> None:
-        """The whole run. Trouble of the harness is written to run.json, and raised as HarnessError."""
+        """Carry out the whole run. Trouble of the harness is written to run.json, and raised as HarnessError."""
         try:
             try:
                 async with self._phase("start the cluster"):
@@ -193,7 +195,7 @@ class Run:
             self._save()
 
     async def _stop(self) -> None:
-        """End the cluster, also where no phase can be written down any more: the disk is full."""
+        """Stop the cluster, even if no phase can be recorded any more because the disk is full."""
         try:
             async with self._phase("stop the cluster"):
                 await self.runtime.stop()
@@ -245,16 +247,14 @@ class Run:
             self.store.close()
 
     async def _write_settings(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
-        """Write down which settings of the workload's topics are in force, whoever set them. What no broker reports at
-        the end is as it was told before.
-        """
+        """Record the topics' settings in force. If no broker reports them at the end, keep the earlier record."""
         topics, simulated = self.plan.workload.topic_names(), self._invariants is not None
         settings = planned(self.plan) if simulated else await asked(self.env("topic settings"), servers, topics)
         known = recorder.settings
         recorder.topic_settings({name: each for name, each in settings.items() if each or name not in known})
 
     async def _poll_view(self, observer: ClusterObserver, every_s: float) -> None:
-        """Keep what is seen of the brokers up to date, until cancelled. Other threads must not ask a runtime."""
+        """Update the displayed state of the brokers until cancelled. Other threads must not ask a runtime."""
         status = self.progress.status
         try:
             while True:
@@ -280,7 +280,7 @@ class Run:
         )
 
     async def _check_target(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
-        """Ask brokers that are not ours for their version."""
+        """Ask brokers that are not Squall's for their APIs, features and settings, and report what they lack."""
         target = await about(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.as_json()}
         self._save()
@@ -288,7 +288,7 @@ class Run:
             self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
 
     def _zones(self, cluster_id: str) -> list[ClientZone]:
-        """The workload's client zones, by the listener that brokers advertise to them."""
+        """Return the workload's client zones, by the listener that brokers advertise to them."""
         servers = {name: self.runtime.bootstrap(name) for name in zone_names(self.plan.workload.zones)}
         needs = self.plan.workload.needs(self.plan.operations or ())
         drivers = {name: self._drivers(each, needs) for name, each in servers.items()} if self._drivers else {}
@@ -297,7 +297,7 @@ class Run:
     async def _load_and_heal(
         self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis
     ) -> None:
-        """All that the workload's readers live through: the load, the healing, and the writes after it."""
+        """Carry out all phases in which the workload's readers run: the load, the healing, and the writes after it."""
         counters = LoadCounters()
         around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
         around.controls.desk = AdminLog(self.plan.workload.topic_list(), recorder, servers)
@@ -322,7 +322,7 @@ class Run:
             around.readers.let_go()
 
     async def _work(self, around: ScenarioEnvironment) -> None:
-        """The workload. Whatever it does, nobody waits for its outcomes once it has ended."""
+        """Run the workload. Once it has ended, however it ended, no phase waits for its outcomes any more."""
         try:
             await self.plan.workload.run(around)
         finally:
@@ -330,7 +330,7 @@ class Run:
             self.info["counters"] = counts_of(around.counters)
 
     async def _load(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
-        """Warm-up without faults, then the load with them, until every operation has its outcome."""
+        """Run the warm-up without faults, then the load with faults, until every operation has its outcome."""
         async with self._phase("warm-up", self.plan.warmup_s):
             await trio.sleep(self.plan.warmup_s)
         async with self._phase("load with faults" if nemesis.played else "load", self.plan.time_s):
@@ -351,7 +351,7 @@ class Run:
         self.info["counters"] = counts_of(around.counters)
 
     async def _outlast_faults(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
-        """A load that is drawn as it goes on lasts until it shows whether the cluster takes writes again."""
+        """Extend a load by rate until it shows whether the cluster takes writes again."""
         ended = [p.ended for p in nemesis.played if p.began is not None and p.ended is not None]
         if self.plan.operations is not None or not ended:
             return
@@ -361,7 +361,7 @@ class Run:
         self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, healed, limit_s)
 
     async def _write_beside(self, around: ScenarioEnvironment, played: trio.Event) -> None:
-        """Write beside clients that are not ours, after the last fault. Ours are never blamed."""
+        """Write beside a foreign library's clients, after the last fault. Squall's clients are never blamed."""
         await played.wait()
         if _is_driven(around):
             env, last_ack = self.env("writes beside the load"), around.counters.last_ack
@@ -378,7 +378,7 @@ class Run:
                 self.info["converged"]["stuck"] = self._invariants.stuck()
 
     def _surroundings(self, recorder: Recorder, counters: LoadCounters, zones: list[ClientZone]) -> ScenarioEnvironment:
-        """The workload's surroundings. It begins with the warm-up; its operations are timed from there."""
+        """Return the workload's environment. It begins with the warm-up; times of operations count from there."""
         traffic = self.plan.workload.traffic()
         return ScenarioEnvironment(
             env=self.env("workload"),
@@ -400,8 +400,8 @@ class Run:
     async def _write_afterwards(
         self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder
     ) -> PostHealWrites:
-        """Write to every partition, also to those that a fault added, or of a topic that it made. run.json has: whether
-        all succeeded, how long it took, and which did not.
+        """Write to every partition, also to those that a fault added, and of topics that a fault created. run.json
+        records whether all writes succeeded, how long they took, and which did not.
         """
         limit_s, began = self.plan.limits.stuck_s, trio.current_time()
         places = sorted(recorder.partitions)
@@ -418,9 +418,7 @@ class Run:
     async def _read_afterwards(
         self, observer: ClusterObserver, readers: LiveReaders, written: PostHealWrites
     ) -> dict[str, Any]:
-        """Check that the workload's readers poll what was written after healing. Returns how many readers there are,
-        and which are behind.
-        """
+        """Check that the workload's readers poll what was written after healing. Return which are behind."""
         limits, began = self.plan.limits, trio.current_time()
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
@@ -438,7 +436,7 @@ class Run:
         }
 
     async def _outlasted(self, readers: LiveReaders, written: PostHealWrites, told: dict[str, Any]) -> None:
-        """Mark readers that still stand still once fresh ones have read everything."""
+        """Mark readers that still make no progress once new readers have read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
         still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= OUTLASTED_S}
@@ -472,7 +470,7 @@ def _told(read: FinalReadResult) -> dict[str, Any]:
 
 
 async def _seen_by(observer: ClusterObserver) -> ClusterSnapshot | None:
-    """Return the leaders, if a broker reports them soon."""
+    """Return the leaders, or None if no broker reports them soon."""
     with trio.move_on_after(ASK_LIMIT_S):
         return await observer.view()
     return None
@@ -484,7 +482,7 @@ async def _play(nemesis: Nemesis, played: trio.Event) -> None:
 
 
 def _is_driven(around: ScenarioEnvironment) -> bool:
-    """Return whether clients that are not ours have a part in the load."""
+    """Return whether the load uses clients that are not Squall's."""
     return any(zone.driver is not None for zone in around.zones)
 
 

@@ -1,7 +1,7 @@
-"""Keeps the files that a run writes: in a run directory, or, in a simulation, only in memory.
+"""Stores the files that a run writes: in a run directory, or, in a simulation, only in memory.
 
 `RunStore` is the port. A simulation touches no real file: when it is over, its files are taken out of memory as bytes,
-under the names that a run directory has (`docs/run-directory.md`), and may be exported to a real one then.
+under the names that a run directory has (`docs/run-directory.md`), and may then be exported to a real directory.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ PLAN, INFO, HISTORY, NEMESIS = "plan.toml", "run.json", "history.jsonl", "nemesi
 
 
 class RunStore(Protocol):
-    """Takes one run's plan, run.json, nemesis.jsonl and history."""
+    """Stores one run's plan, run.json, nemesis.jsonl and history."""
 
     run_id: str
     history: str
-    """Path of history.jsonl for the run's `Env.fs`."""
+    """Is the path of history.jsonl for the run's `Env.fs`."""
     nemesis_crc: int
-    """CRC-32 of nemesis.jsonl as it is now."""
+    """Is the CRC-32 of nemesis.jsonl in its current state."""
 
     def plan(self, text: str) -> None:
-        """plan.toml, at the beginning, and anew where the machine asks for longer faults."""
+        """Write plan.toml: at the beginning, and again if this machine needs longer faults."""
 
     def info(self, info: dict[str, Any]) -> None:
-        """run.json, anew at each phase."""
+        """Write run.json again, at each phase."""
 
     def fault(self, line: dict[str, Any]) -> None:
         """Append one line to nemesis.jsonl."""
 
     def polled(self, line: dict[str, Any]) -> None:
-        """Append one line to polled.jsonl: only of clusters that somebody else runs."""
+        """Append one line to polled.jsonl. Only runs on clusters that somebody else runs do so."""
 
     def close(self) -> None:
-        """Nothing more is written but run.json. Idempotent."""
+        """End all files but run.json, which is still written later. Idempotent."""
 
 
 class DirectoryRunStore(RunStore):
-    """RunStore in a run directory, written as they come: a killed harness loses at most a line."""
+    """Stores a run's files in a run directory, each line as it comes: a killed harness loses at most a line."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self.run_id, self.history = directory.run_id, str(directory.history)
@@ -79,7 +79,7 @@ class DirectoryRunStore(RunStore):
 
 
 class MemoryRunStore(RunStore):
-    """RunStore in memory. `files` is what would be in the run directory, once the history was taken in."""
+    """Stores a run's files in memory. `files` is the content of a run directory, once `take_history` was called."""
 
     history = "/history.jsonl"
 
@@ -97,7 +97,7 @@ class MemoryRunStore(RunStore):
 
     @override
     def info(self, info: dict[str, Any]) -> None:
-        """Keep run.json's content. It is encoded only when the files are asked for."""
+        """Keep run.json's content. It is encoded only when the files are needed."""
         self._info = info
 
     @override
@@ -114,14 +114,14 @@ class MemoryRunStore(RunStore):
         pass
 
     def take_history(self, fs: Fs) -> None:
-        """Take in what the recorder wrote; none where the run did not come so far."""
+        """Copy what the recorder wrote to `fs`; nothing if the run ended before that."""
         if fs.exists(self.history):
             file = fs.open(self.history)
             self.history_bytes = file.pread(file.size(), 0)
             file.close()
 
     def files(self) -> dict[str, bytes]:
-        """Path in the run directory -> content."""
+        """Return the contents of the files, by their paths in the run directory."""
         written = {
             PLAN: self._plan.encode(),
             INFO: (json.dumps(self._info, indent=1) + "\n").encode(),
@@ -131,7 +131,7 @@ class MemoryRunStore(RunStore):
 
 
 def fault_line(line: Mapping[str, Any]) -> str:
-    """Return a line as it is written to nemesis.jsonl and polled.jsonl."""
+    """Return the text of a line of nemesis.jsonl or polled.jsonl."""
     return json.dumps(line, separators=(",", ":")) + "\n"
 
 

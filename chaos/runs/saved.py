@@ -1,4 +1,4 @@
-"""A simulated run as a run directory that can be judged, reported, replayed and shrunk like any other."""
+"""Saves a simulated run as a run directory that can be judged, reported, replayed and shrunk like any other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from squall.checkers.verdict import INVALID, judge_run, written
 
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
-    """The command that repeats a simulated run. The saved plan holds everything but the mutant and when to stop."""
+    """Return the command that repeats a simulated run. The saved plan holds everything but the mutant and when to stop.
+    """
     planted = ("--mutant", mutant) if mutant else ()
     return absolute_command("sim", "--plan", directory.plan, *planted, "" if stop_at_first else "--all-violations")
 
@@ -39,10 +40,11 @@ def save(
     label: str = "",
     tables: bool = True,
 ) -> RunDirectory:
-    """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it, or tells that of
-    the directory. tables: write its history as Parquet as well, where pyarrow is installed; the verdict needs none.
+    """Write a simulated run, with its verdict, into a new directory below `root`. command: repeats the run; or a
+    function that returns this command for the directory. tables: write the history as Parquet as well, if pyarrow is
+    installed; the verdict does not need it.
 
-    Its verdict may be graver than the result's: the replicas' files are compared as well, now that they are files.
+    The verdict may be worse than the result's: the replicas' files are compared as well, now that they are files.
     """
     directory = RunDirectory.create(root, result.plan.seed, latest=latest, label=label)
     files = result.files
@@ -81,7 +83,7 @@ def _simulated(result: SimResult) -> dict[str, Any]:
 
 
 def _planted(mutant: str | None) -> str | None:
-    """The id and the name of a mutant, for people. None for none."""
+    """Return the id and the name of a mutant, for people. None if there is no mutant."""
     if mutant is None:
         return None
     from squall.chaos.mutants import find
@@ -90,7 +92,7 @@ def _planted(mutant: str | None) -> str | None:
 
 
 def _write_judgement(path: Path, result: SimResult, judgement: RunJudgement) -> None:
-    """Write what the reference engine found, and the verdict, with the replicas' logs compared."""
+    """Write what the reference engine found, and the verdict, with the comparison of the replicas' logs."""
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     whole = result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result))
     if whole:

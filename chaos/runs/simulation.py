@@ -1,4 +1,5 @@
-"""A whole run in virtual time, from a plan to a result: the same harness, client and broker as in the process runtime.
+"""Carries out a whole run in virtual time, from a plan to a result, with the same harness, client and broker as in the
+process runtime.
 
 Nothing here touches a real file, socket or clock; the result's `files` may be exported to a run directory afterwards.
 """
@@ -54,13 +55,13 @@ MUST_SUCCEED = (
     "reads after healing",
     "final reads",
 )
-"""Phases without faults: what a cluster cannot do in them is its own fault."""
+"""Lists the phases without faults: if the cluster fails in such a phase, this is its own fault."""
 START_S, STOP_S = 120.0, 120.0
-"""Virtual seconds that starting and stopping may take, beside what the plan itself takes."""
+"""Give the virtual seconds that starting and stopping may take, beside the plan's own time."""
 
 
 ENOUGH_EVERY = 16
-"""Looks between two questions whether it has taken too long."""
+"""Gives after how many events the simulation checks whether its time is over."""
 
 
 class _SimulatedRun:
@@ -96,7 +97,9 @@ class _SimulatedRun:
         self.deadlock: str | None = None
         self.endless = self.over = False
         self.cut: str | None = None
-        """An order that the world did not carry out: most often the broker's fault, and not the harness's."""
+        """Describes an order that the simulated world did not carry out: mostly the broker's fault, and not the
+        harness's.
+        """
         self.trouble: str | None = None
 
     # What the run tells, as `squall.chaos.runs.run.RunObserver`.
@@ -106,12 +109,12 @@ class _SimulatedRun:
         self.watch.acknowledged(topic, partition, offset, payload.beginning(value), self.acks, self.min_isr)
 
     def stuck_now(self) -> list[str]:
-        """Return, as the invariants see it, why the cluster does not converge."""
+        """Return why the cluster does not converge, as the invariants see it."""
         self.stuck = list(self.watch.stuck())
         return self.stuck
 
     def looked(self) -> None:
-        """Called after each event: looks at the nodes that the event may have changed."""
+        """Check, after each event, the invariants of the nodes that the event may have changed."""
         kernel = self.world.kernel
         dirty_nodes = None if kernel.all_dirty else kernel.dirty_nodes
         # First: after what is raised here everything still has to come to its end.
@@ -124,7 +127,7 @@ class _SimulatedRun:
             self.scope.cancel()
 
     async def main(self) -> None:
-        """The run, until an invariant is broken."""
+        """Carry out the run, until it ends or an invariant is broken."""
         limits = self.plan.limits
         # A final reader, as the live ones together, has at least as long as counts as stuck.
         reads_s = 5 * (limits.final_read_s + limits.stuck_s)
@@ -137,7 +140,7 @@ class _SimulatedRun:
         self.over = True
 
     def simulate(self) -> None:
-        """Simulate to the end, whatever that is. Raises nothing but an interruption."""
+        """Simulate to the end, however it ends. Raise nothing but an interruption."""
         self.world.kernel.after_event.append(self.looked)
         try:
             self.world.kernel.simulate(self.plan.seed, self.main)
@@ -184,7 +187,7 @@ class _InvariantObserver:
 
 
 class _DamageReportingRunStore(MemoryRunStore):
-    """The run's papers, which also tell the watch whose disk a fault has damaged."""
+    """Stores the run's files, and also reports to the invariants whose disk a fault has damaged."""
 
     def __init__(self, run_id: str, plan: Plan, damaged: Callable[..., None]) -> None:
         super().__init__(run_id)
@@ -201,7 +204,9 @@ class _DamageReportingRunStore(MemoryRunStore):
 
 
 class SimulationTimeout(BaseException):
-    """A simulation took too long on the real clock. Raised from outside; never counted against the broker."""
+    """Reports that a simulation took too long by the real clock. It is raised from outside, and never blames the
+    broker.
+    """
 
 
 def simulate(
@@ -212,12 +217,12 @@ def simulate(
     stop_at_first: bool = True,
     enough: Callable[[], bool] = lambda: False,
 ) -> SimResult:
-    """Run a plan in virtual time, and judge it.
+    """Run a plan in virtual time, and judge the run.
 
     mutant: a known bug to plant (id or name). messages: collect what was sent over the network, for diagrams.
-    stop_at_first: end at the first broken invariant; else all are collected, and the run goes on.
-    enough: asked now and then whether it has taken too long; then SimulationTimeout is raised.
-    Refused for a mutant that there is not. Interruptions are raised; whatever else happens is in the result.
+    stop_at_first: end at the first broken invariant; otherwise collect all of them, and continue. enough: called now
+    and then; once it returns True, SimulationTimeout is raised. Refused for an unknown mutant. Interruptions are
+    raised; all other errors are in the result.
     """
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
     load_what_comes_late()
@@ -266,7 +271,7 @@ def simulate(
 
 
 def planted(mutant: str | None) -> AbstractContextManager[None]:
-    """Inside, the mutant is planted. Does nothing for None."""
+    """Plant the mutant until the block ends. Does nothing for None."""
     if mutant is None:
         return nullcontext()
     from squall.chaos.mutants import find
@@ -275,7 +280,7 @@ def planted(mutant: str | None) -> AbstractContextManager[None]:
 
 
 def _landed(sim: _SimulatedRun) -> list[Mapping[str, Any]]:
-    """The parameters of the faults that landed."""
+    """Return the parameters of the faults that landed."""
     return [played.fault.params for played in sim.run.played if played.landed] if sim.run else []
 
 
@@ -320,7 +325,7 @@ def _troubles(sim: _SimulatedRun) -> list[str]:
 
 
 def failure_of(sim: _SimulatedRun, judgement: RunJudgement | None) -> tuple[FailureSignature | None, tuple[str, ...]]:
-    """Return the failure that says most of the broker's bug; None if nothing is known to be wrong.
+    """Return the failure that best describes the broker's bug, with sentences; None if nothing is known to be wrong.
 
     If an invariant broke and a broker ended by itself, the first of both is returned: the other may follow from it.
     """
@@ -362,7 +367,7 @@ def _crash(words: str) -> tuple[str, str]:
 
 
 def _load_began_s(sim: _SimulatedRun) -> float:
-    """The virtual second in which the load with faults began, which is 0 in plans; 0 if it never began."""
+    """Return the virtual second in which the load with faults began, which is 0 in plans; 0 if it never began."""
     if sim.run is None:
         return 0.0
     info = sim.run.info
@@ -371,7 +376,7 @@ def _load_began_s(sim: _SimulatedRun) -> float:
 
 
 def _phase(sim: _SimulatedRun) -> str:
-    """The phase in which the run was cut short."""
+    """Return the phase in which the run was cut short."""
     names = [str(each["name"]) for each in sim.run.info["phases"]] if sim.run else []
     return next((name for name in reversed(names) if name != "stop the cluster"), "start the cluster")
 
@@ -381,7 +386,7 @@ def _exits(sim: _SimulatedRun) -> list[dict[str, Any]]:
 
 
 def _found(judgement: RunJudgement, told: tuple[str, ...]) -> Any:
-    """The verdict, findings of invariants and of liveness included."""
+    """Return the verdict, including the findings of invariants and of liveness."""
     verdict = judgement.verdict
     return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*told, *verdict.reasons])))
 

@@ -17,14 +17,14 @@ from squall.checkers.engines import REFERENCE, SPARK
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Holds the user's options for Spark."""
+    """Holds the user's options for Spark: master, settings and time limit."""
 
     master: str = "local[*]"
-    """As Spark writes it: every core of this machine."""
+    """Names the cluster manager in Spark's words. local[*]: every core of this machine."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Spark's own settings, over those that a history of that size has."""
+    """Maps Spark's own settings to values, which take precedence over those for the size of the history."""
     limit_s: float = 3600
-    """How long it may take."""
+    """Limits how long Spark may take, in s."""
 
 
 HERE = SparkOptions()
@@ -36,9 +36,9 @@ def spark_lacks() -> list[Lack]:
 
 
 def command_of(run_dir: Path, java: Java, archive: Path | None, spark: SparkOptions = HERE) -> list[str]:
-    """The command that looks for a run's anomalies. Tethered: a harness that is killed leaves no Spark that goes on.
+    """Return the command that searches a run for anomalies. Spark ends if the harness is killed.
 
-    `archive`: of Spark's classes, if there is one.
+    archive: an archive of Spark's classes, if there is one.
     """
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
     command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis", str(run_dir)]

@@ -1,6 +1,4 @@
-"""A program whose log tells how far it is (`squall.checkers.stages`), and who shows it while the program is waited
-for.
-"""
+"""Runs a program whose log says which stage it has reached (`squall.checkers.stages`), and displays these stages."""
 
 from __future__ import annotations
 
@@ -14,19 +12,19 @@ from typing import IO
 from squall.checkers.stages import stage_of
 
 LOOK_S = 0.25
-"""How often the log is looked at."""
+"""Gives how often the log is read, in s."""
 FIRST = "start"
-"""What goes on before the log tells of a stage."""
+"""Names the stage before the log names any."""
 
 
 Show = Callable[[str], AbstractContextManager[None]]
-"""A stage that goes on until the block ends."""
+"""Displays the named stage until the block ends."""
 
 
 def run_staged(command: Sequence[str], log: Path, limit_s: float, show: Show) -> int:
-    """Run `command`, all its words into `log`, and `show` each stage until it is over. The exit code.
+    """Run `command` with its output going to `log`, display each stage with `show`, and return the exit code.
 
-    subprocess.TimeoutExpired after `limit_s` seconds. The program has ended in any case.
+    Raise subprocess.TimeoutExpired after `limit_s` seconds. The program has ended in any case.
     """
     with log.open("wb") as out, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as program:
         return follow(program, log, limit_s, show)
@@ -56,6 +54,6 @@ def _followed(program: subprocess.Popen[bytes], log: Path, limit_s: float, show:
 
 
 def _newest(lines: IO[bytes]) -> str:
-    """The last stage among the lines that were written since the last call; empty if there is none."""
+    """Return the last stage that was logged since the last call; empty if there is none."""
     stages = [stage_of(line.decode(errors="replace")) for line in lines.readlines()]
     return next(filter(None, reversed(stages)), "")

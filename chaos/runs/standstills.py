@@ -1,8 +1,9 @@
-"""Notices that the harness, or the whole machine, stood still: Ctrl-Z, a debugger, a suspended virtual machine.
+"""Detects that the harness, or the whole machine, was stopped for a while: Ctrl-Z, a debugger, a suspended virtual
+machine.
 
-Clients and brokers may have stood still with it, and what took too long then is nobody's fault for sure. A task that
-wakes often sees it, by two clocks: one that stops while the machine is suspended (CLOCK_MONOTONIC, by which histories
-are timed), and one that does not (CLOCK_BOOTTIME).
+Clients and brokers may have been stopped with it, and then nobody can be blamed for what took too long. A task that
+wakes often detects this by two clocks: one stops while the machine is suspended (CLOCK_MONOTONIC, which times
+histories), and one does not (CLOCK_BOOTTIME).
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import Any, NamedTuple
 import trio
 
 AWAKE_S = 0.5
-"""Between two looks at the clocks."""
+"""Gives the pause between two looks at the clocks, in s."""
 STILL_S = 3.0
-"""A shorter pause is the machine's load: what is judged by time is given several times as long."""
+"""Gives the shortest pause that counts, in s. A shorter pause is the machine's load; limits on time are several times
+as long.
+"""
 
 
 class ClockPair(NamedTuple):
-    """A moment, ns."""
+    """Is one moment by two clocks, in ns."""
 
     monotonic: int
     boot: int
@@ -32,9 +35,9 @@ def clocks() -> ClockPair:
 
 
 def still(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
-    """Return run.json's entry for the time between two looks; None if both came in time. `began`: ns, as in a history.
+    """Return run.json's entry for the pause between two looks; None if both came in time. `began`: ns, as in a history.
 
-    `s`: how long by the clock that counts suspensions. `suspended_s`: how much of it the machine was suspended.
+    `s`: the length by the clock that counts suspensions. `suspended_s`: how long the machine was suspended of that.
     """
     took_s = (now.boot - before.boot) / 1e9 - AWAKE_S
     suspended_s = max(0.0, took_s + AWAKE_S - (now.monotonic - before.monotonic) / 1e9)
@@ -44,7 +47,7 @@ def still(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
 
 
 async def watching(go: Callable[[], Awaitable[None]], info: dict[str, Any]) -> None:
-    """Run `go`, and list in `standstills` of `info` (run.json) each time in which nothing ran here."""
+    """Run `go`, and record in `standstills` of `info` (run.json) each time in which nothing ran on this machine."""
     seen = info.setdefault("standstills", [])
 
     async def look() -> None:

@@ -1,7 +1,7 @@
-"""Asks a foreign cluster for its API versions, its features, and the settings that it took.
+"""Asks a foreign cluster for its API versions, its features, and the settings that it accepted.
 
-It is asked once, before the load. What it lacks is written to run.json and on the terminal; whether that matters is
-seen by what needs it.
+The cluster is asked once, before the load. What it lacks is written to run.json and on the terminal; whether that
+matters is decided by the code that needs it.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ CONFIG_RESOURCE_BROKER = 4
 DESCRIBE_CONFIGS_VERSION = 4
 
 READING = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.CREATE_TOPICS)
-"""Without these there is no run."""
+"""Lists the APIs without which no run is possible."""
 ASKING = (ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_QUORUM)
 ASKED = frozenset(ApiKey[name] for kind in KINDS.values() for apis in kind.asks.values() for name in apis)
-"""What some fault needs."""
+"""Lists the APIs that some fault needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignCluster:
-    """A cluster that is not ours, as whoever started it knows it."""
+    """Describes a cluster of other brokers than Squall's, as the code that started it knows it."""
 
     name: str
-    """For people."""
+    """Names the cluster for people."""
     version: str = ""
-    """Empty where nobody knows."""
+    """Gives the brokers' version; empty if it is unknown."""
     left_out: tuple[str, ...] = ()
-    """Settings of the plan that it was not given, because they are ours."""
+    """Lists settings of the plan that the brokers were not given, because only Squall's broker has them."""
 
 
 @dataclass(slots=True)
 class ClusterCapabilities:
-    """Holds a cluster's answers about itself."""
+    """Holds what a cluster reports about itself: APIs, features and settings."""
 
     apis: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """API by name -> versions that both it and we speak."""
+    """Maps an API's name to the versions that both the cluster and Squall's client support."""
     lacks: list[str] = field(default_factory=list)
-    """APIs that a run may want, and of which we have no version in common."""
+    """Lists the APIs that a run may need, but that have no version in common."""
     features: dict[str, int] = field(default_factory=dict)
-    """Finalized features and their levels (KIP-584)."""
+    """Maps finalized features to their levels (KIP-584)."""
     unknown_settings: list[str] = field(default_factory=list)
-    """The plan's, which its brokers do not have."""
+    """Lists the plan's settings that the brokers do not have."""
     other_settings: dict[str, str] = field(default_factory=dict)
-    """The plan's, which have another value in its brokers, and which."""
+    """Maps the plan's settings that have another value in the brokers to that value."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is written to run.json."""
+        """Return what run.json records about the cluster."""
         return {
             "features": self.features,
             "lacks": self.lacks,
@@ -72,7 +72,7 @@ class ClusterCapabilities:
         }
 
     def lines(self) -> list[str]:
-        """Return lines for people: the target's features, and what a run may miss."""
+        """Return lines for people: the cluster's features, and what a run may lack."""
         features = ", ".join(f"{name} {level}" for name, level in sorted(self.features.items()))
         found = [f"its features are {features}"] if features else []
         if self.lacks:
@@ -86,8 +86,8 @@ class ClusterCapabilities:
 
 
 def unsupported_faults(target: ClusterCapabilities, faults: Iterable[Fault]) -> list[str]:
-    """Return sentences for people, before the load: which of a plan's faults cannot land there, for want of which APIs.
-    They are played all the same, so that the run is `unknown` and says why.
+    """Return sentences for people, before the load: which of a plan's faults cannot land, and which APIs they lack. The
+    faults are still played, so that the run is `unknown` and says why.
     """
     found = []
     for fault in faults:
@@ -100,9 +100,9 @@ def unsupported_faults(target: ClusterCapabilities, faults: Iterable[Fault]) -> 
 async def about(
     bootstrap: Sequence[Address], settings: Mapping[str, str], left_out: Iterable[str] = ()
 ) -> ClusterCapabilities:
-    """Ask the first of these that answers. HarnessError where none does.
+    """Ask the first bootstrap server that answers. Raise HarnessError if none does.
 
-    `settings` are what the plan wants of brokers; `left_out` those of them that nobody has even tried to give.
+    settings: what the plan wants of the brokers; left_out: those of the settings that the brokers were not given.
     """
     why = "no address was given"
     for host, port in bootstrap:
@@ -128,7 +128,7 @@ async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iter
 
 
 def capabilities_of(answer: ApiVersionsResponse) -> ClusterCapabilities:
-    """Decode an answer to ApiVersions."""
+    """Decode a response to ApiVersions."""
     theirs = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     target = ClusterCapabilities(features={each.name: each.max_version_level for each in answer.finalized_features})
     for key in sorted({*READING, *ASKING, *ASKED, ApiKey.INIT_PRODUCER_ID}):
@@ -143,7 +143,9 @@ def capabilities_of(answer: ApiVersionsResponse) -> ClusterCapabilities:
 
 
 def compare(target: ClusterCapabilities, settings: Mapping[str, str], known: Mapping[str, str | None]) -> None:
-    """The plan's settings that the brokers lack or have with another value. Empty if they described none."""
+    """Record the plan's settings that the brokers lack, or have with another value. known: empty if they described
+    none.
+    """
     if not known:
         return
     unknown = {name for name in settings if name not in known}
@@ -156,7 +158,7 @@ def compare(target: ClusterCapabilities, settings: Mapping[str, str], known: Map
 
 
 async def _configs(host: str, port: int, version: int) -> dict[str, str | None]:
-    """Return every setting of the broker at this address; empty where it does not report any."""
+    """Return every setting of the broker at this address; empty if it reports none."""
     seen = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)
     here = [broker.node_id for broker in seen.brokers if (broker.host, broker.port) == (host, port)]
     node = here[0] if here else min((broker.node_id for broker in seen.brokers), default=-1)

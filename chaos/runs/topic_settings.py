@@ -1,4 +1,5 @@
-"""The settings in force of topics, whoever set them: what judging holds against what became of their records."""
+"""Determines the settings in force of topics, whoever set them. Judging compares them with what became of the records.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +23,20 @@ LIMIT_S = 10.0
 AGAIN_S = 0.2
 
 Settings = Mapping[str, Mapping[str, str]]
-"""Topic -> its settings as text by name, all of `NAMES` or none."""
+"""Maps a topic to its settings, as text by name: all of `NAMES` or none."""
 
 
 def planned(plan: Plan) -> Settings:
     """Return what is in force in a simulated cluster: topics' own settings, else the cluster's, else the defaults.
 
-    They are not asked for: in a simulation nobody else can set them, and further requests would change what a seed
-    shows.
+    The cluster is not asked: in a simulation nobody else can change settings, and further requests would change the
+    result of a seed.
     """
     return {topic.name: in_force(plan.cluster.settings, topic.configs, NAMES) for topic in plan.workload.topic_list()}
 
 
 async def asked(env: Env, servers: Sequence[Address], topics: Sequence[str], limit_s: float = LIMIT_S) -> Settings:
-    """Return what a broker answers to a fresh client (DescribeConfigs); no settings of a topic without an answer."""
+    """Return what a broker answers to a new client (DescribeConfigs); no settings for a topic without an answer."""
     found: dict[str, Mapping[str, str]] = {}
     async with trio.open_nursery() as nursery:
         client = Client(env, servers)

@@ -1,7 +1,7 @@
-"""Processes that work side by side, forked from this one: what it has imported, they have.
+"""Runs tasks in parallel processes, forked from this process, so that they share its imports.
 
 A worker gets its share of the tasks with the fork, sends each result through a pipe, and ends. So nothing needs a queue
-or a thread, memory that nobody collects goes with its process, and a worker that dies takes one task with it.
+or a thread, uncollected memory disappears with its process, and a worker that dies takes one task with it.
 """
 
 # Rejected: `multiprocessing.Pool`. Spawned processes load all modules again, which costs as much as a seed; it forks
@@ -25,7 +25,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 SHARE = 25
-"""Tasks of one process at most."""
+"""Limits how many tasks one process does."""
 FAILED = 1
 
 
@@ -33,16 +33,16 @@ FAILED = 1
 class _Worker(Generic[Task]):
     pid: int
     tasks: deque[Task]
-    """Those without a result yet, in the order of the work."""
+    """Holds the tasks without a result yet, in order."""
 
 
 def forked(
     work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int, died: Callable[[Task, str], Result]
 ) -> Iterator[Result]:
-    """The result of `work` for each task, as they come, from at most `jobs` processes at a time.
+    """Run `work` for each task in at most `jobs` processes at a time, and yield the results as they come.
 
-    What `work` raises ends its process. died: gives the result of a task whose process ended; told why, in words. The
-    other tasks of that process go to another one. If the iteration ends early, so do the processes.
+    If `work` raises, its process ends. died: returns the result of a task whose process ended, given the reason in
+    words. The other tasks of that process go to another process. If the iteration ends early, so do the processes.
     """
     left = deque(tasks)
     workers: dict[Connection, _Worker[Task]] = {}
@@ -76,7 +76,7 @@ def forked(
 def _fork(
     work: Callable[[Task], Result], share: Iterable[Task], others: Iterable[Connection]
 ) -> tuple[Connection, int]:
-    """Start a process. others: results of those that run already, which are no business of this one."""
+    """Start a process. others: the pipes of processes that already run, which the new process must close."""
     results, sent = Pipe(duplex=False)
     with _held_back():
         pid = os.fork()
@@ -104,7 +104,7 @@ def _fork(
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Inside, no signal to end arrives: a process just forked would take it for the parent's."""
+    """Block signals inside: a process just forked would handle a signal that is meant for its parent."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -113,7 +113,7 @@ def _held_back() -> Iterator[None]:
 
 
 def _ended(results: Connection, pid: int) -> str:
-    """Wait for a process that ends, and say how it did."""
+    """Wait for a process that ends, and say in words how it ended."""
     results.close()
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
