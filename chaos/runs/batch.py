@@ -104,10 +104,10 @@ def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[See
 
     load_what_comes_late()
     with garbage_stays():
-        yield from forked(partial(_one, order), seeds, jobs, _lost)
+        yield from forked(partial(_one, order), seeds, jobs, _died)
 
 
-def _lost(seed: int, why: str) -> SeedResult:
+def _died(seed: int, why: str) -> SeedResult:
     return SeedResult(seed, "unknown", None, (), f"{why}, nobody knows of what", 0.0, 0.0, "")
 
 

@@ -13,7 +13,7 @@ from squall.checkers.verdict_inputs import WorkloadFacts
 from squall.workloads.scenario import Scenario
 
 
-def says(
+def figures_of_history(
     scenario: Scenario, history: Callable[[], History], faults: Sequence[PlayedFault], troubles: list[str]
 ) -> WorkloadFacts:
     """Return the figures of a history. If measuring fails, append the reason to `troubles`, and the verdict is unknown.
@@ -26,7 +26,7 @@ def says(
     return WorkloadFacts({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.meant_for())
 
 
-def of_directory(directory: RunDirectory, troubles: list[str], history: History | None = None) -> WorkloadFacts:
+def figures_of(directory: RunDirectory, troubles: list[str], history: History | None = None) -> WorkloadFacts:
     """Return the figures of a run directory, whose history was converted or is in memory. Return no figures if its plan
     is unreadable, which the verdict reports.
     """
@@ -35,4 +35,4 @@ def of_directory(directory: RunDirectory, troubles: list[str], history: History 
         faults = read_faults(directory.path)[0] if history else load(directory.path, large=False)[1]
     except (PlanError, OSError):
         return WorkloadFacts()
-    return says(scenario, lambda: history or load(directory.path)[0], faults, troubles)
+    return figures_of_history(scenario, lambda: history or load(directory.path)[0], faults, troubles)

@@ -19,7 +19,7 @@ LEAST_MS = 0.1
 """Is the smallest `probe_ms` in a plan."""
 
 
-async def fitted(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[str], None]) -> Plan:
+async def adapt_to_machine(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[str], None]) -> Plan:
     """Return the plan as this cluster, which has just started, is to play it. Say how much longer the plan takes.
 
     plan.toml is written again, so a replay measures nothing. A plan without faults is unchanged, and so is a plan for

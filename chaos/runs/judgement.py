@@ -22,9 +22,9 @@ from squall.chaos.errors import HarnessError, error_message, traceback_text
 from squall.chaos.faults.audit import audit
 from squall.chaos.runs.background_calls import BackgroundCalls
 from squall.chaos.runs.directory import RunDirectory
-from squall.chaos.runs.figures import of_directory
+from squall.chaos.runs.figures import figures_of
 from squall.chaos.runs.prestarted_spark import LOG, PrestartedSpark
-from squall.chaos.runs.progress import MakePhase, unseen
+from squall.chaos.runs.progress import MakePhase, no_display
 from squall.chaos.runs.spark import HERE, SparkOptions, command_of
 from squall.chaos.runs.staged import Show, follow, run_staged
 from squall.chaos.toolchain.cache import remove
@@ -68,7 +68,7 @@ def judge(
     *,
     expect: str | None = None,
     spark: SparkOptions | None = HERE,
-    phase: MakePhase = unseen,
+    phase: MakePhase = no_display,
     prestarted: PrestartedSpark | None = None,
     beside: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
@@ -103,14 +103,14 @@ def _judge(
         _withdraw(directory)
         give_up(directory.path, refused)
         return
-    harness_troubles = of_the_harness(info)
+    harness_troubles = harness_troubles(info)
     troubles: list[str] = []
     history = None
     if not directory.history.exists() or not directory.history.stat().st_size:
         directory.release()
         _withdraw(directory)
         analysis.remove(directory.path)
-        give_up(directory.path, _no_history(info), *_of_the_run(info), *harness_troubles)
+        give_up(directory.path, _no_history(info), *_other_troubles(info), *harness_troubles)
         return
     if how.spark is None:
         with how.phase(f"{JUDGE}: {FIND}"):
@@ -126,12 +126,12 @@ def _judge(
         with how.phase(COMPARE):
             background.finish()
         troubles += of_replicas
-    troubles += [*_of_the_run(info), *harness_troubles, *_of_the_faults(directory)]
+    troubles += [*_other_troubles(info), *harness_troubles, *_fault_line_errors(directory)]
     directory.release()
     with how.phase(JUDGE):
-        workload = of_directory(directory, troubles, history)
+        workload = figures_of(directory, troubles, history)
         _withdraw(directory)
-        harness_troubles += of_standstills(info)
+        harness_troubles += standstill_troubles(info)
         judge_run(
             directory.path,
             expect=expect,
@@ -213,7 +213,7 @@ def _not_compared(
     return [f"the replicas of {lacking[0]}{others} were not all compared: {said}"]
 
 
-def of_the_harness(info: Mapping[str, Any]) -> list[str]:
+def harness_troubles(info: Mapping[str, Any]) -> list[str]:
     """Return the troubles of the harness and the machine in run.json, which may have stopped clients and brokers, too.
 
     info: from `RunFacts`.
@@ -222,7 +222,7 @@ def of_the_harness(info: Mapping[str, Any]) -> list[str]:
     return [*found, *map(str, info.get("harness", ()))]
 
 
-def of_standstills(info: Mapping[str, Any]) -> list[str]:
+def standstill_troubles(info: Mapping[str, Any]) -> list[str]:
     """Return the times at which the harness noticed that nothing ran on this machine. info: from `RunFacts`."""
     found = []
     for each in info.get("standstills", ()):
@@ -233,7 +233,7 @@ def of_standstills(info: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _of_the_run(info: Mapping[str, Any]) -> list[str]:
+def _other_troubles(info: Mapping[str, Any]) -> list[str]:
     """Return other troubles in run.json that no guarantee of the cluster covers."""
     found = []
     if not info or "ended_ns" not in info:
@@ -248,7 +248,7 @@ def _of_the_run(info: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _of_the_faults(directory: RunDirectory) -> list[str]:
+def _fault_line_errors(directory: RunDirectory) -> list[str]:
     """Return the errors in nemesis.jsonl: what no kind of fault would have written."""
     if not directory.nemesis.exists():
         return []
@@ -260,7 +260,7 @@ def analyse(
     directory: RunDirectory,
     say: Console,
     spark: SparkOptions = HERE,
-    phase: MakePhase = unseen,
+    phase: MakePhase = no_display,
     prestarted: PrestartedSpark | None = None,
     background: BackgroundCalls | None = None,
 ) -> str | None:
@@ -271,7 +271,7 @@ def analyse(
     again.
     """
     background = background or BackgroundCalls()
-    if prestarted is not None and _by(prestarted, directory, spark, phase, background):
+    if prestarted is not None and _used_prestarted(prestarted, directory, spark, phase, background):
         return None
     background.settle()
     try:
@@ -289,7 +289,7 @@ def analyse(
     return _analyse(directory, command_of(directory.path, there, None, spark), spark.limit_s, phase, background)
 
 
-def _by(
+def _used_prestarted(
     prestarted: PrestartedSpark,
     directory: RunDirectory,
     spark: SparkOptions,

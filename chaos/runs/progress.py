@@ -38,7 +38,7 @@ MakePhase = Callable[[str], AbstractContextManager[None]]
 """Displays the named phase until the block ends."""
 
 
-def unseen(_: str) -> AbstractContextManager[None]:
+def no_display(_: str) -> AbstractContextManager[None]:
     """Display nothing: a `MakePhase` for a run without a display."""
     return nullcontext()
 

@@ -25,7 +25,7 @@ async def with_records_left(client: Client, behind: Sequence[LaggingReader]) -> 
     return [each for each in behind if starts[each.place].error or starts[each.place].offset < each.goal]
 
 
-def described(reader: LaggingReader, view: ClusterSnapshot | None) -> dict[str, Any]:
+def reader_as_json(reader: LaggingReader, view: ClusterSnapshot | None) -> dict[str, Any]:
     """Return the reader's entry in run.json, with the leader of its partition."""
     name = name_of(reader.place)
     return {
@@ -35,7 +35,7 @@ def described(reader: LaggingReader, view: ClusterSnapshot | None) -> dict[str, 
         "position": reader.position,
         "goal": reader.goal,
         "idle_s": round(reader.idle_s, 3),
-        "why": led(view, name),
+        "why": leader_and_isr(view, name),
     }
 
 
@@ -44,7 +44,7 @@ def name_of(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def led(view: ClusterSnapshot | None, name: str) -> str:
+def leader_and_isr(view: ClusterSnapshot | None, name: str) -> str:
     """Return the leader and the ISR of a partition, in words."""
     if view is None:
         return "no broker says who leads it"

@@ -26,7 +26,7 @@ from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.run import MakeDriver, Run
 from squall.chaos.runs.run_store import DirectoryRunStore
 from squall.chaos.runs.spark import HERE, spark_lacks
-from squall.chaos.runs.standstills import watching
+from squall.chaos.runs.standstills import record_standstills
 from squall.chaos.runs.target_facts import ForeignCluster
 from squall.chaos.runtimes.broker_settings import notes
 from squall.chaos.runtimes.contract import Runtime
@@ -110,7 +110,7 @@ def run_and_judge(
         prestarted = prestart_spark(directory, say.print) if engine == SPARK else None
         with progress.shown():
             try:
-                trio.run(stoppable, partial(watching, run.go, run.info), progress.say)
+                trio.run(stoppable, partial(record_standstills, run.go, run.info), progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
             if run.info["trouble"] and prestarted is not None:

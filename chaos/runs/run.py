@@ -28,15 +28,15 @@ from squall.chaos.faults.triggers import described_names
 from squall.chaos.plans import external
 from squall.chaos.plans.operations import of_the_run
 from squall.chaos.plans.plan import Plan
-from squall.chaos.runs.fitted import fitted
+from squall.chaos.runs.fitted import adapt_to_machine
 from squall.chaos.runs.last_load import UNSERVED, outlast, write_beside
 from squall.chaos.runs.observer import ClusterObserver
 from squall.chaos.runs.progress import ProgressDisplay
-from squall.chaos.runs.readers_behind import described, led, name_of, with_records_left
+from squall.chaos.runs.readers_behind import leader_and_isr, name_of, reader_as_json, with_records_left
 from squall.chaos.runs.run_status import counts_of
 from squall.chaos.runs.run_store import RunStore
-from squall.chaos.runs.target_facts import ForeignCluster, about, unsupported_faults
-from squall.chaos.runs.topic_settings import asked, planned
+from squall.chaos.runs.target_facts import ForeignCluster, ask_cluster, unsupported_faults
+from squall.chaos.runs.topic_settings import asked_settings, planned_settings
 from squall.chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
 from squall.checkers.anomalies.anomaly import OWN
@@ -165,7 +165,7 @@ class Run:
                 async with self._phase("start the cluster"):
                     await self.runtime.start()
                     if self._drawn:
-                        self.plan = await fitted(self.plan, self.runtime, self.store, self.progress.say)
+                        self.plan = await adapt_to_machine(self.plan, self.runtime, self.store, self.progress.say)
                 await self._with_cluster()
             finally:
                 self.info["harness"] = list(self.runtime.troubles())
@@ -249,7 +249,11 @@ class Run:
     async def _write_settings(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
         """Record the topics' settings in force. If no broker reports them at the end, keep the earlier record."""
         topics, simulated = self.plan.workload.topic_names(), self._invariants is not None
-        settings = planned(self.plan) if simulated else await asked(self.env("topic settings"), servers, topics)
+        settings = (
+            planned_settings(self.plan)
+            if simulated
+            else await asked_settings(self.env("topic settings"), servers, topics)
+        )
         known = recorder.settings
         recorder.topic_settings({name: each for name, each in settings.items() if each or name not in known})
 
@@ -281,7 +285,7 @@ class Run:
 
     async def _check_target(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
         """Ask brokers that are not Squall's for their APIs, features and settings, and report what they lack."""
-        target = await about(servers, self.plan.cluster.settings, stranger.left_out)
+        target = await ask_cluster(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.as_json()}
         self._save()
         for line in (*target.lines(), *unsupported_faults(target, self.plan.timeline())):
@@ -318,7 +322,7 @@ class Run:
                 self.info["reads_after_healing"] = told
             if any(each["client"] != OWN and each["idle_s"] >= told["limit_s"] for each in told["behind"]):
                 await self._read_finally(servers, recorder)
-                await self._outlasted(around.readers, written, told)
+                await self._mark_stuck_readers(around.readers, written, told)
             around.readers.let_go()
 
     async def _work(self, around: ScenarioEnvironment) -> None:
@@ -410,7 +414,7 @@ class Run:
         lacking = {f"{topic}-{index}": why for (topic, index), why in written.lacking.items()}
         if lacking:
             view = await _seen_by(observer)
-            lacking = {name: f"{why}; {led(view, name)}" for name, why in lacking.items()}
+            lacking = {name: f"{why}; {leader_and_isr(view, name)}" for name, why in lacking.items()}
         told = {"ok": not lacking, "limit_s": limit_s, "took_s": took_s, "lacking": lacking}
         self.info["writes_after_healing"] = told
         return written
@@ -432,10 +436,10 @@ class Run:
             "partitions": len(goals),
             "limit_s": limits.stuck_s,
             "took_s": took_s,
-            "behind": [described(each, view) for each in behind],
+            "behind": [reader_as_json(each, view) for each in behind],
         }
 
-    async def _outlasted(self, readers: LiveReaders, written: PostHealWrites, told: dict[str, Any]) -> None:
+    async def _mark_stuck_readers(self, readers: LiveReaders, written: PostHealWrites, told: dict[str, Any]) -> None:
         """Mark readers that still make no progress once new readers have read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
@@ -453,7 +457,7 @@ class Run:
         limits = self.plan.limits
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
         reads = await self.plan.workload.final_reads(env, servers, recorder, counters, limit_s, ZONE)
-        return [_told(read) for read in reads]
+        return [_read_as_json(read) for read in reads]
 
 
 def _ends(p: FaultExecution, gone: NodeExit) -> bool:
@@ -462,7 +466,7 @@ def _ends(p: FaultExecution, gone: NodeExit) -> bool:
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 
 
-def _told(read: FinalReadResult) -> dict[str, Any]:
+def _read_as_json(read: FinalReadResult) -> dict[str, Any]:
     missing = {f"{topic}-{index}": m.why for (topic, index), m in read.missing.items()}
     told = {"process": read.process, "round": read.round, "isolation": read.isolation, "records": read.records}
     waiting = [f"{topic}-{index}" for topic, index in read.waiting]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.chaos.runs.directory import RunDirectory
-from squall.chaos.runs.figures import says
+from squall.chaos.runs.figures import figures_of_history
 from squall.chaos.runs.result import SimResult
 from squall.chaos.runs.run_store import INFO, export
 from squall.chaos.typed import absolute_command
@@ -99,7 +99,7 @@ def _write_judgement(path: Path, result: SimResult, judgement: RunJudgement) -> 
         compare_run(path, judgement.history.partitions, judgement.history.run)
     judgement.analysis.write(path)
     troubles = [*judgement.troubles]
-    workload = says(result.plan.workload, lambda: judgement.history, judgement.faults, troubles)
+    workload = figures_of_history(result.plan.workload, lambda: judgement.history, judgement.faults, troubles)
     verdict = judge_run(path, troubles=troubles, workload=workload, history=judgement.history)
     if result.failure is not None:
         reasons = tuple(dict.fromkeys([*result.reasons, *verdict.reasons]))

@@ -113,7 +113,7 @@ class _SimulatedRun:
         self.stuck = list(self.watch.stuck())
         return self.stuck
 
-    def looked(self) -> None:
+    def after_event(self) -> None:
         """Check, after each event, the invariants of the nodes that the event may have changed."""
         kernel = self.world.kernel
         dirty_nodes = None if kernel.all_dirty else kernel.dirty_nodes
@@ -141,7 +141,7 @@ class _SimulatedRun:
 
     def simulate(self) -> None:
         """Simulate to the end, however it ends. Raise nothing but an interruption."""
-        self.world.kernel.after_event.append(self.looked)
+        self.world.kernel.after_event.append(self.after_event)
         try:
             self.world.kernel.simulate(self.plan.seed, self.main)
         except BaseException as error:

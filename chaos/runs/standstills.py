@@ -34,7 +34,7 @@ def clocks() -> ClockPair:
     return ClockPair(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
 
-def still(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
+def standstill_between(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
     """Return run.json's entry for the pause between two looks; None if both came in time. `began`: ns, as in a history.
 
     `s`: the length by the clock that counts suspensions. `suspended_s`: how long the machine was suspended of that.
@@ -46,7 +46,7 @@ def still(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
     return {"began": before.monotonic, "s": round(took_s, 1), "suspended_s": round(suspended_s, 1)}
 
 
-async def watching(go: Callable[[], Awaitable[None]], info: dict[str, Any]) -> None:
+async def record_standstills(go: Callable[[], Awaitable[None]], info: dict[str, Any]) -> None:
     """Run `go`, and record in `standstills` of `info` (run.json) each time in which nothing ran on this machine."""
     seen = info.setdefault("standstills", [])
 
@@ -55,7 +55,7 @@ async def watching(go: Callable[[], Awaitable[None]], info: dict[str, Any]) -> N
         while True:
             await trio.sleep(AWAKE_S)
             now = clocks()
-            if found := still(before, now):
+            if found := standstill_between(before, now):
                 seen.append(found)
             before = now
 

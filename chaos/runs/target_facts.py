@@ -97,7 +97,7 @@ def unsupported_faults(target: ClusterCapabilities, faults: Iterable[Fault]) -> 
     return found
 
 
-async def about(
+async def ask_cluster(
     bootstrap: Sequence[Address], settings: Mapping[str, str], left_out: Iterable[str] = ()
 ) -> ClusterCapabilities:
     """Ask the first bootstrap server that answers. Raise HarnessError if none does.

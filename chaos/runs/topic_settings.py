@@ -26,7 +26,7 @@ Settings = Mapping[str, Mapping[str, str]]
 """Maps a topic to its settings, as text by name: all of `NAMES` or none."""
 
 
-def planned(plan: Plan) -> Settings:
+def planned_settings(plan: Plan) -> Settings:
     """Return what is in force in a simulated cluster: topics' own settings, else the cluster's, else the defaults.
 
     The cluster is not asked: in a simulation nobody else can change settings, and further requests would change the
@@ -35,7 +35,9 @@ def planned(plan: Plan) -> Settings:
     return {topic.name: in_force(plan.cluster.settings, topic.configs, NAMES) for topic in plan.workload.topic_list()}
 
 
-async def asked(env: Env, servers: Sequence[Address], topics: Sequence[str], limit_s: float = LIMIT_S) -> Settings:
+async def asked_settings(
+    env: Env, servers: Sequence[Address], topics: Sequence[str], limit_s: float = LIMIT_S
+) -> Settings:
     """Return what a broker answers to a new client (DescribeConfigs); no settings for a topic without an answer."""
     found: dict[str, Mapping[str, str]] = {}
     async with trio.open_nursery() as nursery:

@@ -78,7 +78,7 @@ def _fork(
 ) -> tuple[Connection, int]:
     """Start a process. others: the pipes of processes that already run, which the new process must close."""
     results, sent = Pipe(duplex=False)
-    with _held_back():
+    with _signals_blocked():
         pid = os.fork()
         if pid == 0:
             code = FAILED
@@ -103,7 +103,7 @@ def _fork(
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
+def _signals_blocked() -> Iterator[None]:
     """Block signals inside: a process just forked would handle a signal that is meant for its parent."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:

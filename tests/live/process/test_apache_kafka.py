@@ -12,7 +12,7 @@ from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.runs.observer import ClusterObserver
-from squall.chaos.runs.target_facts import about
+from squall.chaos.runs.target_facts import ask_cluster
 from squall.chaos.runtimes.kafka.runtime import KafkaRuntime
 from squall.chaos.runtimes.layout import addresses
 from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here, kafka_lacks
@@ -54,7 +54,7 @@ async def test_faults_land_on_kafka_and_a_leader_cut_off_from_its_peers_leads_no
         await runtime.start()
         env = runtime.env("harness")
         servers = addresses(runtime.bootstrap("CLIENT"))
-        target = await about(servers, settings)
+        target = await ask_cluster(servers, settings)
         assert (target.lacks, target.unknown_settings, target.other_settings) == ([], [], {})
         observer = ClusterObserver(env, servers, runtime.nodes, ask_quorum=True)
         nemesis = Nemesis(runtime, faults, 1, env=env, cluster=observer, record=told.append)

@@ -22,7 +22,7 @@ from squall.broker.replicas.purgatory import ProduceResult
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import PartitionRules
 from squall.chaos.plans.plan import Plan, make_plan
-from squall.chaos.runs.figures import says
+from squall.chaos.runs.figures import figures_of_history
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.history.parser import parse
 from squall.checkers.in_memory import judge_bytes
@@ -171,7 +171,7 @@ def judged(plan: Plan) -> Verdict:
     """By the history alone, as a real cluster's run is."""
     files = simulate(plan, stop_at_first=False).files
     history, told = files["history.jsonl"], json.loads(files["run.json"])
-    own = says(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])
+    own = figures_of_history(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])
     table = tomllib.loads(files["plan.toml"].decode())
     return judge_bytes("r", history, files["nemesis.jsonl"], table, info=told, workload=own).verdict
 

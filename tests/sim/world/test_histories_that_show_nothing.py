@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.plans.plan import Plan, make_plan
-from squall.chaos.runs.figures import says
+from squall.chaos.runs.figures import figures_of_history
 from squall.chaos.runs.result import SimResult
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.history.groups import EVENTS
@@ -48,7 +48,7 @@ def resealed(history: bytes, keep: Callable[[Line], Line | None]) -> bytes:
 
 def judged(plan: Plan, run: SimResult, keep: Callable[[Line], Line | None]) -> RunJudgement:
     history = resealed(run.files["history.jsonl"], keep)
-    own = says(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])
+    own = figures_of_history(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])
     return judge_bytes(
         "r",
         history,

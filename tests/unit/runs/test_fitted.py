@@ -12,7 +12,7 @@ import trio.testing
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longer_s
 from squall.chaos.plans.plan import Plan, make_plan, proven_here, read_plan, with_schedule
-from squall.chaos.runs.fitted import fitted
+from squall.chaos.runs.fitted import adapt_to_machine
 from squall.chaos.runs.run_store import PLAN, MemoryRunStore
 from squall.chaos.runtimes.contract import Link, ProbeResult
 from tests.unit.faults.test_nemesis import Asked, VirtualEnv, World
@@ -43,7 +43,7 @@ def drawn(**values: Any) -> Plan:
 async def on(world: World, plan: Plan) -> tuple[Plan, MemoryRunStore, list[str]]:
     papers, said = MemoryRunStore("a run"), list[str]()
     runtime: Any = world
-    return await fitted(plan, runtime, papers, said.append), papers, said
+    return await adapt_to_machine(plan, runtime, papers, said.append), papers, said
 
 
 async def landed(world: World, plan: Plan) -> list[bool]:

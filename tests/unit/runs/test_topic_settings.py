@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs import topic_settings
-from squall.chaos.runs.topic_settings import NAMES, asked, planned
+from squall.chaos.runs.topic_settings import NAMES, asked_settings, planned_settings
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import FakeCluster
@@ -22,7 +22,7 @@ ALL = dict.fromkeys(NAMES, "1")
 def in_a_plan(brokers: Mapping[str, str], topic: Mapping[str, str]) -> Mapping[str, str]:
     values = {"seed": 1, "runtime": "sim", "cluster": {"settings": brokers}}
     plan = make_plan({**values, "workload": {"name": "steady", "topic_settings": topic}})
-    (found,) = planned(plan).values()
+    (found,) = planned_settings(plan).values()
     return found
 
 
@@ -74,7 +74,7 @@ async def ask(answers: Sequence[Any], monkeypatch: pytest.MonkeyPatch) -> topic_
     cluster = FakeCluster()
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
-        found = await asked(FakeEnv(cluster, 1), [cluster.address(1)], ["t", "u"], 5.0)
+        found = await asked_settings(FakeEnv(cluster, 1), [cluster.address(1)], ["t", "u"], 5.0)
         nursery.cancel_scope.cancel()
     return found
 

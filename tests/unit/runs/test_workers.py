@@ -89,7 +89,7 @@ def test_the_parent_ends_them_and_a_signal_to_all_of_them_does_not(number: signa
 
 
 def test_a_signal_to_end_that_comes_while_a_process_is_forked_is_the_parents() -> None:
-    with workers._held_back():
+    with workers._signals_blocked():
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # the process of the tests may have other threads
         assert signal.SIGINT in signal.sigpending()
         held = signal.sigtimedwait({signal.SIGINT}, 0)
