@@ -19,7 +19,7 @@ from squall.workloads.background_reader import recover
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.consumer import PollResult
-from squall.workloads.client.groups.membered import MembershipListener
+from squall.workloads.client.groups.base_member import MembershipListener
 from squall.workloads.client.groups.members import member_of
 from squall.workloads.client.groups.membership import CLASSIC, MemberSettings
 from squall.workloads.client.groups.offsets import CommitIdentity, CommitOutcome, commit, fetch, metadata_of

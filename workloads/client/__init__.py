@@ -1,1 +1,1 @@
-"""A small trio Kafka client over Env, exact about outcomes: ok, fail, info."""
+"""Implements a small Kafka client on trio and Env, which reports exact outcomes: ok, fail or info."""

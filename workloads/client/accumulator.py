@@ -1,23 +1,23 @@
-"""Batches, sequences, retries and outcomes of one producer (P1, P2): all that decides a record's fate, and no I/O.
+"""Decides batches, sequences, retries and outcomes of one producer's records (P1, P2), without I/O.
 
-Records of a partition queue in its *lane*, in batches numbered in the order handed over. The edge (`producer`) takes
-batches out, sends them, and says what became of each attempt: `acked`, `refused` by an error, or `lost` with its
-connection. Every call returns the batches it settled.
+Records of a partition queue in the partition's *lane*, in batches numbered in the order of sending. The edge
+(`producer`) takes batches out, sends them, and reports the result of each attempt: `acked`, `refused` with an error, or
+`lost` with its connection. Every call returns the batches that it settled.
 
-How order is kept (idempotence, or one in flight):
-- A batch keeps its sequence for life, and its bytes: a retry is the same batch, which a broker that has it answers
+How order is kept (with idempotence, or with one batch in flight):
+- A batch never changes its sequence or its bytes: a retry is the same batch, and a broker that has it already answers
   with its first offset.
-- While a lane has batches in flight, the next goes only over the same connection, so no broker sees a later batch
-  before an earlier one that is still under way to another.
-- After any failure a lane waits until nothing of it is in flight, then sends from the lowest number, one at a time,
-  until one is acknowledged. The same holds for a lane's first batch: a broker that has no state for a producer takes
-  *any* sequence (kafka-wire, section 4), so a second batch could get in where the first one did not.
-- A batch that got a sequence and ends other than acknowledged leaves a gap, and what is in doubt may still arrive.
-  Nothing may be sent after it: its lane stops, never-sent batches fail, and the producer takes no new records. The
-  other lanes finish. The caller goes on with a new producer (a new producer id); no epoch is bumped, nothing guessed.
+- While a lane has batches in flight, its next batch uses the same connection, so that no broker sees a later batch
+  before an earlier batch that is still on its way to another broker.
+- After any failure a lane waits until it has nothing in flight, then sends from the lowest number, one batch at a time,
+  until a batch is acknowledged. The same holds for a lane's first batch: a broker without state for a producer accepts
+  *any* sequence (kafka-wire, section 4), so a second batch could be appended although the first was not.
+- A batch that got a sequence and is not acknowledged leaves a gap, and a batch in doubt may still arrive. Nothing may
+  be sent after it: its lane stops, unsent batches fail, and the producer takes no new records. The other lanes finish.
+  The caller continues with a new producer (a new producer id); no epoch is bumped, nothing is guessed.
 
-A batch is FAIL only if each of its attempts was answered by an error that proves that nothing was appended, or never
-left the client. One attempt in doubt, and it is INFO unless a later one is acknowledged.
+A batch is FAIL only if each of its attempts got an error that proves that nothing was appended, or never left the
+client. With one attempt in doubt it is INFO, unless a later attempt is acknowledged.
 """
 
 from __future__ import annotations
@@ -41,34 +41,36 @@ from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSetti
 MAX_SEQUENCE = 2**31 - 1
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 21
-"""Upper bound of a record's bytes beside key, value and headers: five varints and the attributes."""
+"""Bounds the bytes of a record beside key, value and headers: five varints and the attributes."""
 
 Done = Callable[[Outcome], None]
 Header = tuple[str, bytes | None]
 
 
 class BufferFull(Exception):
-    """The producer holds `buffer_bytes` of records that are not done with."""
+    """Reports that the producer already holds `buffer_bytes` of unsettled records."""
 
 
 class ProducerRetired(Exception):
-    """This producer takes no new records. The message says why."""
+    """Reports that this producer takes no new records. The message says why."""
 
 
 class QueuedRecord(NamedTuple):
-    """A record handed over."""
+    """Holds a record that was passed to the producer, with its callback."""
 
     key: bytes | None
     value: bytes | None
     headers: list[Header]
     timestamp_ms: int
-    """Its create time."""
+    """Gives the record's create time, in ms."""
     done: Done
-    """Called once with the record's outcome."""
+    """Is called once, with the record's outcome."""
 
 
 class ProducerBatch:
-    """Records that share one fate. Sealed (no more records) once it was taken out or is full."""
+    """Holds records of one partition that are sent together and have the same status. A batch is sealed (takes no more
+    records) once it was taken out or is full.
+    """
 
     __slots__ = (
         "attempts",
@@ -96,28 +98,28 @@ class ProducerBatch:
         self.sealed = False
         self.attempts = 0
         self.doubts = 0
-        """Attempts after which the batch may be in a log."""
+        """Counts the attempts that may have appended the batch."""
         self.error = ""
-        """Of the last attempt."""
+        """Names the error of the last attempt."""
         self.encoded: bytes | None = None
-        """Its bytes, made when it is first sent; the same in every attempt."""
+        """Holds the batch's bytes, which are encoded at the first attempt and never change."""
 
     def __repr__(self) -> str:
         return f"<{self.lane.topic}-{self.lane.index} #{self.number} seq {self.sequence} x{len(self.records)}>"
 
 
 class SettledBatch(NamedTuple):
-    """A batch that is done with: each of its records has the same status."""
+    """Holds a batch with its final outcome: all of its records have the same status."""
 
     batch: ProducerBatch
     status: OperationStatus
     base_offset: int
     log_append_ms: int
-    """-1: the records keep their create times."""
+    """Gives the log append time in ms; -1 if the records keep their create times."""
     error: str
 
     def outcomes(self) -> Iterator[tuple[QueuedRecord, Outcome]]:
-        """Each record with its own outcome, in order."""
+        """Yield each record with its own outcome, in order."""
         for delta, record in enumerate(self.batch.records):
             if self.status is OperationStatus.OK:
                 offset = self.base_offset + delta if self.base_offset >= 0 else -1
@@ -128,7 +130,7 @@ class SettledBatch(NamedTuple):
 
 
 class PartitionQueue:
-    """Holds one partition's batches on their way out."""
+    """Holds the batches of one partition that are not settled yet."""
 
     __slots__ = (
         "confirmed",
@@ -147,23 +149,27 @@ class PartitionQueue:
         self.topic = topic
         self.index = index
         self.waiting: deque[ProducerBatch] = deque()
-        """Ascending by number. Those that were sent before come first; only the last may still be open."""
+        """Holds the waiting batches, ascending by number. Batches to be retried come first; only the last batch may
+        take more records.
+        """
         self.in_flight: list[ProducerBatch] = []
-        """In the order sent."""
+        """Holds the batches in flight, in the order in which they were sent."""
         self.route = -1
-        """The connection that those in flight left by."""
+        """Identifies the connection that the batches in flight were sent over."""
         self.next_sequence = 0
         self.next_number = 0
         self.confirmed = False
-        """A batch was acknowledged since the start or the last failure: several may be in flight."""
+        """Is True if a batch was acknowledged since the start or the last failure, so that several batches may be in
+        flight.
+        """
         self.hold_until_ms = 0
-        """Back-off after a failure."""
+        """Gives the time at which the back-off after a failure ends."""
         self.stopped = False
-        """Order can no longer be kept: nothing more is sent."""
+        """Is True if order can no longer be kept, so that nothing more is sent."""
 
 
 class RecordAccumulator:
-    """All lanes of one producer. Times are monotonic ms."""
+    """Holds the lanes of all partitions of one producer. Times are monotonic ms."""
 
     def __init__(
         self, settings: ProducerSettings, rng: random.Random, *, backoff_ms: int = 100, backoff_max_ms: int = 1_000
@@ -178,24 +184,25 @@ class RecordAccumulator:
         self._lane_limit = min(settings.max_in_flight, IDEMPOTENT_IN_FLIGHT) if self._ordered else 1 << 30
         self._flushing = False
         self.buffered_bytes = 0
-        """Of records handed over and not settled."""
+        """Counts the bytes of records that were passed in and are not settled."""
         self.rests_until_ms = 0
-        """Before this time nothing becomes sendable and nothing expires, whatever else happens: all of it lingers."""
+        """Gives a time before which no batch becomes sendable or expires, because all batches linger."""
         self.retired = ""
-        """Why no new records are taken; empty while they are."""
+        """Says why no new records are taken; empty while they are."""
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is in flight."""
+        """Return whether no batch waits or is in flight."""
         return not self._busy
 
     def takes(self, size: int) -> bool:
-        """Return whether a record that takes `size` bytes in a batch would be queued. The first one always is."""
+        """Return whether a record of `size` bytes (in a batch) would be queued. The first record always is."""
         fits = not self.buffered_bytes or self.buffered_bytes + size <= self._settings.buffer_bytes
         return fits and not self.retired
 
     def add(self, topic: str, index: int, record: QueuedRecord, now_ms: int) -> int | None:
-        """Queue a record. Returns when the edge must look again because of it, None if it looks anyway before.
+        """Queue a record. Return the time at which the edge must look again because of it, or None if it looks earlier
+        anyway.
 
         Raises BufferFull or ProducerRetired; the record is then not queued.
         """
@@ -226,13 +233,13 @@ class RecordAccumulator:
         return look_at_ms
 
     def sendable(self, now_ms: int) -> list[PartitionQueue]:
-        """Lanes whose next batch may be sent now, the one that has waited longest first."""
+        """Return the lanes whose next batch may be sent now, the lane that has waited longest first."""
         lanes = [lane for lane in self._busy.values() if self._may_send(lane, now_ms)]
         lanes.sort(key=lambda lane: lane.waiting[0].deadline_ms)
         return lanes
 
     def take(self, lane: PartitionQueue, route: int, now_ms: int) -> ProducerBatch | None:
-        """Take the next batch out to send it over the connection `route`. None where it may not be sent there now."""
+        """Take out the next batch to send it over the connection `route`; None if it may not be sent there now."""
         if not self._may_send(lane, now_ms) or (self._ordered and lane.in_flight and lane.route != route):
             return None
         batch = lane.waiting.popleft()
@@ -247,14 +254,14 @@ class RecordAccumulator:
         return batch
 
     def acked(self, batch: ProducerBatch, base_offset: int, log_append_ms: int) -> list[SettledBatch]:
-        """The batch is in the log at `base_offset` (-1: not told)."""
+        """Settle a batch that was appended at `base_offset` (-1 if unknown)."""
         lane = batch.lane
         lane.in_flight.remove(batch)
         lane.confirmed = True
         return [self._settle(batch, OperationStatus.OK, base_offset, log_append_ms)]
 
     def refused(self, batch: ProducerBatch, code: int, now_ms: int) -> list[SettledBatch]:
-        """The attempt was answered by an error."""
+        """Handle an attempt that was answered with an error: retry the batch, or settle it."""
         batch.error = name_of(code)
         match meaning(code):
             case ProduceErrorMeaning.REFUSED:
@@ -272,14 +279,18 @@ class RecordAccumulator:
                 return self._give_up(batch)
 
     def lost(self, batch: ProducerBatch, why: str, now_ms: int, *, sent: bool) -> list[SettledBatch]:
-        """The attempt's connection ended, or its time was up. `sent`: some of its bytes may have reached a broker."""
+        """Handle an attempt whose connection ended or that timed out. `sent` is true if some of its bytes may have
+        reached a broker.
+        """
         batch.error = why
         if sent:
             batch.doubts += 1
         return self._again(batch, now_ms)
 
     def expire(self, now_ms: int) -> list[SettledBatch]:
-        """Give up what waits past its delivery time-out. What is in flight is left to its answer or connection."""
+        """Settle waiting batches whose delivery time-out has passed. Batches in flight wait for their response or
+        connection.
+        """
         settled: list[SettledBatch] = []
         for lane in list(self._busy.values()):
             while lane.waiting and lane.waiting[0].deadline_ms <= now_ms:
@@ -287,7 +298,7 @@ class RecordAccumulator:
         return settled
 
     def abandon(self, why: str) -> list[SettledBatch]:
-        """The producer is closed without waiting: everything left is settled as it stands."""
+        """Settle all batches as they are, because the producer is closed without waiting."""
         self._retire(why)
         settled: list[SettledBatch] = []
         for lane in list(self._busy.values()):
@@ -299,28 +310,29 @@ class RecordAccumulator:
         return settled
 
     def flush(self) -> None:
-        """From now on nothing lingers (the producer is closing)."""
+        """Send batches without lingering from now on, because the producer is closing."""
         self._flushing = True
         self.rests_until_ms = 0
 
     def retire(self, why: str) -> None:
-        """Take no new records; what is queued goes on."""
+        """Take no new records, but still send the queued records."""
         self._retire(why)
 
     def restart_sequences(self) -> None:
-        """The producer has another id or epoch: sequences begin at 0 again. Nothing may wait or be in flight."""
+        """Restart sequences at 0 for a new producer id or epoch. No batch may wait or be in flight."""
         assert self.idle
         for lane in self._lanes.values():
             lane.next_sequence, lane.confirmed = 0, False
 
     def leader_moved(self, topic: str, index: int) -> None:
-        """A newer leader is known: what waits because of the old one need not wait longer."""
+        """End the back-off of a lane, because its partition has a newer leader."""
         lane = self._lanes.get((topic, index))
         if lane is not None:
             lane.hold_until_ms = 0
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """Return the time at which a batch becomes sendable or expires if no record arrives. None: never."""
+        """Return the time at which a batch becomes sendable or expires if no record arrives, or None if there is none.
+        """
         looks: list[int] = []
         for lane in self._busy.values():
             if lane.waiting:
@@ -369,7 +381,7 @@ class RecordAccumulator:
         return any(other.number < batch.number for other in (*lane.waiting, *lane.in_flight))
 
     def _again(self, batch: ProducerBatch, now_ms: int) -> list[SettledBatch]:
-        """Back to the front of the lane, unless nothing more may be sent."""
+        """Put a batch back at the front of its lane, or settle it if nothing more may be sent."""
         lane = batch.lane
         if lane.stopped or batch.deadline_ms <= now_ms:
             return self._give_up(batch)
@@ -385,7 +397,7 @@ class RecordAccumulator:
         return int(exponential * (0.8 + 0.4 * self._rng.random()))
 
     def _give_up(self, batch: ProducerBatch) -> list[SettledBatch]:
-        """Settle a batch that was not acknowledged, and stop its lane where what follows could get out of order."""
+        """Settle a batch that was not acknowledged, and stop its lane if later batches could get out of order."""
         lane = batch.lane
         gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)
         settled = [self._end(batch)]
@@ -432,5 +444,5 @@ def _size_of(record: QueuedRecord) -> int:
 
 
 def _sequence_after(sequence: int, count: int) -> int:
-    """Sequences count from 0 to 2^31-1 and round."""
+    """Return the sequence that follows `count` records. Sequences count from 0 to 2^31-1 and wrap around."""
     return (sequence + count) % (MAX_SEQUENCE + 1)

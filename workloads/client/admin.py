@@ -1,4 +1,4 @@
-"""Questions and commands that are neither records sent nor records read."""
+"""Sends administrative requests: topics, metadata, groups, elections, reassignments, the quorum, offsets."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ from squall.workloads.client.outcomes import TIMED_OUT
 from squall.workloads.client.transactions import OF_TRANSACTIONAL_IDS
 
 DELETE_BY_NAMES_UNTIL = 5
-"""From the next version on a topic to delete is a name or an id."""
+"""Is the last version of DeleteTopics that names topics only. Later versions take a name or an id."""
 DESCRIBED = 5
-"""The version of DescribeGroups that is asked: a group that it does not know is dead, and no error."""
+"""Is the version of DescribeGroups that is used: it answers state Dead for an unknown group, and no error."""
 NODE_LIMIT_S = 1.0
-"""One broker has so long to answer where no other one can."""
+"""Gives the time-out, in seconds, of a request that only one broker can answer."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 PREFERRED_ELECTION, UNCLEAN_ELECTION = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
@@ -69,27 +69,31 @@ CLUSTER_METADATA = "__cluster_metadata"
 
 
 class ListedOffset(NamedTuple):
-    """A partition's answer to ListOffsets."""
+    """Holds a partition's answer to ListOffsets."""
 
     offset: int
     timestamp_ms: int
     leader_epoch: int
     error: str
-    """Empty, or why there is no answer."""
+    """Names the error; empty if there is none."""
     led_epoch: int = -1
-    """The leader epoch in which the broker led the partition as it answered: a request names one, and a broker refuses
-    any but its own (KIP-320). -1: not known. `leader_epoch` is another one: of the record at `offset`."""
+    """Holds the leader epoch in which the broker led the partition when it answered: the request names an epoch, and a
+    broker refuses any other epoch than its own (KIP-320). -1 if unknown. `leader_epoch` differs: it is the epoch of the
+    record at `offset`.
+    """
 
 
 async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000) -> dict[str, str]:
-    """Create topics. Topic -> empty, or the error's name. Raises RequestFailed: then nothing is known."""
+    """Create topics. Return each topic's error name, or empty. Raises RequestFailed: then the outcome is unknown."""
     return {result.name: _name(result.error_code) for result in await creations(client, topics, timeout_ms)}
 
 
 async def creations(
     client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000
 ) -> Sequence[CreatableTopicResult]:
-    """Create topics. The broker's answer to each, with its sentence. Raises RequestFailed: then nothing is known."""
+    """Create topics. Return the broker's result for each topic, with its message. Raises RequestFailed: then the
+    outcome is unknown.
+    """
     wanted = [
         CreatableTopic(
             topic.name,
@@ -104,7 +108,9 @@ async def creations(
 
 
 async def delete_topics(client: Client, names: Sequence[str], timeout_ms: int = 10_000) -> dict[str, str]:
-    """Delete topics by name. Topic -> empty, or the error's name. Raises RequestFailed: then nothing is known."""
+    """Delete topics by name. Return each topic's error name, or empty. Raises RequestFailed: then the outcome is
+    unknown.
+    """
     version = await client.version(DeleteTopicsRequest)
     if version <= DELETE_BY_NAMES_UNTIL:
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
@@ -115,9 +121,9 @@ async def delete_topics(client: Client, names: Sequence[str], timeout_ms: int = 
 
 
 async def delete_topic(client: Client, topic_id: bytes, timeout_ms: int = 10_000) -> str:
-    """Delete one topic by its id (KIP-516), and no later one of its name. Empty, or the error's name.
+    """Delete one topic by its id (KIP-516), never a later topic of the same name. Return the error's name, or empty.
 
-    Raises RequestFailed: then nothing is known. UnsupportedApi where topics have no ids.
+    Raises RequestFailed: then the outcome is unknown. Raises UnsupportedApi if the cluster's topics have no ids.
     """
     request = DeleteTopicsRequest(topics=[DeleteTopicState(None, topic_id)], timeout_ms=timeout_ms)
     version = await client.version(DeleteTopicsRequest)
@@ -128,12 +134,15 @@ async def delete_topic(client: Client, topic_id: bytes, timeout_ms: int = 10_000
 
 
 async def describe_cluster(client: Client) -> DescribeClusterResponse:
-    """The cluster's id, controller and brokers, as one broker sees them. Raises RequestFailed, UnsupportedApi."""
+    """Return the cluster's id, controller and brokers, as one broker sees them. Raises RequestFailed, UnsupportedApi.
+    """
     return await client.ask_once(DescribeClusterRequest(), DescribeClusterResponse)
 
 
 async def metadata(client: Client, topics: Iterable[str] | None = None, *, node: int = -1) -> MetadataResponse:
-    """Metadata of these topics (None: of all), as one broker sees it: `node`, or any. Raises RequestFailed."""
+    """Return metadata of these topics (None: of all topics), as the broker `node` sees it (-1: any broker). Raises
+    RequestFailed.
+    """
     wanted = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
     request = MetadataRequest(wanted, allow_auto_topic_creation=False)
     if node >= 0:
@@ -142,27 +151,28 @@ async def metadata(client: Client, topics: Iterable[str] | None = None, *, node:
 
 
 class OngoingReassignment(NamedTuple):
-    """A partition on its way to other brokers."""
+    """Describes a partition that is being reassigned to other brokers."""
 
     replicas: tuple[int, ...]
-    """All of them, those that come and those that go included."""
+    """Holds all replicas, including those being added and those being removed."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
 
 class QuorumView(NamedTuple):
-    """The metadata quorum, as its leader told of it."""
+    """Describes the metadata quorum as its leader reports it."""
 
     leader_id: int
     epoch: int
     high_watermark: int
     voters: dict[int, int]
-    """Voter to its log's end, as far as the leader knows; -1 where it has not fetched in this epoch."""
+    """Maps a voter to its log end offset as the leader knows it; -1 if the voter has not fetched in this epoch."""
     observers: dict[int, int]
 
 
 async def coordinators(client: Client, ids: Sequence[str], of: int = OF_TRANSACTIONAL_IDS) -> dict[str, int]:
-    """Transactional id (`of`: group) -> the broker that coordinates it, as one broker sees it; -1 where it names none.
+    """Return the coordinator of each transactional id (of each group if `of` says so), as one broker sees it; -1 if
+    unknown.
 
     Raises RequestFailed, UnsupportedApi.
     """
@@ -175,7 +185,7 @@ async def coordinators(client: Client, ids: Sequence[str], of: int = OF_TRANSACT
 
 
 async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, str]:
-    """Transactional id -> the state of its transaction, of those that the asked broker coordinates and knows.
+    """Return the transaction state of each transactional id that the asked broker coordinates.
 
     Raises RequestFailed, UnsupportedApi.
     """
@@ -187,9 +197,9 @@ async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, st
 
 
 async def group_states(client: Client, groups: Sequence[str]) -> dict[str, str]:
-    """Group -> its state, of those that the asked broker coordinates and knows, whichever protocol they speak.
+    """Return the state of each group, of either protocol, that the asked broker coordinates.
 
-    Empty while it loads any group. Raises RequestFailed, UnsupportedApi.
+    The result is empty while that broker loads any group. Raises RequestFailed, UnsupportedApi.
     """
     if not groups:
         return {}
@@ -199,8 +209,8 @@ async def group_states(client: Client, groups: Sequence[str]) -> dict[str, str]:
 
 
 async def group_members(client: Client, group: str) -> frozenset[str] | None:
-    """Ids of the members that the group's coordinator knows, whichever protocol they speak; None where it loads, or has
-    moved. Waits until there is a coordinator. Raises RequestFailed, UnsupportedApi.
+    """Return the member ids that the group's coordinator knows, of either protocol; None if the coordinator is loading
+    or has moved. Waits until there is a coordinator. Raises RequestFailed, UnsupportedApi.
     """
     ask, found = GroupCoordinatorClient(client, group).ask, set[str]()
     classic = (await ask(DescribeGroupsRequest([group]), DescribeGroupsResponse, DESCRIBED)).groups[0]
@@ -221,10 +231,10 @@ async def group_members(client: Client, group: str) -> frozenset[str] | None:
 async def elect_leaders(
     client: Client, places: Sequence[Place] | None, *, unclean: bool = False, timeout_ms: int = 10_000
 ) -> dict[Place, str]:
-    """Have preferred leaders (`unclean`: any live replica, where there is no leader) elected; None: wherever needed.
+    """Elect preferred leaders; with `unclean`, elect any live replica if there is no leader. None means all partitions.
 
-    Partition -> empty, or the error's name (ELECTION_NOT_NEEDED where all was well). Of None, only those that were
-    elected or could not be. Raises RequestFailed: then nothing is known.
+    Return each partition's error name, or empty (ELECTION_NOT_NEEDED if nothing had to change). For None, only
+    partitions with an election or an error are returned. Raises RequestFailed: then the outcome is unknown.
     """
     asked = None
     if places is not None:
@@ -244,10 +254,10 @@ async def elect_leaders(
 async def alter_partition_reassignments(
     client: Client, moves: Mapping[Place, Sequence[int] | None], *, timeout_ms: int = 10_000
 ) -> dict[Place, str]:
-    """Have partitions move to other brokers, the preferred leader first; None calls a move off.
+    """Start to reassign partitions to other brokers, the preferred leader first; None cancels a reassignment.
 
-    Partition -> empty, or the error's name. It has begun then, and goes on until the new replicas have caught up: see
-    `list_partition_reassignments`. Raises RequestFailed: then nothing is known.
+    Return each partition's error name, or empty. A reassignment ends when the new replicas have caught up: see
+    `list_partition_reassignments`. Raises RequestFailed: then the outcome is unknown.
     """
     topics: dict[str, list[moves_wire.ReassignablePartition]] = {}
     for (topic, index), replicas in moves.items():
@@ -268,7 +278,7 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     client: Client, places: Sequence[Place] | None = None, *, timeout_ms: int = 10_000
 ) -> dict[Place, OngoingReassignment]:
-    """Return which of these partitions (None: of all) are being reassigned to other brokers. Raises RequestFailed."""
+    """Return which of these partitions (None: of all partitions) are being reassigned. Raises RequestFailed."""
     asked = None
     if places is not None:
         kind = moving_wire.ListPartitionReassignmentsTopics
@@ -286,7 +296,7 @@ async def list_partition_reassignments(
 
 
 async def describe_quorum(client: Client) -> QuorumView:
-    """The metadata quorum as its leader, which is the active controller, sees it. Raises RequestFailed."""
+    """Return the metadata quorum as its leader, the active controller, sees it. Raises RequestFailed."""
     part = quorum_wire.DescribeQuorumRequestPartitionData(0)
     request = quorum_wire.DescribeQuorumRequest([quorum_wire.DescribeQuorumRequestTopicData(CLUSTER_METADATA, [part])])
     answer = await client.ask_once(request, quorum_wire.DescribeQuorumResponse)
@@ -303,11 +313,12 @@ async def describe_quorum(client: Client) -> QuorumView:
 
 
 async def unseat_controller(client: Client) -> QuorumView:
-    """Have the active controller give up its leadership of the quorum, alive and without a restart. What was before.
+    """Make the active controller resign as leader of the quorum, without a restart. Return the quorum as it was before.
 
-    A vote is asked of it for the next epoch in another voter's name, as by one that has lost touch with it: as Raft
-    has it, it goes into that epoch and leads no more; whoever is elected next has all that is committed. `client` must
-    speak to the listener between nodes. Nothing happens where another epoch has begun meanwhile. Raises RequestFailed.
+    A vote request for the next epoch is sent to the controller in the name of another voter, as from a voter that lost
+    contact. By the rules of Raft the controller moves to that epoch and no longer leads; the next leader has all
+    committed records. `client` must use the listener between brokers. Nothing happens if another epoch has begun
+    meanwhile. Raises RequestFailed.
     """
     quorum = await describe_quorum(client)
     if quorum.leader_id not in client.view.nodes:
@@ -323,9 +334,9 @@ async def unseat_controller(client: Client) -> QuorumView:
 
 
 async def update_features(client: Client, levels: Mapping[str, int], *, timeout_ms: int = 10_000) -> str:
-    """Finalize features at other levels, all or none; 0 switches one off. Empty, or the error's name.
+    """Set feature levels, all or none; level 0 disables a feature. Return the error's name, or empty.
 
-    Raises RequestFailed: then nothing is known.
+    Raises RequestFailed: then the outcome is unknown.
     """
     updates = [
         FeatureUpdateKey(name, level, upgrade_type=UPGRADE if level > 0 else SAFE_DOWNGRADE)
@@ -343,7 +354,7 @@ def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
 
 
 def _refuse(code: int, tolerated: object = False) -> None:
-    """An error of the whole answer, where there is nothing to hang it on."""
+    """Raise RequestFailed for an error of the whole response, unless `tolerated`."""
     if code and not tolerated:
         raise RequestFailed(name_of(code), sent=True, detail="refused as a whole")
 
@@ -351,9 +362,10 @@ def _refuse(code: int, tolerated: object = False) -> None:
 async def list_offsets(
     client: Client, places: Sequence[Place], timestamp: int, *, isolation: int = 0, timeout_s: float = 10.0
 ) -> dict[Place, ListedOffset]:
-    """An offset of each partition, from its leader: LATEST, EARLIEST or the first at or after a timestamp.
+    """Return an offset of each partition from its leader: LATEST, EARLIEST, or the first offset at or after a
+    timestamp.
 
-    Tries again until all have answered or the time is up; partitions without an answer then say why.
+    Retries until all partitions have answered or the time-out passes; partitions without an answer then have an error.
     """
     client.track(topic for topic, _ in places)
     found = {place: ListedOffset(-1, -1, -1, TIMED_OUT) for place in places}

@@ -1,8 +1,8 @@
-"""A client's connections and its view of the cluster, shared by its producer, consumer and admin.
+"""Holds a client's connections and its view of the cluster, shared by its producer, consumer and admin.
 
-Two kinds of connection: one to each broker that leads something, for data, and one *control* connection to any broker
-that answers, for metadata, producer ids and admin requests. Apart, because answers come in order: metadata asked on a
-data connection would wait behind a Produce that waits for replicas, just when a leader is needed most.
+There are two kinds of connection: one *data* connection to each leader, and one *control* connection to any broker that
+answers, for metadata, producer ids and admin requests. They are separate because responses come in order: a metadata
+request on a data connection would wait behind a Produce that waits for replicas, just when the leader is needed most.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METADATA_TOPIC_IDS_FROM = 10
 
 @dataclass(slots=True)
 class _NodeConnection:
-    """The data connection to one node."""
+    """Holds the data connection to one broker, or the state of connecting to it."""
 
     address: Address
     connection: BrokerConnection | None = None
@@ -39,18 +39,20 @@ class _NodeConnection:
 
 
 class AnotherCluster(Exception):
-    """An address of this cluster is answered by a broker of another one: two clusters share ports, or one was replaced
-    while clients lived. Nothing that it says is of use.
+    """Reports that a broker of another cluster answers at an address of this cluster: two clusters share ports, or a
+    cluster was replaced while clients lived. Its responses are useless.
     """
 
 
 class Client:
-    """Run `run` in a nursery (`await nursery.start(client.run)`); everything else needs it running."""
+    """Sends requests of a client to the cluster. Run `run` in a nursery (`await nursery.start(client.run)`): all other
+    methods need it.
+    """
 
     def __init__(
         self, env: Env, bootstrap: Sequence[Address], settings: ClientSettings | None = None, *, cluster_id: str = ""
     ) -> None:
-        """`cluster_id`: the cluster's, as far as it is known; else that of the first answer is taken for it."""
+        """Set up the client. If `cluster_id` is empty, the id of the first response is used as the cluster's id."""
         assert bootstrap, "no bootstrap server"
         self._cluster_id = cluster_id
         self.env = env
@@ -71,7 +73,7 @@ class Client:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep connections and metadata until `close`. Raises AnotherCluster."""
+        """Maintain connections and metadata until `close`. Raises AnotherCluster."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._watch)
@@ -79,43 +81,45 @@ class Client:
             task_status.started()
 
     def close(self) -> None:
-        """End all connections and tasks. What is outstanding ends as lost."""
+        """Close all connections and end all tasks. Outstanding requests end as CONNECTION_LOST."""
         for connection in list(self._connections.values()):
             connection.close()
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
     def listen(self, changed: Callable[[Sequence[Place]], None]) -> None:
-        """Call `changed` when a connection or metadata changed, with the partitions that have another leader."""
+        """Call `changed` when a connection or metadata has changed, with the partitions that have another leader."""
         self._listeners.append(changed)
 
     def track(self, topics: Iterable[str]) -> None:
-        """Keep metadata of these topics from now on."""
+        """Fetch metadata of these topics from now on."""
         new = [topic for topic in topics if topic not in self._topics]
         self._topics.update(dict.fromkeys(new))
         if new:
             self.refresh_soon()
 
     def refresh_soon(self) -> None:
-        """Ask for metadata: what is known turned out to be stale."""
+        """Request metadata, because the known metadata is stale."""
         self._stale.set()
 
     async def refreshed(self) -> None:
-        """Ask for metadata and wait until an answer has come."""
+        """Request metadata and wait for the response."""
         updates = self.view.updates
         self.refresh_soon()
         while self.view.updates == updates:
             await self._updated.wait()
 
     def hint(self, place: Place, leader: Leader, endpoint: Address | None) -> bool:
-        """Take in a broker's word about who leads. True where it is news: no need to ask for metadata then."""
+        """Apply a broker's information about a partition's leader. Return True if it is new: then metadata need not be
+        requested.
+        """
         news = self.view.hint(*place, leader, endpoint)
         if news:
             self._tell([place])
         return news
 
     def connection(self, node_id: int) -> BrokerConnection | None:
-        """The open data connection to a node. None where there is none: then one is being opened."""
+        """Return the open data connection to a broker, or None: then a connection is being opened."""
         address = self.view.nodes.get(node_id)
         if address is None:
             return None
@@ -139,9 +143,9 @@ class Client:
         return None
 
     async def ask(self, request: Message, response: type[R], *, version: int | None = None) -> R:
-        """Ask any broker, over the control connection, trying one after another until one answers.
+        """Send a request to any broker over the control connection, trying one after the other until one answers.
 
-        Never gives up: bound it with env.timeout. A request that is not idempotent goes through `ask_once`.
+        This never gives up: limit it with env.timeout. A request that is not idempotent must use `ask_once`.
         """
         failures = 0
         while True:
@@ -152,7 +156,7 @@ class Client:
                 await self.env.sleep(self.backoff(failures))
 
     async def ask_once(self, request: Message, response: type[R], *, version: int | None = None) -> R:
-        """Ask one broker. Raises RequestFailed, UnsupportedApi."""
+        """Send a request to one broker. Raises RequestFailed, UnsupportedApi."""
         async with self._control_lock:
             connection = await self._control_connection()
             chosen = version
@@ -165,7 +169,7 @@ class Client:
                 raise
 
     async def version(self, request: type[Message]) -> int:
-        """The version in which `ask_once` would ask now. Raises RequestFailed, UnsupportedApi."""
+        """Return the version that `ask_once` would use now. Raises RequestFailed, UnsupportedApi."""
         async with self._control_lock:
             connection = await self._control_connection()
             return connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
@@ -179,10 +183,10 @@ class Client:
         version: int | None = None,
         limit_s: float | None = None,
     ) -> R:
-        """Ask one node over its data connection. Raises RequestFailed, UnsupportedApi.
+        """Send a request to one broker over its data connection. Raises RequestFailed, UnsupportedApi.
 
-        With a `version`, also what the node does not list: what nodes ask each other is listed to nobody. `limit_s`:
-        for how long; None: for the request time-out.
+        With a `version`, the request may be one that the broker does not list, because brokers list requests between
+        brokers to no client. `limit_s` is the time-out in seconds (None: the request time-out).
         """
         if limit_s is None:
             limit_s = self.settings.request_timeout_ms / 1000
@@ -198,7 +202,7 @@ class Client:
         raise RequestFailed(TIMED_OUT, sent=True, detail=f"node {node_id}")
 
     def backoff(self, failures: int) -> float:
-        """Seconds to wait after that many failures in a row, with jitter."""
+        """Return the seconds to wait after this number of consecutive failures, with jitter."""
         settings = self.settings
         exponential = settings.retry_backoff_ms << min(failures - 1, 16)
         return min(exponential, settings.retry_backoff_max_ms) * (0.8 + 0.4 * self.env.rng.random()) / 1000
@@ -234,7 +238,7 @@ class Client:
         self._tell(moved)
 
     def _check_cluster(self, told: str) -> None:
-        """Raises AnotherCluster. Brokers that tell no id are believed."""
+        """Raise AnotherCluster if the id is not this cluster's. A broker without a cluster id is accepted."""
         if told and self._cluster_id and told != self._cluster_id:
             candidates = self._candidates()
             host, port = candidates[self._candidate % len(candidates)]
@@ -245,14 +249,16 @@ class Client:
         self._cluster_id = self._cluster_id or told
 
     def _close_departed(self) -> None:
-        """Drop connections to nodes that are no longer of the cluster, so that their number stays bounded."""
+        """Close connections to brokers that left the cluster, so that their number stays bounded."""
         for node_id in [node_id for node_id in self._slots if node_id not in self.view.nodes]:
             slot = self._slots.pop(node_id)
             if slot.connection is not None:
                 slot.connection.close()
 
     async def _control_connection(self) -> BrokerConnection:
-        """The control connection to the candidate whose turn it is. The turn passes when it cannot be reached."""
+        """Return the control connection to the current candidate. If it cannot be reached, the next candidate's turn
+        comes.
+        """
         candidates = self._candidates()
         for address in [address for address in self._controls if address not in candidates]:
             self._controls.pop(address).close()
@@ -302,7 +308,7 @@ class Client:
         return exponential * (0.8 + 0.4 * self.env.rng.random()) / 1000
 
     async def _open(self, address: Address) -> BrokerConnection:
-        """A connection that is ready for requests. Raises RequestFailed."""
+        """Return a new connection that is ready for requests. Raises RequestFailed."""
         limit_s = self.settings.connect_timeout_ms / 1000
         assert self._nursery is not None, "run is not running"
         with self.env.timeout(limit_s):
@@ -331,7 +337,7 @@ class Client:
         self._tell(())
 
     async def _watch(self) -> None:
-        """Close connections with a request whose time is up."""
+        """Close connections that have a request whose time-out has passed."""
         settings = self.settings
         # No request's time is shorter than this, so nothing is due sooner that is not known by now.
         shortest_s = min(settings.request_timeout_ms, settings.connect_timeout_ms, settings.control_timeout_ms) / 1000

@@ -1,7 +1,7 @@
-"""Keeps a client's view of the cluster: nodes, topics, leaders (P1). Pure: answers in, changes out.
+"""Keeps a client's view of the cluster: brokers, topics, leaders (P1). It is pure: responses go in, changes come out.
 
-Knowledge of a partition only moves forward, by leader epoch: metadata from a broker that lags behind never undoes what
-a newer answer or the leader itself (KIP-951) said, unless the topic was made anew (another topic id).
+What is known of a partition only moves forward, by leader epoch: metadata from a broker that lags behind never replaces
+a newer response or the leader's own information (KIP-951), unless the topic was recreated (another topic id).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from squall.broker.protocol.wire import ZERO_UUID
 
 Address = tuple[str, int]
 Place = tuple[str, int]
-"""A partition: topic name and index."""
+"""Identifies a partition: (topic name, index)."""
 
 
 class Leader(NamedTuple):
-    """Names the leader of a partition."""
+    """Identifies the leader of a partition."""
 
     node_id: int
-    """-1: nobody, as far as known."""
+    """Holds the leader's broker id; -1 if no leader is known."""
     epoch: int
-    """-1: not told (old brokers)."""
+    """Holds the leader epoch; -1 if it is unknown (old brokers)."""
 
 
 NOBODY = Leader(-1, -1)
@@ -32,18 +32,18 @@ NOBODY = Leader(-1, -1)
 
 @dataclass(slots=True)
 class TopicView:
-    """A topic as last told."""
+    """Holds what the latest metadata says about a topic."""
 
     topic_id: bytes = ZERO_UUID
     error: int = 0
     leaders: dict[int, Leader] = field(default_factory=dict)
-    """By partition index."""
+    """Maps a partition index to its leader."""
     replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
     in_sync: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 class ClusterMetadata:
-    """See the module."""
+    """Holds a client's view of the cluster: brokers, topics and leaders."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -51,11 +51,13 @@ class ClusterMetadata:
         self.nodes: dict[int, Address] = {}
         self.topics: dict[str, TopicView] = {}
         self.updates = 0
-        """Metadata answers taken in so far."""
+        """Counts the metadata responses that were applied."""
         self._names: dict[bytes, str] = {}
 
     def apply(self, answer: MetadataResponse, wanted: Iterable[str]) -> list[Place]:
-        """Take in a metadata answer; topics not in `wanted` are left out. Returns partitions with another leader."""
+        """Apply a metadata response, without topics that are not in `wanted`. Return the partitions that have another
+        leader.
+        """
         self.updates += 1
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
@@ -69,7 +71,7 @@ class ClusterMetadata:
         return moved
 
     def hint(self, topic: str, index: int, leader: Leader, endpoint: Address | None) -> bool:
-        """Take in what a broker said about a partition's leader when it refused. True where that is news."""
+        """Apply what a broker said about a partition's leader when it refused a request. Return True if it is new."""
         view = self.topics.get(topic)
         if view is None or leader.node_id < 0 or leader.epoch <= view.leaders.get(index, NOBODY).epoch:
             return False
@@ -81,18 +83,18 @@ class ClusterMetadata:
         return True
 
     def leader(self, topic: str, index: int) -> Leader | None:
-        """A partition's leader, if it is known and so is its address."""
+        """Return a partition's leader, or None if the leader or its address is unknown."""
         view = self.topics.get(topic)
         leader = view.leaders.get(index) if view is not None else None
         return leader if leader is not None and leader.node_id in self.nodes else None
 
     def topic_id(self, topic: str) -> bytes:
-        """A topic's id, ZERO_UUID where it is not known."""
+        """Return a topic's id, or ZERO_UUID if it is unknown."""
         view = self.topics.get(topic)
         return view.topic_id if view is not None else ZERO_UUID
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id."""
+        """Return the name of the topic with this id, or None if it is unknown."""
         return self._names.get(topic_id)
 
     def _apply_topic(self, name: str, told: MetadataResponseTopic) -> list[Place]:

@@ -1,12 +1,12 @@
-"""Implements one connection to a broker: requests are pipelined, and answered in the order they were sent.
+"""Implements one connection to a broker: requests are pipelined, and responses come in the order of the requests.
 
-Answers are matched to the oldest outstanding request, and to nothing else: an answer with another correlation id ends
-the connection, so a reordered or repeated answer can never be taken for that of another request. When a request's time
-is up the connection is closed, for whatever was sent on it may still be done. When the connection ends, by whatever
-cause, each outstanding request is failed, once.
+A response is matched only to the oldest outstanding request: a response with another correlation id ends the
+connection, so that a reordered or repeated response can never be taken for that of another request. When a request
+times out the connection is closed, because anything sent on it may still take effect. When the connection ends, for
+whatever reason, each outstanding request fails, once.
 
-Requests go straight to the link; only what does not fit waits, and starts a task to send it. Answers are handed out as
-views of the receive buffer, good for the duration of the call.
+Requests go straight to the link; only bytes that do not fit wait, and start a task to send them. Responses are passed
+on as views of the receive buffer, which are valid only during the call.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from squall.workloads.client.outcomes import BAD_ANSWER, CONNECTION_LOST, TIMED_
 from squall.workloads.client.settings import ClientSettings
 
 VERSION = "0.1"
-"""Of this client, as told to brokers and to the history."""
+"""Is the version of this client, as reported to brokers and in the history."""
 FIRST_BUFFER = 64 * 1024
 MAX_PIECES = 64
 KEPT_BUFFER = 1024 * 1024
-"""A receive buffer that grew beyond this is given back once it is empty."""
+"""Limits the bytes of an empty receive buffer: a larger buffer is replaced once it is empty."""
 
 _SIZE = Struct(">i")
 _ERROR = Struct(">h")
@@ -45,24 +45,24 @@ A = TypeVar("A")
 
 
 class RequestFailed(Exception):
-    """A request that got no answer."""
+    """Reports that a request got no response."""
 
     def __init__(self, why: str, *, sent: bool, detail: str = "") -> None:
         super().__init__(f"{why} {detail}".rstrip())
         self.why = why
-        """TIMED_OUT, CONNECTION_LOST or BAD_ANSWER."""
+        """Is TIMED_OUT, CONNECTION_LOST or BAD_ANSWER."""
         self.sent = sent
-        """Some of its bytes may have reached the broker."""
+        """Is True if some bytes of the request may have reached the broker."""
 
 
 class UnsupportedApi(Exception):
-    """The broker speaks no version of an API that this client speaks."""
+    """Reports that client and broker have no common version of an API."""
 
 
 Answer = Callable[[memoryview | None, RequestFailed | None], None]
-"""Called once, with the answer's body or with why there is none.
+"""Is called once, with the body of the response or with the failure.
 
-May raise MalformedFrame before any effect of its own; it is then called again, with that failure.
+It may raise MalformedFrame before it has any effect; it is then called again, with that failure.
 """
 
 
@@ -74,11 +74,11 @@ class _OutstandingRequest:
     answer: Answer
     deadline: float
     starts_at: int
-    """Position of its first byte in all that was ever handed to the connection."""
+    """Gives the position of the request's first byte in all bytes that were ever passed to the connection."""
 
 
 class BrokerConnection:
-    """See the module. `run` must be running for anything to be answered."""
+    """Sends requests over one connection and matches the responses. Responses arrive only while `run` runs."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class BrokerConnection:
         start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self.serial = serial
-        """Unique among the connections of one client."""
+        """Identifies the connection among the connections of one client."""
         self._env = env
         self._link = link
         self._settings = settings
@@ -109,31 +109,31 @@ class BrokerConnection:
 
     @property
     def peer(self) -> str:
-        """Return the address that it leads to, "host:port"."""
+        """Return the broker's address, "host:port"."""
         return self._link.peer
 
     @property
     def closed(self) -> bool:
-        """Nothing more can be sent. What is outstanding may not have been told yet."""
+        """Return whether nothing more can be sent. Outstanding requests may not have failed yet."""
         return bool(self._why) or self._ended
 
     @property
     def idle(self) -> bool:
-        """No answer is awaited."""
+        """Return whether no response is outstanding."""
         return not self._outstanding
 
     @property
     def unsent_bytes(self) -> int:
-        """Handed to this connection but not yet to the link."""
+        """Return the number of bytes that were passed to this connection but not yet to the link."""
         return self._accepted - self._handed
 
     @property
     def congested(self) -> bool:
-        """More waits to be sent than is good: hand over nothing now."""
+        """Return whether too many bytes are unsent: then send nothing now."""
         return self.unsent_bytes > self._settings.max_unsent_bytes
 
     def version(self, api_key: int, ours_max: int, ours_min: int = 0) -> int:
-        """The highest version that both sides speak. Raises UnsupportedApi."""
+        """Return the highest version that both sides support. Raises UnsupportedApi."""
         lowest, highest = self._versions.get(api_key, (0, -1))
         version = ours_max if ours_max < highest else highest
         if version < lowest or version < ours_min:
@@ -142,7 +142,7 @@ class BrokerConnection:
         return version
 
     def submit(self, api_key: int, version: int, body: bytes, answer: Answer, timeout_s: float) -> None:
-        """Send a request; `answer` is called once, later, never from within this call.
+        """Send a request. `answer` is called once, later, and never from within this call.
 
         Raises RequestFailed (not sent) on a closed connection; `answer` is then not called.
         """
@@ -156,9 +156,9 @@ class BrokerConnection:
         self._send(encode_request(api_key, version, correlation_id, self._settings.client_id, body))
 
     def post(self, api_key: int, version: int, body: bytes, when_sent: Callable[[bool], None]) -> None:
-        """Send a request that has no answer (Produce with acks=0).
+        """Send a request that has no response (Produce with acks=0).
 
-        `when_sent` is called once, later: True when the link has all its bytes, False when the link ended first.
+        `when_sent` is called once, later: with True when the link has all bytes, or False if the link ended first.
         """
         if self.closed:
             raise RequestFailed(self._why or CONNECTION_LOST, sent=False)
@@ -170,11 +170,11 @@ class BrokerConnection:
         self._flush_soon()
 
     async def request(self, request: Message, response: type[R], version: int, timeout_s: float) -> R:
-        """Send a request and wait for its decoded answer. Raises RequestFailed."""
+        """Send a request and return its decoded response. Raises RequestFailed."""
         return await self._exchange(request, version, timeout_s, lambda body: response.decode(body, 0, version)[0])
 
     async def negotiate(self, timeout_s: float) -> None:
-        """Learn which versions the broker speaks (KIP-35, KIP-511). Raises RequestFailed."""
+        """Learn which API versions the broker supports (KIP-35, KIP-511). Raises RequestFailed."""
         request = ApiVersionsRequest(client_software_name="squall", client_software_version=VERSION)
         error = ErrorCode.UNSUPPORTED_VERSION.value
         for version in (ApiVersionsRequest.MAX_VERSION, 0):
@@ -207,22 +207,23 @@ class BrokerConnection:
         return result
 
     def next_deadline(self) -> float | None:
-        """Return the deadline of the next outstanding request, by env.mono(); None if there is none."""
+        """Return the earliest deadline of the outstanding requests, in seconds of env.mono(); None if there are none.
+        """
         return min((waiting.deadline for waiting in self._outstanding), default=None)
 
     def expire(self, now: float) -> None:
-        """Close if a request's time is up."""
+        """Close the connection if a request's time-out has passed."""
         deadline = self.next_deadline()
         if deadline is not None and deadline <= now:
             self.close(TIMED_OUT)
 
     def close(self, why: str = CONNECTION_LOST) -> None:
-        """End the connection. What is outstanding is told by `run`. Idempotent."""
+        """End the connection; `run` then fails the outstanding requests. A second call has no effect."""
         self._why = self._why or why
         self._link.close()
 
     async def run(self) -> None:
-        """Receive until the connection ends; then tell whatever is outstanding."""
+        """Receive until the connection ends; then fail all outstanding requests."""
         try:
             while not self._why:
                 await self._link.wait_readable()
@@ -256,7 +257,7 @@ class BrokerConnection:
         self._make_room(view, at)
 
     def _make_room(self, view: memoryview, at: int) -> None:
-        """Move a frame under way to the front, of a larger buffer where it does not fit."""
+        """Move an incomplete frame to the front of the buffer, or into a larger buffer if it does not fit."""
         left = self._fill - at
         if not left and len(self._buffer) <= KEPT_BUFFER:
             self._fill = 0
@@ -318,7 +319,7 @@ class BrokerConnection:
             self._flushing = False
 
     def _push(self) -> None:
-        """Hand over what the link takes now."""
+        """Pass as many unsent bytes to the link as it takes now."""
         taken = self._link.send(list(islice(self._unsent, MAX_PIECES)))
         self._handed += taken
         while taken:
@@ -345,7 +346,7 @@ class BrokerConnection:
 
 
 def _versions_told(version: int, body: memoryview) -> tuple[int, Mapping[int, tuple[int, int]]]:
-    """The error of an answer to ApiVersions; API key -> lowest and highest version."""
+    """Return the error of an ApiVersions response, and for each API key its lowest and highest version."""
     if len(body) < 2:
         raise MalformedFrame("an ApiVersions answer without error code")
     # A broker that does not know this version answers in version 0, whatever was asked.

@@ -1,8 +1,8 @@
-"""A fetching consumer with assigned partitions. It never moves a position on its own: what makes a position
-impossible (out of range, a log truncated below it) is an event, and the partition rests until `seek`.
+"""Implements a fetching consumer with assigned partitions. It never moves a position on its own: if a position becomes
+invalid (out of range, or the log was truncated below it), it reports an event and pauses the partition until `seek`.
 
-Each poll asks every broker that leads something assigned and has no fetch of ours outstanding, and returns as soon as
-anything has come. A broker that answers slowly delays nobody: its answer belongs to whichever poll is waiting then.
+Each poll sends a Fetch to every broker that leads an assigned partition and has no outstanding Fetch, and returns as
+soon as anything has arrived. A slow broker delays no poll: its response is returned by the next poll after it arrives.
 """
 
 from __future__ import annotations
@@ -43,44 +43,46 @@ LOG_TRUNCATED = "LOG_TRUNCATED"
 
 
 class FetchedRecords(NamedTuple):
-    """Holds the records of one partition that a poll returned: possibly none, but the broker answered."""
+    """Holds the records of one partition that a poll returns; there may be none, but the broker answered."""
 
     place: Place
     position: int
-    """After it: what will be fetched next."""
+    """Holds the position after these records: the next offset to fetch."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     leader_epoch: int
-    """Of the leader that answered, -1 where brokers do not tell epochs."""
+    """Holds the leader epoch of the broker that answered; -1 if brokers report no epochs."""
     records: list[Record]
     damage: list[UnreadableBatch]
 
 
 class PositionInvalidated(NamedTuple):
-    """A partition's position became impossible. It rests until `seek`."""
+    """Reports that a partition's position became invalid. The partition is paused until `seek`."""
 
     kind: str
-    """OFFSET_OUT_OF_RANGE or LOG_TRUNCATED."""
+    """Is OFFSET_OUT_OF_RANGE or LOG_TRUNCATED."""
     place: Place
     position: int
     log_start_offset: int
-    """-1 where not told."""
+    """Holds the log start offset; -1 if unknown."""
     end_offset: int
-    """LOG_TRUNCATED: the first offset that differs, -1 if unknown. OFFSET_OUT_OF_RANGE: the high watermark."""
+    """Holds, for LOG_TRUNCATED, the first offset that differs, or -1 if unknown; for OFFSET_OUT_OF_RANGE, the high
+    watermark.
+    """
 
 
 class TransientReadError(NamedTuple):
-    """Why something brought nothing. It is tried again by the next polls."""
+    """Reports why a fetch returned nothing. The next polls retry it."""
 
     place: Place | None
-    """None where a whole request failed."""
+    """Holds the partition; None if a whole request failed."""
     error: str
 
 
 @dataclass(slots=True)
 class PollResult:
-    """All that one poll returns."""
+    """Holds everything that one poll returns."""
 
     fetched: list[FetchedRecords] = field(default_factory=list)
     events: list[PositionInvalidated] = field(default_factory=list)
@@ -96,11 +98,13 @@ class _PartitionState:
 
     position: int
     returned: int
-    """The position after what polls have returned so far: behind `position` while an answer waits for its poll."""
+    """Holds the position after the records that polls have returned: lower than `position` while fetched records wait
+    for a poll.
+    """
     position_epoch: int = -1
-    """Leader epoch of the last record before the position; -1 unknown (after a seek)."""
+    """Holds the leader epoch of the last record before the position; -1 if unknown (after a seek)."""
     leader_epoch: int = -1
-    """Epoch of the leader under which the position was last found to be possible."""
+    """Holds the leader epoch in which the position was last found to be valid."""
     validating: bool = False
     resting: bool = False
     retry_at: float = 0.0
@@ -109,17 +113,17 @@ class _PartitionState:
 
 @dataclass(slots=True, eq=False)
 class _FetchInFlight:
-    """A Fetch under way."""
+    """Holds a Fetch request that is not answered yet."""
 
     node_id: int
     version: int
     positions: dict[Place, tuple[int, int]]
-    """Partition -> (position, current leader epoch) as asked."""
+    """Maps a partition to the requested (position, current leader epoch)."""
     names: dict[bytes, str]
 
 
 class Consumer:
-    """See the module. Needs a running `Client`; needs no task of its own."""
+    """Fetches records of assigned partitions. It needs a running `Client`, but no task of its own."""
 
     def __init__(self, client: Client, settings: ConsumerSettings | None = None) -> None:
         self.settings = settings or ConsumerSettings()
@@ -134,27 +138,31 @@ class Consumer:
 
     @property
     def positions(self) -> Mapping[Place, int]:
-        """Each assigned partition's position after all that polls have returned."""
+        """Return each assigned partition's position after the records that polls have returned."""
         return {place: part.returned for place, part in self._parts.items()}
 
     def assign(self, positions: Mapping[Place, int]) -> None:
-        """Read these partitions, from these offsets, and no others."""
+        """Read exactly these partitions from now on, from these offsets."""
         self._polled = PollResult()
         self._parts = {place: _PartitionState(position, position) for place, position in positions.items()}
         self._client.track(topic for topic, _ in positions)
 
     def seek(self, place: Place, position: int) -> None:
-        """Go on at `position`, which may be any. What has come of this partition but was not returned is dropped."""
+        """Continue at `position`, which may be any offset. Fetched records of this partition that no poll returned are
+        dropped.
+        """
         self._polled.fetched = [fetched for fetched in self._polled.fetched if fetched.place != place]
         self._parts[place] = _PartitionState(position, position)
 
     def drop(self, place: Place) -> None:
-        """Read this partition no more. What has come of it but was not returned is dropped, too."""
+        """Stop reading this partition. Fetched records of it that no poll returned are dropped."""
         self._polled.fetched = [fetched for fetched in self._polled.fetched if fetched.place != place]
         self._parts.pop(place, None)
 
     async def poll(self, limit_s: float) -> PollResult:
-        """Return what has arrived since the last poll, or arrives first; empty if nothing arrives within `limit_s`."""
+        """Return what has arrived since the last poll or arrives first; an empty result if nothing arrives within
+        `limit_s`.
+        """
         give_up_at = self._env.mono() + limit_s
         while not self._polled:
             now = self._env.mono()
@@ -169,7 +177,7 @@ class Consumer:
         return polled
 
     def _ask(self, now: float) -> None:
-        """Send a fetch to each broker that has something for us and owes us no answer."""
+        """Send a Fetch to each broker that leads a readable partition and has no outstanding Fetch."""
         by_node: dict[int, list[tuple[Place, _PartitionState, Leader]]] = {}
         for place, part in self._parts.items():
             if part.resting or part.validating or part.retry_at > now:
@@ -286,16 +294,19 @@ class Consumer:
         self._wake.set()
 
     def _move_to_end(self, served: list[Place]) -> None:
-        """Ask last for partitions whose records took the room of others in an answer: a broker fills it in the order of
-        the request, up to its fetch.max.bytes (KIP-74). In a session it moves them itself (KIP-227). Kafka's consumer
-        does so after each answer with records; if an answer has room for all, their order does not matter.
+        """Move partitions whose records filled a response to the end of the next request, so that the others get their
+        share: a broker fills a response in the order of the request, up to fetch.max.bytes (KIP-74). In a session the
+        broker does this itself (KIP-227). Kafka's consumer does it after each response with records; if a response has
+        room for all partitions, their order does not matter.
         """
         for place in served:
             if place in self._parts:
                 self._parts[place] = self._parts.pop(place)
 
     def _stands_still(self, place: Place, bounds: OffsetBounds | None, asked: _FetchInFlight) -> None:
-        """An answer of the session has left this partition out: that is how a broker says that nothing is new there."""
+        """Return empty records for a partition that a response of the session omitted: the broker has nothing new for
+        it.
+        """
         part = self._parts.get(place)
         position, epoch = asked.positions[place]
         if bounds is None or part is None or part.position != position or part.resting:
@@ -331,7 +342,7 @@ class Consumer:
         self._polled.fetched.append(FetchedRecords(place, read.next_position, *bounds, read.records, read.damage))
 
     def _heed(self, place: Place, told: tuple[int, int], response: FetchOut) -> bool:
-        """Take in who leads now, as a broker told that does not (KIP-951). True where that is news."""
+        """Apply what a broker that does not lead said about the current leader (KIP-951). Return True if it is new."""
         endpoints = {node_id: (host, port) for node_id, host, port, _ in response.node_endpoints}
         leader = Leader(*told)
         return self._client.hint(place, leader, endpoints.get(leader.node_id))
@@ -346,7 +357,7 @@ class Consumer:
             self._client.refresh_soon()
 
     def _validate(self, connection: BrokerConnection, suspect: dict[Place, tuple[_PartitionState, Leader]]) -> None:
-        """Ask the new leader where the epoch of what was read last ends in its log."""
+        """Ask the new leader for the end offset, in its log, of the epoch of the last record read."""
         kind = OffsetForLeaderEpochRequest
         version = connection.version(kind.API_KEY, kind.MAX_VERSION, kind.MIN_VERSION)
         topics: dict[str, OffsetForLeaderTopic] = {}

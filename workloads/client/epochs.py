@@ -1,4 +1,4 @@
-"""Asks where the epochs of a partition's leaders start, as the current leader answers (KIP-101, KIP-320)."""
+"""Asks the current leader of a partition at which offsets its leader epochs start (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from squall.workloads.client.connection import RequestFailed
 from squall.workloads.client.consumer import CONSUMER_REPLICA_ID
 
 MOST = 1000
-"""Epochs that are asked for of one partition."""
+"""Limits how many epochs of one partition are requested."""
 
 
 async def leader_epochs(client: Client, topic: str, index: int) -> list[list[int]]:
-    """[epoch, start offset] of each epoch that the leader of a partition knows, ascending: its own is the last one.
+    """Return [epoch, start offset] of each epoch that the partition's leader knows, ascending; the last is the current
+    epoch.
 
-    Epochs in which nothing was written may be missing. RequestFailed, UnsupportedApi.
+    Epochs without records may be missing. Raises RequestFailed, UnsupportedApi.
     """
     leader = client.view.leader(topic, index)
     if leader is None:

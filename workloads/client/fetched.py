@@ -1,4 +1,5 @@
-"""From the bytes of a fetched partition to the records that a reader of its isolation level sees. Pure."""
+"""Decodes the bytes of a fetched partition into the records that are visible with an isolation level. The code is pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _CONTROL_KEY = Struct(">hh")
 
 
 class UnreadableBatch(NamedTuple):
-    """A batch that could not be read."""
+    """Reports a batch that could not be decoded."""
 
     offset: int
     why: str
@@ -27,21 +28,22 @@ class ReadRecords(NamedTuple):
     """Holds the records of one partition's part of a Fetch response."""
 
     records: list[Record]
-    """Their timestamps are NOT_KNOWN if the leader set them (LogAppendTime)."""
+    """Holds the records; their timestamps are NOT_KNOWN if the broker set them (LogAppendTime)."""
     next_position: int
-    """Where to fetch next: behind the last whole batch, whether or not its records are seen."""
+    """Holds the next offset to fetch: behind the last whole batch, even if its records are not visible."""
     last_epoch: int
-    """Leader epoch of the last whole batch; -1 if there was none."""
+    """Holds the leader epoch of the last whole batch; -1 if there was none."""
     damage: list[UnreadableBatch]
 
 
 def read_records(
     view: memoryview | None, position: int, aborted: Sequence[tuple[int, int]] | None, isolation: int
 ) -> ReadRecords:
-    """The records from `position` on. `aborted`: (producer id, first offset) of aborted transactions, as told.
+    """Return the visible records from `position` on. `aborted` lists (producer id, first offset) of aborted
+    transactions, as the broker reported them.
 
-    Of a damaged batch one offset is reported and passed over, and the next fetch gets it again unless it had only that
-    one; bytes in which no batch can be found end the reading where they begin.
+    For a damaged batch one offset is reported and skipped; the next fetch gets the batch again unless it had only that
+    offset. Bytes in which no batch can be found end the reading.
     """
     found: list[Record] = []
     damage: list[UnreadableBatch] = []
@@ -86,14 +88,14 @@ def _visible_records(
 
 
 class _AbortedTransactionFilter:
-    """Tracks which transactions are open and will turn out aborted, at the offset read so far."""
+    """Tracks, at the offset read so far, which open transactions will be aborted."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
         self._open: dict[int, None] = {}
 
     def visible(self, header: BatchHeader, batch: memoryview) -> bool:
-        """False for a batch of an aborted transaction. Call it for every batch, in order."""
+        """Return False for a batch of an aborted transaction. Call this for every batch, in order."""
         while self._coming and self._coming[-1][1] <= header.last_offset:
             self._open[self._coming.pop()[0]] = None
         if header.is_control:
@@ -104,7 +106,7 @@ class _AbortedTransactionFilter:
 
 
 def _marker_type(header: BatchHeader, batch: memoryview) -> int:
-    """0 abort, 1 commit, -1 where the marker cannot be read."""
+    """Return 0 for an abort marker, 1 for a commit marker, or -1 if the marker cannot be decoded."""
     try:
         (marker,) = decode_batch(header, batch)
         kind: int = _CONTROL_KEY.unpack_from(marker.key or b"")[1]

@@ -1,4 +1,4 @@
-"""A topic that shall exist."""
+"""Defines the description of a topic to create."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create."""
+    """Describes a topic to create."""
 
     name: str
     partitions: int

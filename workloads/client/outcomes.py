@@ -1,6 +1,7 @@
-"""Defines what is known about a record once its producer is done with it, and what each Produce error says about that.
+"""Defines the outcomes of a producer's records, and what each Produce error says about an attempt.
 
-Errors are indefinite unless listed here as definite: a code that proves that the attempt it answers appended nothing.
+Errors are indefinite unless they are listed here as definite: a definite error proves that its attempt appended
+nothing.
 """
 
 from __future__ import annotations
@@ -12,40 +13,43 @@ from squall.broker.protocol.errors import ErrorCode
 
 
 class OperationStatus(IntEnum):
-    """Says how an operation ended."""
+    """Says whether an operation took effect."""
 
     OK = 0
     FAIL = 1
-    """Definitely not done, now or later."""
+    """The operation did not take effect, and never will."""
     INFO = 2
-    """May have been done, or may be done later."""
+    """The operation may have taken effect, or may take effect later."""
 
 
 class Outcome(NamedTuple):
-    """Says how one record ended."""
+    """Holds the outcome of one record."""
 
     status: OperationStatus
     offset: int
-    """Where it was appended; -1 where that is not known (not OK, or acks=0)."""
+    """Holds the record's offset; -1 if it is unknown (not OK, or acks=0)."""
     timestamp_ms: int
-    """What the log holds as its timestamp; -1 unless OK."""
+    """Holds the record's timestamp in the log, in ms; -1 unless OK."""
     error: str
-    """Empty when OK, else the name of the last error: Kafka's, or one of the client's own below."""
+    """Is empty if OK; otherwise it names the last error, Kafka's or one of the client's own errors below."""
     tries: int = -1
-    """An OK record was handed to a connection so often; -1 of a client that does not report it."""
+    """Counts how often an OK record was passed to a connection; -1 if the client does not report it."""
 
 
 TIMED_OUT = "TIMED_OUT"
-"""No answer within the request time-out: the connection was closed, whatever was outstanding on it is in doubt."""
+"""Means that no response came within the request time-out: the connection was closed, and all its outstanding requests
+are in doubt.
+"""
 CONNECTION_LOST = "CONNECTION_LOST"
 BAD_ANSWER = "BAD_ANSWER"
-"""The peer's bytes were not a response to what was asked. The connection was closed."""
+"""Means that the peer's bytes were not a response to the request. The connection was closed."""
 DELIVERY_TIMED_OUT = "DELIVERY_TIMED_OUT"
-"""The delivery time-out passed before anything of the record left the client."""
+"""Means that the delivery time-out passed before any byte of the record left the client."""
 CLOSED = "CLOSED"
-"""The producer was closed before the record had an outcome."""
+"""Means that the producer was closed before the record had an outcome."""
 PRODUCER_STOPPED = "PRODUCER_STOPPED"
-"""Never sent, because an earlier record of its partition was given up and order could no longer be kept."""
+"""Means that the record was never sent, because an earlier record of its partition failed and order could not be kept.
+"""
 
 
 class ProduceErrorMeaning(Enum):
@@ -117,18 +121,17 @@ STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Codes after which a client asks for metadata before it tries again."""
+"""Lists the errors after which a client requests metadata before it retries."""
 
 
 def may_be_deposed(code: int, attempts: int) -> bool:
-    """Return whether a leader may be cut off from the others if it answers the attempt of this number with this code.
+    """Return whether this error on this attempt suggests that the leader is cut off from the other brokers.
 
-    The others may have elected a new leader, of which it cannot know. So its producer asks another broker for the
-    leader.
+    The others may have elected a new leader without its knowledge, so the producer asks another broker for the leader.
     """
     return code == ErrorCode.REQUEST_TIMED_OUT or (code == ErrorCode.NOT_ENOUGH_REPLICAS and attempts > 1)
 
 
 def meaning(code: int) -> ProduceErrorMeaning:
-    """Return the meaning of a Produce error. A code that is not listed may mean anything: END_IN_DOUBT."""
+    """Return the meaning of a Produce error. An unlisted error may mean anything: END_IN_DOUBT."""
     return _MEANINGS.get(code, ProduceErrorMeaning.END_IN_DOUBT)

@@ -1,4 +1,4 @@
-"""The producer: the accumulator's decisions carried out over connections."""
+"""Sends records: carries out the accumulator's decisions over connections."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from squall.workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST
 from squall.workloads.client.settings import CODECS, ProducerSettings
 
 PRODUCE_OLDEST = 3
-"""The first version that carries record batches of format 2."""
+"""Is the first version of Produce that carries record batches of format 2."""
 PRODUCE_TOPIC_IDS_FROM = 13
 PRODUCE_V1_TRANSACTIONS = 11
-"""The last version whose transactional records go to partitions that their producer has added itself (KIP-890)."""
+"""Is the last version of Produce for transactions whose producer adds the partitions itself (KIP-890)."""
 REQUEST_OVERHEAD = 128
 RECORD_MARGIN = 256
 MAX_INT32 = 2**31 - 1
@@ -52,21 +52,21 @@ def _nothing() -> None:
 
 @dataclass(slots=True, eq=False)
 class _ProduceInFlight:
-    """A Produce request under way."""
+    """Holds a Produce request that is not answered yet."""
 
     serial: int
-    """Of its connection."""
+    """Identifies the connection that the request was sent over."""
     version: int
     batches: dict[Place, ProducerBatch]
     names: dict[bytes, str]
-    """Topic id -> name, as they were when it was sent."""
+    """Maps topic ids to names, as of the time of sending."""
 
 
 class Producer:
-    """Sends records with the promises of `batching`, over a running `Client` of its own or a shared one.
+    """Sends records with the guarantees of `accumulator`, over a running `Client` of its own or a shared one.
 
-    `before_send` is called before any bytes of records go to a link, `after_outcomes` after a group of records got
-    their outcomes: where a recorder writes what it has gathered. What they raise ends the producer's task.
+    `before_send` is called before any bytes of records are passed to a link, `after_outcomes` after some records got
+    their outcomes: a recorder writes its entries then. An exception from either ends the producer's task.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Producer:
         self._max_produce = ProduceRequest.MAX_VERSION
         self._in_flight: dict[int, int] = {}
         self._unanswered: set[int] = set()
-        """Nodes that were sent something at acks=0 over a connection that has not been seen to be closed."""
+        """Holds the brokers that got a request with acks=0 over a connection that is not known to be closed."""
         self._wake = client.env.signal()
         self._room = Condition()
         self._look_at_ms: int | None = None
@@ -107,17 +107,17 @@ class Producer:
 
     @property
     def retired(self) -> str:
-        """Why no new records are taken; empty while they are."""
+        """Return why no new records are taken; empty while they are."""
         return self._accumulator.retired
 
     @property
     def buffered_bytes(self) -> int:
-        """Of records handed over that have no outcome yet."""
+        """Return the bytes of records that have no outcome yet."""
         return self._accumulator.buffered_bytes
 
     @property
     def idle(self) -> bool:
-        """Every record handed over has its outcome."""
+        """Return whether every record has its outcome."""
         return self._accumulator.idle
 
     def takes(self, size: int) -> bool:
@@ -134,9 +134,9 @@ class Producer:
         timestamp_ms: int,
         done: Done,
     ) -> None:
-        """Hand over a record. `done` is called once, later, with its outcome.
+        """Send a record. `done` is called once, later, with its outcome.
 
-        Raises BufferFull or ProducerRetired; the record is then not taken and `done` never called.
+        Raises BufferFull or ProducerRetired; the record is then not taken and `done` is never called.
         """
         now_ms = int(self._env.mono() * 1000)
         record = QueuedRecord(key, value, headers, timestamp_ms, done)
@@ -146,17 +146,17 @@ class Producer:
             self._wake.set()
 
     async def room(self) -> None:
-        """Until some records have got their outcome (after BufferFull)."""
+        """Wait until some records have got their outcome (after BufferFull)."""
         await self._room.wait()
 
     def retire(self, why: str) -> None:
-        """Take no new records; go on with those handed over."""
+        """Take no new records, but still send the records that were taken."""
         self._accumulator.retire(why)
 
     def identify(self, producer_id: int, epoch: int, *, implicit: bool = False) -> None:
-        """Write with this identity from now on, which a transaction's coordinator gave. Nothing may be under way.
+        """Use this producer id and epoch, which a transaction coordinator gave, from now on. Nothing may be in flight.
 
-        implicit: the partition's leader adds it to the transaction (transaction.version 2).
+        `implicit` means that the partition's leader adds the partition to the transaction (transaction.version 2).
         """
         self._max_produce = ProduceRequest.MAX_VERSION if implicit else PRODUCE_V1_TRANSACTIONS
         if (producer_id, epoch) != (self._producer_id, self._producer_epoch):
@@ -165,21 +165,21 @@ class Producer:
         self._wake.set()
 
     async def flushed(self) -> None:
-        """Until every record handed over so far has its outcome."""
+        """Wait until every record sent so far has its outcome."""
         self._accumulator.flush()
         self._wake.set()
         while not self._accumulator.idle:
             await self._room.wait()
 
     async def finish(self) -> None:
-        """Send what lingers and wait until every record has its outcome. At most about the delivery time-out."""
+        """Send lingering records and wait until every record has its outcome, at most about the delivery time-out."""
         self._accumulator.flush()
         self._wake.set()
         while not self._accumulator.idle:
             await self._room.wait()
 
     def close(self) -> None:
-        """Give every record without outcome the one that it has now, FAIL or INFO, and send nothing more."""
+        """Give every record without outcome its present outcome, FAIL or INFO, and send nothing more."""
         if not self._closed:
             self._closed = True
             self._settle(self._accumulator.abandon(CLOSED))
@@ -187,7 +187,7 @@ class Producer:
             self._wake.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Send until `close`. Records may be handed over before this runs."""
+        """Send until `close`. Records may be passed to `send` before this runs."""
         async with trio.open_nursery() as nursery:
             if self.settings.idempotence and not self.settings.transactional_id:
                 nursery.start_soon(self._get_producer_id)
@@ -198,7 +198,7 @@ class Producer:
             nursery.cancel_scope.cancel()
 
     def _look(self) -> int | None:
-        """Give up what has waited too long and send what may be sent. Returns when to look again, by env.mono()."""
+        """Settle expired records and send what may be sent. Return the time of the next check in ms, by env.mono()."""
         now_ms = int(self._env.mono() * 1000)
         if now_ms < self._accumulator.rests_until_ms:
             return self._accumulator.rests_until_ms
@@ -217,7 +217,7 @@ class Producer:
         await self._wake.wait(max(look_at_ms / 1000 - self._env.mono(), 0.0005))
 
     async def _get_producer_id(self) -> None:
-        """Until a broker has given one; records wait, and may expire, in the meantime."""
+        """Wait until a broker has given a producer id; records wait, and may expire, in the meantime."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=MAX_INT32)
         failures = 0
         while True:
@@ -235,7 +235,7 @@ class Producer:
         self._wake.set()
 
     def _send_all(self, now_ms: int) -> None:
-        """Send all that may be sent now."""
+        """Send all batches that may be sent now."""
         if self.settings.idempotence and self._producer_id < 0:
             return
         progress = True
@@ -251,7 +251,9 @@ class Producer:
                         self._unanswered.add(node_id)
 
     def _learn_of_refusal(self, node_id: int) -> None:
-        """A broker that does not lead answers a send at acks=0 by closing the connection: who leads is asked anew."""
+        """Request metadata after a closed connection: a broker that does not lead answers a Produce with acks=0 by
+        closing the connection.
+        """
         if node_id in self._unanswered:
             self._unanswered.remove(node_id)
             self._client.refresh_soon()
@@ -271,7 +273,7 @@ class Producer:
         return in_flight < self.settings.max_in_flight and not connection.congested
 
     def _send_some(self, connection: BrokerConnection, lanes: list[PartitionQueue], now_ms: int) -> bool:
-        """Send one request with a batch of each lane, as far as its size allows. False: no batch could go."""
+        """Send one request with a batch of each lane, as far as they fit. Return False if no batch could be sent."""
         try:
             version = connection.version(ApiKey.PRODUCE, self._max_produce, PRODUCE_OLDEST)
         except UnsupportedApi:
@@ -335,7 +337,7 @@ class Producer:
             self._failed(sent, failure)
 
     def _posted(self, sent: _ProduceInFlight, whole: bool) -> None:
-        """acks=0: that the link has it is all there is to know."""
+        """Settle a request with acks=0: that the link has its bytes is all that can be known."""
         if self._closed:
             return
         if not whole:
@@ -406,7 +408,7 @@ class Producer:
                 record.done(outcome)
 
     def _done(self) -> None:
-        """After a group of records got their outcomes, or may be tried again."""
+        """Call `after_outcomes` and check for sendable batches, after records got their outcomes or may be retried."""
         self._tell_outcomes()
         self._wake.set()
 

@@ -1,4 +1,6 @@
-"""A consumer's incremental fetch session with one broker (KIP-227): it names only what is new or has moved."""
+"""Implements a consumer's incremental fetch session with one broker (KIP-227): a request names only partitions that are
+new or have changed.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,17 @@ LOST = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""The broker has no such session any more: another one begins, and nothing has gone wrong."""
+"""Lists the errors that mean that the broker has lost the session. The consumer opens another session; this is no
+failure.
+"""
 
 Asked = tuple[int, int, bytes]
-"""Position, current leader epoch, topic id."""
+"""Holds the position, the current leader epoch and the topic id of a requested partition."""
 
 
 class OffsetBounds(NamedTuple):
-    """Holds the high watermark, last stable offset and log start of a partition, as a broker last reported them."""
+    """Holds the high watermark, last stable offset and log start offset of a partition, as a broker last reported them.
+    """
 
     high_watermark: int
     last_stable_offset: int
@@ -31,18 +36,20 @@ class OffsetBounds(NamedTuple):
 
 
 class FetchSessionRequest(NamedTuple):
-    """Lists what a Fetch request names."""
+    """Holds the session's part of a Fetch request."""
 
     session_id: int
     epoch: int
     parts: Mapping[Place, Asked]
-    """New, or moved."""
+    """Holds the partitions that are new or have changed."""
     forgotten: Mapping[Place, bytes]
-    """Partitions that leave the session, with the topic ids that it knows."""
+    """Maps the partitions that leave the session to their topic ids in the session."""
 
 
 class ClientFetchSession:
-    """The session with one broker. One request is under way at a time. `wanted`: false for a consumer without."""
+    """Tracks the fetch session with one broker. Only one request is in flight at a time. `wanted` is false for a
+    consumer that uses no sessions.
+    """
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
@@ -52,13 +59,13 @@ class ClientFetchSession:
         self._told: dict[Place, OffsetBounds] = {}
 
     def restart(self) -> None:
-        """The next request names every partition, and opens a session in the place of this one."""
+        """Make the next request name every partition and open a session in place of this one."""
         self._epoch = INITIAL_EPOCH
         self._asked = {}
         self._told = {}
 
     def name(self, wanted: Mapping[Place, Asked]) -> FetchSessionRequest:
-        """Return what the broker does not know yet of the partitions that are to be read now."""
+        """Update the session to the wanted partitions, and return the changes that the broker does not know yet."""
         if not self._wanted:
             return FetchSessionRequest(0, FINAL_EPOCH, wanted, {})
         before, self._asked = self._asked, dict(wanted)
@@ -69,8 +76,8 @@ class ClientFetchSession:
         return FetchSessionRequest(self._id, self._epoch, news, forgotten)
 
     def answered(self, session_id: int) -> bool:
-        """The broker has answered with a session's id, or with 0: it has no room for one. True where the answer may
-        leave out what stands still: it is one to an incremental request of this session.
+        """Handle the session id of a response: 0 means that the broker has no room for another session. Return True if
+        the response may omit unchanged partitions, because it answers an incremental request of this session.
         """
         if session_id and (self._epoch == INITIAL_EPOCH or session_id == self._id):
             incremental = self._epoch != INITIAL_EPOCH
@@ -80,14 +87,14 @@ class ClientFetchSession:
         return False
 
     def told(self, place: Place, bounds: OffsetBounds | None) -> None:
-        """Note what an answer of the session reported of a partition; None: an error."""
+        """Record the offsets that a response reported for a partition; None means an error."""
         if bounds is None:
             self._told.pop(place, None)
         elif self._epoch != INITIAL_EPOCH:
             self._told[place] = bounds
 
     def unchanged(self, place: Place) -> OffsetBounds | None:
-        """Return the bounds of a partition that an incremental answer leaves out: those that the broker last reported
-        still hold, and it has no records for this reader (KIP-227). None if the session has none.
+        """Return the last reported offsets of a partition that an incremental response omits: they are still valid, and
+        there are no records for this consumer (KIP-227). None if the session has none.
         """
         return self._told.get(place)

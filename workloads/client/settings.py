@@ -1,4 +1,4 @@
-"""The client's settings, with Kafka's names and meanings. Relations are checked once, at construction."""
+"""Defines the client's settings, with Kafka's names and meanings. Contradictions are found at construction."""
 
 from __future__ import annotations
 
@@ -6,36 +6,41 @@ from dataclasses import dataclass
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 IDEMPOTENT_IN_FLIGHT = 5
-"""A broker remembers the last five batches of a producer and partition: more in flight could not be told apart."""
+"""Limits the batches in flight: a broker remembers the last five batches of a producer and partition, and could not
+detect duplicates of more.
+"""
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be, or two that contradict each other. The message names them."""
+    """Reports an invalid setting, or settings that contradict each other. The message names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Connections and metadata, for producers, consumers and admins alike."""
+    """Configures connections and metadata, for producers, consumers and admins."""
 
     client_id: str = "squall"
     request_timeout_ms: int = 10_000
-    """From handing a request over to its whole response. Broker-side waits come on top (a Fetch's max_wait_ms)."""
+    """Limits the time from sending a request to its whole response. Waits on the broker come on top (max_wait_ms of a
+    Fetch).
+    """
     connect_timeout_ms: int = 3_000
-    """Until a connection is open and its ApiVersions are known."""
+    """Limits the time until a connection is open and its ApiVersions are known."""
     control_timeout_ms: int = 3_000
-    """As request_timeout_ms, for metadata and admin requests, which have a connection of their own."""
+    """Limits the time of metadata and admin requests, which have their own connection."""
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 30_000
     only_bootstrap: bool = False
-    """Metadata and admin requests go to bootstrap servers alone, whatever nodes the cluster names: for who wants to
-    know what each broker sees, not what any of them does."""
+    """Restricts metadata and admin requests to the bootstrap servers, for clients that ask what each single broker
+    sees.
+    """
     max_response_bytes: int = 64 * 1024 * 1024
-    """A response announced larger than this ends its connection."""
+    """Limits the size of a response: a larger response ends its connection."""
     max_unsent_bytes: int = 4 * 1024 * 1024
-    """No more is handed to a connection while this much of earlier requests has not gone out."""
+    """Limits the unsent bytes of a connection: nothing more is sent over it until they are fewer."""
 
     def __post_init__(self) -> None:
         for name in ("request_timeout_ms", "connect_timeout_ms", "control_timeout_ms", "metadata_max_age_ms"):
@@ -48,27 +53,32 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """Configures one producer. The defaults are Kafka's, but for the time-outs: no chaos run waits for two minutes."""
+    """Configures one producer. The defaults are Kafka's, except for shorter time-outs: no chaos run waits for two
+    minutes.
+    """
 
     acks: int = -1
-    """0: not answered at all. 1: the leader's log. -1: every in-sync replica's."""
+    """Selects the acknowledgement: 0 none, 1 by the leader, -1 by all in-sync replicas."""
     idempotence: bool = True
     linger_ms: int = 5
     batch_size: int = 16 * 1024
-    """Bytes of a batch before compression; a larger record travels alone."""
+    """Limits the bytes of a batch before compression; a larger record gets its own batch."""
     codec: str = "none"
     max_in_flight: int = IDEMPOTENT_IN_FLIGHT
-    """Produce requests on one connection that wait for their answer."""
+    """Limits the unanswered Produce requests on one connection."""
     delivery_timeout_ms: int = 30_000
-    """After this, a record is not sent again. One under way then still gets its answer, or its connection's end."""
+    """Limits the time in which a record is sent again. A request in flight then still waits for its response or its
+    connection's end.
+    """
     buffer_bytes: int = 32 * 1024 * 1024
-    """Records handed over and not yet done with."""
+    """Limits the bytes of records without an outcome."""
     max_request_bytes: int = 1024 * 1024
     keep_in_flight: bool = False
-    """After a failure as many requests are sent at once as before, as Kafka's producer does with idempotence; else one,
-    until that is acknowledged."""
+    """Keeps sending several requests at once after a failure, as Kafka's producer does with idempotence. If false, one
+    request at a time is sent until one is acknowledged.
+    """
     transactional_id: str = ""
-    """Records are parts of transactions. The producer then sends with the identity that it is given."""
+    """Makes records parts of transactions. The producer then uses the producer id and epoch passed to `identify`."""
 
     def __post_init__(self) -> None:
         if self.transactional_id and not self.idempotence:
@@ -97,14 +107,14 @@ class ConsumerSettings:
     """Configures one consumer."""
 
     isolation: int = 0
-    """0 read_uncommitted, 1 read_committed."""
+    """Selects the isolation level: 0 read_uncommitted, 1 read_committed."""
     min_bytes: int = 1
     max_wait_ms: int = 500
     max_bytes: int = 4 * 1024 * 1024
-    """Of one response, one broker. A first batch comes even if it is larger."""
+    """Limits the bytes of one response of one broker. A first batch is returned even if it is larger."""
     partition_max_bytes: int = 1024 * 1024
     sessions: bool = False
-    """Incremental fetch sessions (KIP-227), as Kafka's consumer has them."""
+    """Enables incremental fetch sessions (KIP-227), which Kafka's consumer uses."""
 
     def __post_init__(self) -> None:
         if self.isolation not in (0, 1):

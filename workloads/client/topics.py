@@ -1,4 +1,4 @@
-"""An administrator's requests that change topics: partitions added, settings altered, records deleted."""
+"""Sends an administrator's requests that change topics: adding partitions, altering settings, deleting records."""
 
 from __future__ import annotations
 
@@ -32,24 +32,27 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed
 
 TOPIC = 2
-"""The type of a resource that is a topic."""
+"""Is the resource type of a topic."""
 OF_THE_TOPIC = 1
-"""The source of a setting that its topic has of its own (KIP-226: DYNAMIC_TOPIC_CONFIG)."""
+"""Is the source of a setting that a topic has of its own (KIP-226: DYNAMIC_TOPIC_CONFIG)."""
 SET, DELETE = 0, 1
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 
 
 async def add_partitions(client: Client, topic: str, count: int, *, timeout_ms: int = 10_000) -> str:
-    """Have a topic have `count` partitions. Empty, or the error's name. Raises RequestFailed: then nothing is known."""
+    """Raise a topic's number of partitions to `count`. Return the error's name, or empty. Raises RequestFailed: then
+    the outcome is unknown.
+    """
     request = CreatePartitionsRequest([CreatePartitionsTopic(topic, count, None)], timeout_ms)
     answer = await client.ask_once(request, CreatePartitionsResponse)
     return next((_name(result.error_code) for result in answer.results), "")
 
 
 async def alter_topics(client: Client, topics: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-    """Alter topics' own settings, those not named stay; None takes a setting away, so that the broker's counts again.
+    """Alter settings of topics; settings that are not named stay. None removes a topic's setting, so that the broker's
+    applies.
 
-    Topic -> empty, or the error's name. Raises RequestFailed: then nothing is known.
+    Return each topic's error name, or empty. Raises RequestFailed: then the outcome is unknown.
     """
     resources = [
         AlterConfigsResource(
@@ -64,7 +67,7 @@ async def alter_topics(client: Client, topics: Mapping[str, Mapping[str, str | N
 
 
 async def topic_settings(client: Client, topic: str) -> dict[str, str]:
-    """Return the settings that a topic has of its own, as one broker has them. Raises RequestFailed."""
+    """Return the settings that a topic has of its own, as one broker reports them. Raises RequestFailed."""
     request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, None)])
     answer = await client.ask_once(request, DescribeConfigsResponse)
     (result,) = answer.results
@@ -74,8 +77,8 @@ async def topic_settings(client: Client, topic: str) -> dict[str, str]:
 
 
 async def settings_in_force(client: Client, topics: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Topic -> its settings of these names as they are in force for one broker, whoever set them. Without topics that
-    the broker answers with an error, and settings that it does not tell. Raises RequestFailed, UnsupportedApi.
+    """Return the values in force of these settings for each topic, as one broker reports them. Topics with an error,
+    and settings without a value, are left out. Raises RequestFailed, UnsupportedApi.
     """
     asked = [DescribeConfigsResource(TOPIC, topic, list(names)) for topic in topics]
     answer = await client.ask_once(DescribeConfigsRequest(asked), DescribeConfigsResponse)
@@ -87,13 +90,13 @@ async def settings_in_force(client: Client, topics: Sequence[str], names: Sequen
 
 
 async def topic_setting(client: Client, topic: str, name: str) -> str | None:
-    """A topic's setting as one broker has it; None where that is not told. Raises RequestFailed."""
+    """Return the value of a topic's setting as one broker reports it, or None. Raises RequestFailed."""
     return (await settings_in_force(client, [topic], [name])).get(topic, {}).get(name)
 
 
 async def delete_records(client: Client, place: Place, before: int, *, timeout_ms: int) -> tuple[str, int]:
-    """Delete a partition's records before an offset. The error's name or empty, and the smallest log start of all
-    replicas, -1 where it was not told. Raises RequestFailed: then nothing is known.
+    """Delete a partition's records before an offset. Return the error's name (or empty), and the smallest log start
+    offset of all replicas (-1 if unknown). Raises RequestFailed: then the outcome is unknown.
     """
     topic, index = place
     leader = client.view.leader(topic, index)

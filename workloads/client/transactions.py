@@ -1,7 +1,8 @@
-"""A producer's transactions: what it asks their coordinator, and what each answer means (KIP-98, KIP-890).
+"""Sends a producer's transaction requests to their coordinator, and interprets the responses (KIP-98, KIP-890).
 
-Both generations. V1: partitions are added before the first record goes to them, and an epoch lasts many transactions.
-V2 (transaction.version 2): the partition's leader adds it, and each end of a transaction answers with the next epoch.
+Both transaction versions are supported. V1: the producer adds a partition before its first record, and an epoch lasts
+for many transactions. V2 (transaction.version 2): the partition's leader adds it, and each end of a transaction returns
+the next epoch.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from squall.workloads.client.connection import VERSION, RequestFailed, Unsupport
 from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 
 OF_TRANSACTIONAL_IDS = 1
-"""FindCoordinator's key_type."""
+"""Is the key_type of FindCoordinator for transactional ids."""
 SINGLE_KEY = 3
-"""The last version of FindCoordinator that asks for one key."""
+"""Is the last version of FindCoordinator that asks for a single key."""
 V1_ADD, V1_END, V1_INIT = 3, 4, 4
-"""The last versions that clients speak without transaction.version 2."""
+"""Are the last versions of the requests that clients use without transaction.version 2."""
 V2_LEVEL = 2
 
 
 class CoordinatorErrorMeaning(Enum):
-    """Names what a coordinator's error says about the request that it answers."""
+    """Names what a coordinator's error says about its request."""
 
     REFUSED = "not done, and would not be if asked again"
     NOT_YET = "not done, may be if asked again"
@@ -70,14 +71,14 @@ _MEANINGS: dict[int, CoordinatorErrorMeaning] = {
 
 
 def meaning(code: int) -> CoordinatorErrorMeaning:
-    """Return the meaning of a coordinator's error. A code that is not listed may mean anything: END_IN_DOUBT."""
+    """Return the meaning of a coordinator's error. An unlisted error may mean anything: END_IN_DOUBT."""
     return _MEANINGS.get(code, CoordinatorErrorMeaning.END_IN_DOUBT)
 
 
 class TransactionRequestFailed(Exception):
-    """Raised if a transactional producer's request did not succeed; `name`: the last error's.
+    """Reports that a transactional producer's request failed; `name` is the last error's name.
 
-    `doubt`: an attempt of the same request may have been done all the same.
+    `doubt` is true if an attempt of the request may have been carried out all the same.
     """
 
     def __init__(self, name: str, *, doubt: bool) -> None:
@@ -86,28 +87,28 @@ class TransactionRequestFailed(Exception):
 
 
 class TransactionRefused(TransactionRequestFailed):
-    """The coordinator refused for good: the producer is fenced, or the transaction is over."""
+    """Reports that the coordinator refused a request for good: the producer is fenced, or the transaction is over."""
 
     def __init__(self, code: int, *, doubt: bool) -> None:
         super().__init__(name_of(code), doubt=doubt)
 
 
 class TransactionRequestTimedOut(TransactionRequestFailed):
-    """No answer within the time."""
+    """Reports that a request was not carried out within its time limit."""
 
     def __init__(self, *, doubt: bool) -> None:
         super().__init__(TIMED_OUT, doubt=doubt)
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Holds the producer id and epoch that a producer writes with."""
+    """Holds the id and the epoch of a producer."""
 
     producer_id: int
     epoch: int
 
 
 class EndTxnResult(NamedTuple):
-    """Holds the outcome of EndTxn. OK: as requested. FAIL: definitely not. INFO: unknown."""
+    """Holds the outcome of EndTxn. OK: done as requested. FAIL: certainly not done. INFO: unknown."""
 
     status: OperationStatus
     error: str
@@ -115,17 +116,17 @@ class EndTxnResult(NamedTuple):
 
 @dataclass(slots=True)
 class _CoordinatorResponse:
-    """Holds one answer: its error code, and what else it said."""
+    """Holds a response's error code, and the producer id and epoch if it has them."""
 
     code: int
     identity: ProducerIdAndEpoch | None = None
 
 
 class TransactionManager:
-    """The coordinator's client for one transactional id. Needs a running `Client`.
+    """Sends the transaction requests of one transactional id. Needs a running `Client`.
 
-    `timeout_ms`: the transaction's time-out, told to the coordinator. `limit_s`: how long one request is tried for.
-    `generation`: the newest that is spoken, 1 or 2.
+    `timeout_ms` is the transaction's time-out, which the coordinator applies. `limit_s` limits the time in which one
+    request is retried. `generation` is the highest transaction version to use, 1 or 2.
     """
 
     def __init__(
@@ -134,17 +135,19 @@ class TransactionManager:
         self.id, self.timeout_ms = transactional_id, timeout_ms
         self.identity = ProducerIdAndEpoch(-1, -1)
         self.v2 = False
-        """The second generation is spoken, because the cluster's transaction.version is 2 or above."""
+        """Is True if transaction version 2 is used, because the cluster's transaction.version is at least 2."""
         self.unanswered = 0
-        """Requests for the last end that were sent and never answered: they may reach the coordinator later."""
+        """Counts the EndTxn requests of the last transaction that got no response: they may reach the coordinator
+        later.
+        """
         self._client, self._limit_s, self._generation = client, limit_s, generation
         self._coordinator = -1
         self._added: set[Place] = set()
 
     async def begin_writing(self) -> ProducerIdAndEpoch:
-        """InitProducerId: fences every earlier producer of this id, and ends what it left open.
+        """Send InitProducerId, which fences every earlier producer of this id and ends its open transaction.
 
-        Raises Refused and GaveUp.
+        Raises TransactionRefused and TransactionRequestTimedOut.
         """
         self.v2 = await self._speaks_v2()
         request = InitProducerIdRequest(self.id, self.timeout_ms)
@@ -163,9 +166,10 @@ class TransactionManager:
         return self.identity
 
     async def add(self, places: Sequence[Place]) -> None:
-        """Before the first record goes to partitions. V1: take them into the transaction; V2: their leaders will.
+        """Prepare partitions for their first record in the transaction: V1 adds them to it; with V2 their leaders do
+        that.
 
-        Raises Refused and GaveUp.
+        Raises TransactionRefused and TransactionRequestTimedOut.
         """
         new = [place for place in places if place not in self._added]
         if self.v2 or not new:
@@ -196,8 +200,9 @@ class TransactionManager:
         self._added.update(new)
 
     async def add_offsets(self, group: str) -> None:
-        """Before offsets of this group are committed. V1: take its partition of the coordinators' log into the
-        transaction; V2: the group's coordinator will. Raises Refused and GaveUp.
+        """Prepare the commit of a group's offsets in the transaction: V1 adds the group's partition of
+        __consumer_offsets; with V2 the group's coordinator does that. Raises TransactionRefused and
+        TransactionRequestTimedOut.
         """
         mark = (f"offsets of {group}", -1)
         if not self.v2 and mark not in self._added:
@@ -211,7 +216,9 @@ class TransactionManager:
         self._added.add(mark)
 
     async def end(self, *, commit: bool) -> EndTxnResult:
-        """EndTxn. Of a transaction without partitions nothing is asked, because the coordinator knows of none."""
+        """Send EndTxn. For a transaction without partitions nothing is sent, because the coordinator does not know of
+        it.
+        """
         self.unanswered = 0
         if not self._added:
             return EndTxnResult(OperationStatus.OK, "")
@@ -234,7 +241,7 @@ class TransactionManager:
         return EndTxnResult(OperationStatus.OK, "")
 
     async def _speaks_v2(self) -> bool:
-        """Raises GaveUp."""
+        """Return whether the cluster supports transaction version 2. Raises TransactionRequestTimedOut."""
         if self._generation < V2_LEVEL:
             return False
         request = ApiVersionsRequest(client_software_name="squall", client_software_version=VERSION)
@@ -245,7 +252,8 @@ class TransactionManager:
         raise TransactionRequestTimedOut(doubt=False)
 
     async def _until_done(self, ask: Callable[[int], Awaitable[_CoordinatorResponse]]) -> _CoordinatorResponse:
-        """Ask the coordinator until it has done what it is asked. Raises Refused and GaveUp."""
+        """Send a request until the coordinator has done it. Raises TransactionRefused and TransactionRequestTimedOut.
+        """
         env, failures, doubt, asking = self._client.env, 0, False, False
         self.unanswered = 0
         with env.timeout(self._limit_s):
@@ -271,7 +279,9 @@ class TransactionManager:
         raise TransactionRequestTimedOut(doubt=doubt or asking)
 
     def _weigh(self, code: int, doubt: bool) -> bool:
-        """Return whether an attempt with this error may have been done. `doubt`: an earlier one may. Raises Refused."""
+        """Return whether an attempt with this error may have been done. `doubt` says so for earlier attempts. Raises
+        TransactionRefused.
+        """
         match meaning(code):
             case CoordinatorErrorMeaning.REFUSED:
                 raise TransactionRefused(code, doubt=doubt)
@@ -286,7 +296,7 @@ class TransactionManager:
                 return True
 
     async def _find(self) -> int:
-        """The coordinator's node id; one to come is waited for. Raises nothing."""
+        """Return the coordinator's broker id. If there is no coordinator yet, wait. Raises nothing."""
         failures = 0
         request = FindCoordinatorRequest(self.id, OF_TRANSACTIONAL_IDS)
         while self._coordinator < 0:

@@ -29,8 +29,8 @@ from squall.checkers import guarantees, nemesis_log, reasons
 from squall.checkers.anomalies import send_reorder
 from squall.checkers.history.groups import GroupTableBuilder
 from squall.workloads.client import admin
+from squall.workloads.client.groups.base_member import BaseGroupMember
 from squall.workloads.client.groups.member import GroupMember
-from squall.workloads.client.groups.membered import BaseGroupMember
 from squall.workloads.control import AdminLog, ClientHandle
 
 if TYPE_CHECKING:

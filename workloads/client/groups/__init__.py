@@ -1,1 +1,1 @@
-"""A consumer's membership in a group: who owns what, and where the group stands."""
+"""Implements a consumer's membership in a group: assignment, offsets, and both group protocols."""

@@ -1,7 +1,8 @@
-"""Assigns partitions as a group leader's assignors do, and encodes what members send each other. Pure.
+"""Assigns partitions as the assignors of a group leader do, and encodes the members' subscriptions and assignments. The
+code is pure.
 
-All of them treat static members by their instance id, so that one that comes back under another member id gets what it
-had.
+All assignors identify static members by their instance id, so that a member that returns under another member id gets
+its old partitions.
 """
 
 from __future__ import annotations
@@ -21,35 +22,37 @@ from squall.broker.protocol.schema.consumer_protocol import (
 from squall.workloads.client.cluster import Place
 
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 2, 1
-"""Of what is written: the version of a subscription that has its owner's generation (KIP-792)."""
+"""Are the encoded versions. Subscription version 2 holds the generation of the owned partitions (KIP-792)."""
 
 
 class SubscribedMember(NamedTuple):
-    """A member, as its subscription describes it."""
+    """Describes a member by its decoded subscription, as input for an assignor."""
 
     member_id: str
     instance: str
-    """Its group.instance.id; empty for a dynamic member."""
+    """Holds the member's group.instance.id; empty for a dynamic member."""
     topics: tuple[str, ...]
     owned: tuple[Place, ...] = ()
-    """What it had when it joined; eager members give up everything first."""
+    """Holds the partitions that the member owned when it joined; an eager member has given up all of them."""
     generation: int = -1
-    """Of which it had that."""
+    """Holds the generation in which the member owned its partitions."""
 
     @property
     def order(self) -> tuple[int, str]:
-        """Static members come first, by their instance id."""
+        """Return the sort key: static members come first, by their instance id."""
         return (0, self.instance) if self.instance else (1, self.member_id)
 
 
 Assignment = dict[str, list[Place]]
-"""Member id -> its partitions."""
+"""Maps a member id to its partitions."""
 Counts = Mapping[str, int]
-"""Topic -> number of its partitions."""
+"""Maps a topic to its number of partitions."""
 
 
 def by_range(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
-    """Topic by topic: each member gets neighbouring partitions, the first ones one more where it does not work out."""
+    """Assign consecutive partitions of each topic to its subscribers; the first members get one more if the number does
+    not divide evenly.
+    """
     found: Assignment = {member.member_id: [] for member in members}
     for topic in sorted(counts):
         takers = [member for member in sorted(members, key=_order) if topic in member.topics]
@@ -65,7 +68,9 @@ def by_range(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
 
 
 def round_robin(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
-    """All partitions of all topics, dealt one by one to whoever comes next and subscribes to the topic."""
+    """Assign all partitions of all topics one by one to the members in turn, skipping members that do not subscribe to
+    the topic.
+    """
     found: Assignment = {member.member_id: [] for member in members}
     takers, turn = sorted(members, key=_order), 0
     for place in _places(counts):
@@ -79,8 +84,8 @@ def round_robin(members: Sequence[SubscribedMember], counts: Counts) -> Assignme
 
 
 def cooperative_sticky(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
-    """As balanced as can be, with as few moves as that takes. What has to move is nobody's for one generation: its
-    owner gives it up first, and joins again (KIP-429).
+    """Return a balanced assignment with as few moves as possible. A partition that moves has no owner for one
+    generation: its owner first revokes it and joins again (KIP-429).
     """
     target = sticky(members, counts)
     owners = _owners(members, counts)
@@ -93,7 +98,7 @@ def cooperative_sticky(members: Sequence[SubscribedMember], counts: Counts) -> A
 
 
 def sticky(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
-    """Return the assignment that `cooperative_sticky` reaches in the end."""
+    """Return the assignment that `cooperative_sticky` converges to."""
     found: Assignment = {member.member_id: [] for member in members}
     takers = {member.member_id: member.topics for member in sorted(members, key=_order)}
     rank = {member_id: number for number, member_id in enumerate(takers)}
@@ -112,7 +117,7 @@ def sticky(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
 
 
 def _improving(found: Assignment, takers: Mapping[str, Sequence[str]]) -> tuple[str, str, Place] | None:
-    """A move that makes two loads more alike; None where there is none."""
+    """Return a move (from, to, partition) that makes two members' counts more equal, or None if there is none."""
     by_load = sorted(takers, key=lambda one: len(found[one]))
     for giver in reversed(by_load):
         for taker in by_load:
@@ -125,8 +130,8 @@ def _improving(found: Assignment, takers: Mapping[str, Sequence[str]]) -> tuple[
 
 
 def _owners(members: Sequence[SubscribedMember], counts: Counts) -> dict[Place, str]:
-    """Return the owner of each partition, by the newest generation that claims it; none if two of one generation claim
-    it.
+    """Return the owner of each partition, by the newest generation that claims it. If two members of one generation
+    claim it, it has no owner.
     """
     claims: dict[Place, list[tuple[int, str]]] = {}
     for member in members:
@@ -152,7 +157,7 @@ def _places(counts: Counts) -> list[Place]:
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """Describes one assignor. `cooperative`: members keep what they have while a generation begins."""
+    """Describes one assignor. With `cooperative`, members keep their partitions during a rebalance."""
 
     name: str
     assign: Callable[[Sequence[SubscribedMember], Counts], Assignment]
@@ -167,7 +172,7 @@ ASSIGNORS = {
         Assignor("cooperative-sticky", cooperative_sticky, cooperative=True),
     )
 }
-"""By the names that they have among all of Kafka's clients."""
+"""Maps the names used by all Kafka clients to the assignors."""
 
 
 # --------------------------------------------------------------------------------------- what members tell each other
@@ -181,7 +186,7 @@ def subscription(topics: Sequence[str], owned: Sequence[Place], generation: int)
 
 
 def applicant(member_id: str, instance: str | None, metadata: bytes) -> SubscribedMember:
-    """The member that said that. One whose words make no sense subscribes to nothing."""
+    """Return a member with its decoded subscription. An undecodable subscription counts as one without topics."""
     try:
         said = decode_versioned(ConsumerProtocolSubscription, metadata)
     except MalformedFrame:
@@ -191,7 +196,7 @@ def applicant(member_id: str, instance: str | None, metadata: bytes) -> Subscrib
 
 
 def assignment(places: Sequence[Place]) -> bytes:
-    """Encode the assignment that the leader sends for a member."""
+    """Encode the assignment that the group leader sends for a member."""
     parts = [ConsumerProtocolAssignmentTopicPartition(topic, indexes) for topic, indexes in by_topic(places).items()]
     return encode_versioned(ConsumerProtocolAssignment(parts), ASSIGNMENT_VERSION)
 
@@ -205,7 +210,7 @@ def assigned(told: bytes) -> list[Place]:
 
 
 def by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
-    """Topic -> indexes, in order."""
+    """Return the partition indexes by topic, both sorted."""
     found: dict[str, list[int]] = {}
     for topic, index in sorted(places):
         found.setdefault(topic, []).append(index)

@@ -1,8 +1,9 @@
-"""A consumer that is a member of a consumer group (KIP-848): one heartbeat joins, lives, acknowledges and leaves.
+"""Implements a member of a consumer group (KIP-848): one kind of heartbeat joins, keeps the session, acknowledges and
+leaves.
 
-Two tasks, as in `GroupMember`. The heartbeats' task alone asks the coordinator. The application's calls `keep_up`
-before each poll: there it gives up what is no more its own, and there it hears of what it has lost. Who was fenced
-joins anew only after that, so a later heartbeat proves nothing about what it owned before.
+There are two tasks, as in `GroupMember`. Only the heartbeat task sends requests to the coordinator. The application's
+task calls `keep_up` before each poll: there it gives up revoked partitions and learns of lost ones. A fenced member
+joins again only after that, so that a later heartbeat says nothing about the partitions that it owned before.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from squall.broker.protocol.schema.consumer_group_heartbeat import ConsumerGroup
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.groups.base_member import BaseGroupMember, MembershipListener
 from squall.workloads.client.groups.consumer_membership import ConsumerMembership
 from squall.workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL
-from squall.workloads.client.groups.membered import BaseGroupMember, MembershipListener
 from squall.workloads.client.groups.membership import NO_GENERATION, MemberSettings, ResponseAction
 from squall.workloads.client.groups.offsets import CommitIdentity
 
 OWN_IDS = 1
-"""The version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""
+"""Is the version of ConsumerGroupHeartbeat with which members generate their own ids (KIP-1082)."""
 _OUTDATED = (
     ErrorCode.STALE_MEMBER_EPOCH,
     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -34,33 +35,35 @@ _OUTDATED = (
 
 
 class ConsumerMember(BaseGroupMember[ConsumerMembership]):
-    """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
+    """Keeps a membership in a consumer group. Run `run` in a nursery. `client` must be used for nothing else: it holds
+    the connections to coordinators.
+    """
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:
         drawn = client.env.rng.getrandbits(128).to_bytes(16, "big")
         core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
         super().__init__(client, settings, listener, core)
         self._may_join = self._asked_in = -1
-        """Its life in which the application wants it to join, and in which a heartbeat was sent."""
+        """Hold the `life` in which the application wants to join, and the `life` in which a heartbeat was last sent."""
         self._failures = 0
         self._told: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())
-        """The epoch that the application knows of, and what it is to own there."""
+        """Holds the epoch and the partitions that were last reported to the application."""
         self._left = False
 
     @property
     def asks_as(self) -> CommitIdentity | None:
-        """Return its member id and epoch: an OffsetFetch with an older epoch is refused."""
+        """Return the member id and epoch for an OffsetFetch, which the coordinator refuses if the epoch is old."""
         return self.who
 
     @property
     def assignor(self) -> str:
-        """Return the name of the assignor that the coordinator runs for this group."""
+        """Return the name of the assignor that the coordinator uses for this group."""
         return self.settings.server_assignor
 
     # --------------------------------------------------------------------------------------- the application's task
 
     async def keep_up(self) -> None:
-        """Take the next step towards what it is to own, before each poll. A join continues beside the polls."""
+        """Reconcile one step towards the assignment, before each poll. A join continues while the application polls."""
         self._polled_at = self._env.mono()
         self.hear()
         if self.core.rejoin and not self.core.out:
@@ -94,7 +97,9 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
             self._wake.set()
 
     def _tell(self, places: tuple[Place, ...]) -> None:
-        """An epoch begins, or has more for it. What it is to give up is told when it gives that up."""
+        """Report a new epoch, or more partitions in the same epoch, to the application. Revoked partitions are reported
+        when they are given up.
+        """
         epoch, known = self._told
         if self.core.generation != epoch or any(place not in known for place in places):
             self._listener.joined(places, leader=False)
@@ -106,7 +111,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
             self._wake.set()
 
     async def leave(self, why: str = CLOSE) -> None:
-        """Give up everything, and say so; a static member says that it will be back."""
+        """Give up all partitions and leave the group; a static member announces that it will return."""
         self.hear()
         if places := self.core.owned:
             await self._listener.revoking(places)
@@ -120,7 +125,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
     # ------------------------------------------------------------------------------------------------ heartbeats
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Heartbeats, until its nursery is cancelled."""
+        """Send heartbeats until the nursery is cancelled."""
         task_status.started()
         wait_s = self.core.interval_ms / 1000
         while not self.core.out:
@@ -143,8 +148,8 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
                 wait_s = min(wait_s, self._client.backoff(self._failures))
 
     async def _leave_for_want_of_polls(self) -> None:
-        """The application has not polled for too long: somebody else shall have what it had. It joins at its next
-        poll.
+        """Leave the group because the application has not polled for too long, so that other members get the
+        partitions. It joins again at its next poll.
         """
         await self._say_goodbye(POLL_INTERVAL)
         self._may_join = -1
@@ -165,7 +170,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         self._listener.left(who, why, error)
 
     async def _beat(self) -> bool:
-        """Send a heartbeat, and return whether the coordinator accepted it as one of a member's."""
+        """Send a heartbeat. Return whether the coordinator answered it with anything but a retriable error."""
         core, sent = self.core, self._env.mono()
         asked, request = core.asked(), core.beat_request()
         self._asked_in = core.life

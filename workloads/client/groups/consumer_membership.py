@@ -1,8 +1,9 @@
-"""Decides as a member of a consumer group: what it knows, what its next heartbeat says, what answers mean (P6,
-KIP-848). Pure.
+"""Decides for a member of a consumer group what its next heartbeat says and what responses mean (P6, KIP-848). The code
+is pure.
 
-`ConsumerMember` is its edge: it sends what this says, and brings back the answers. The coordinator assigns. A member
-gives up what is no longer its own, says so in its next heartbeat, and gets what others have given up in an answer.
+`ConsumerMember` is its edge: it sends the requests and passes in the responses. The coordinator assigns partitions. A
+member gives up partitions that are no longer its own, says so in its next heartbeat, and gets partitions that other
+members have given up in a response.
 """
 
 from __future__ import annotations
@@ -27,63 +28,68 @@ from squall.workloads.client.groups.membership import (
 )
 
 JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2
-"""Member epochs of heartbeats that are none: a static member that leaves will be back."""
+"""Are the special member epochs of heartbeats that join and leave; a static member that leaves for now will return."""
 
 _GROUPLESS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 NameOf = Callable[[bytes], str | None]
-"""Topic id -> its name; None where that is not known."""
+"""Maps a topic id to its name, or to None if it is unknown."""
 
 
 class HeartbeatInFlight(NamedTuple):
-    """Records what a heartbeat that is under way said, for its answer."""
+    """Holds what a heartbeat that is not answered yet has said."""
 
     life: int
     owned: tuple[Place, ...]
     told: bool
-    """It said what the member owns."""
+    """Is True if the heartbeat listed the member's owned partitions."""
 
 
 class ConsumerMembership:
-    """Represents one member, from its process's first heartbeat to its last. `member_id`: its process made it
+    """Holds the state of one member, from its process's first heartbeat to its last. The process generates `member_id`
     (KIP-1082).
     """
 
     def __init__(self, settings: MemberSettings, member_id: str) -> None:
         self.settings, self.member_id = settings, member_id
         self.generation = NO_GENERATION
-        """Its member epoch; NO_GENERATION while it is no member."""
+        """Holds the member epoch; NO_GENERATION while it is not a member."""
         self.interval_ms = settings.heartbeat_interval_ms
-        """Until the next heartbeat: the coordinator says how long, once it has answered."""
+        """Gives the time to the next heartbeat in ms, as the coordinator's last response set it."""
         self.owned: tuple[Place, ...] = ()
-        """In order. After a reset: what it had, until it has been told that this is lost."""
+        """Holds the owned partitions, sorted. After a reset it holds the lost partitions until they were reported as
+        lost.
+        """
         self.rejoin = START
-        """Why it has to join; empty: it need not."""
+        """Says why the member has to join; empty if it need not."""
         self.out = ""
-        """The error that ended its membership for good."""
+        """Names the error that ended the membership for good; empty if there was none."""
         self.life = 0
-        """Goes up whenever its membership ends: answers to what it asked before say nothing any more."""
+        """Counts the ended memberships: responses to requests of an earlier membership are ignored."""
         self._target: tuple[tuple[bytes, int], ...] = ()
-        """What it was told to own: topic ids and partitions."""
+        """Holds the assignment from the coordinator: topic ids and partitions."""
         self._names: dict[bytes, str] = {}
         self._said: tuple[Place, ...] | None = None
-        """What the coordinator knows it to own. None: nobody knows; the next heartbeat says everything."""
+        """Holds the owned partitions that the coordinator knows of; None if that is unknown, so that the next heartbeat
+        must be full.
+        """
         self._unsettled = self._acknowledges = False
-        """It was told what to own, and has yet to make that true; it has, and has yet to say so."""
+        """Say whether an assignment is not reconciled yet, and whether a reconciled assignment is not acknowledged yet.
+        """
 
     @property
     def has_lost(self) -> bool:
-        """Return whether its partitions are not its own any more: it has no valid member epoch."""
+        """Return whether the member has lost its partitions, because it has no valid member epoch."""
         return self.generation == NO_GENERATION and bool(self.owned)
 
     @property
     def unnamed(self) -> bool:
-        """It is to own partitions of a topic whose name it does not know yet."""
+        """Return whether the assignment has partitions of a topic whose name is not known yet."""
         return any(topic_id not in self._names for topic_id, _ in self._target)
 
     def reset(self, why: str) -> None:
-        """It is no member any more, and joins anew. It keeps its id, as Kafka's consumer does."""
+        """End the membership, so that the member joins again. It keeps its id, as Kafka's consumer does."""
         self.generation, self.rejoin = NO_GENERATION, why
         self.life += 1
         self._target, self._said = (), None
@@ -92,11 +98,11 @@ class ConsumerMembership:
     # -------------------------------------------------------------------------------------------------- requests
 
     def asked(self) -> HeartbeatInFlight:
-        """Return what is to be remembered beside `beat_request`."""
+        """Return what has to be remembered of `beat_request` until its response."""
         return HeartbeatInFlight(self.life, self.owned, self._says_what_it_owns)
 
     def beat_request(self) -> ConsumerGroupHeartbeatRequest:
-        """ConsumerGroupHeartbeat. What the coordinator knows is left out, so silence about partitions gives up none."""
+        """Return the next heartbeat. It omits what the coordinator knows; omitted partitions are not given up."""
         settings, joins = self.settings, self.generation == NO_GENERATION
         assert not (joins and self.owned), f"{self.owned} are lost, and nobody was told"
         full = joins or self._said is None
@@ -114,7 +120,7 @@ class ConsumerMembership:
         )
 
     def leave_request(self) -> ConsumerGroupHeartbeatRequest:
-        """The last heartbeat. What a static member had stays its own until its session is over."""
+        """Return the last heartbeat. A static member keeps its partitions until its session ends."""
         instance = self.settings.instance or None
         epoch = LEAVES_FOR_NOW if instance else LEAVES
         return ConsumerGroupHeartbeatRequest(
@@ -123,8 +129,8 @@ class ConsumerMembership:
 
     @property
     def _says_what_it_owns(self) -> bool:
-        """In doubt, where that has changed, and after each assignment: the coordinator may wait for a word even from
-        who never had what it is to give up.
+        """Return whether the next heartbeat lists the owned partitions: in doubt, if they have changed, and after each
+        assignment, because the coordinator may wait for an acknowledgement even if nothing has to be revoked.
         """
         return self._acknowledges or self._said is None or self.owned != self._said
 
@@ -138,7 +144,9 @@ class ConsumerMembership:
     # --------------------------------------------------------------------------------------------------- answers
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse, asked: HeartbeatInFlight) -> ResponseAction:
-        """A heartbeat was answered. JOIN: it is no member any more, and joins once it has been told what it lost."""
+        """Handle the response to a heartbeat. JOIN means that it is no longer a member, and joins again once its
+        partitions were reported as lost.
+        """
         if asked.life != self.life:
             return ResponseAction.GO_ON
         code = answer.error_code
@@ -166,35 +174,37 @@ class ConsumerMembership:
         return ResponseAction.OUT
 
     def unanswered(self, asked: HeartbeatInFlight) -> None:
-        """Nobody knows what the coordinator has heard of it."""
+        """Make the next heartbeat full, because it is unknown what the coordinator received."""
         if asked.life == self.life:
             self._said = None
 
     # -------------------------------------------------------------------------------------------- reconciliation
 
     def assigned(self, name: NameOf) -> tuple[Place, ...]:
-        """Return the partitions that it is to own, in order, as far as the topics' names are known."""
+        """Return the assigned partitions, sorted, as far as the topics' names are known."""
         for topic_id, _ in self._target:
             if topic_id not in self._names and (found := name(topic_id)) is not None:
                 self._names[topic_id] = found
         return tuple(sorted((self._names[topic], index) for topic, index in self._target if topic in self._names))
 
     def change(self, name: NameOf) -> AssignmentChange:
-        """Return what it has to give up first, and what it may read then."""
+        """Return the partitions to give up first, and the partitions that the member may read after that."""
         wanted = self.assigned(name)
         added = tuple(place for place in wanted if place not in self.owned)
         return AssignmentChange(added, tuple(place for place in self.owned if place not in wanted))
 
     def gave_up(self, places: Collection[Place]) -> None:
-        """It reads these no more. Its next heartbeat says so."""
+        """Remove partitions that the member no longer reads. Its next heartbeat says so."""
         self.owned = tuple(place for place in self.owned if place not in places)
 
     def takes(self, places: Collection[Place]) -> None:
-        """It may read these from now on."""
+        """Add partitions that the member may read from now on."""
         self.owned = tuple(sorted({*self.owned, *places}))
 
     def settles(self) -> bool:
-        """It owns what it was told to. Whether that has to be said, even if nothing has changed."""
+        """Note that the assignment is reconciled. Return whether it has to be acknowledged, even if nothing has
+        changed.
+        """
         if self._unsettled and not self.unnamed:
             self._unsettled, self._acknowledges = False, True
         return self._acknowledges

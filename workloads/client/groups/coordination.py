@@ -1,4 +1,4 @@
-"""Asks the coordinator of a group, wherever it is."""
+"""Finds the coordinator of a group and sends requests to it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 R = TypeVar("R", bound=Message)
 
 OF_GROUPS = 0
-"""FindCoordinator's key_type."""
+"""Is the key_type of FindCoordinator for groups."""
 SINGLE_KEY = 3
-"""The last version of FindCoordinator that asks for one key."""
+"""Is the last version of FindCoordinator that asks for a single key."""
 
 
 class GroupCoordinatorClient:
-    """The coordinator of one group. Needs a running client, best one of its own: a Join may wait for long."""
+    """Sends requests to the coordinator of one group. It needs a running client, preferably its own: a JoinGroup may
+    wait for long.
+    """
 
     def __init__(self, client: Client, group: str) -> None:
         self.client, self.group = client, group
         self._node = -1
         self.moves = 0
-        """How often another broker turned out to be the coordinator, or the same one again."""
+        """Counts how often a coordinator was found, be it another broker or the same broker again."""
 
     def forget(self) -> None:
-        """It is not, or not reached, where it was: find it before the next request."""
+        """Find the coordinator again before the next request, because it has moved or cannot be reached."""
         self._node = -1
 
     async def ask(self, request: Message, response: type[R], newest: int, limit_s: float | None = None) -> R:
-        """The coordinator's answer, in at most this version. Waits until there is a coordinator.
+        """Return the coordinator's response, at most in version `newest`. Waits until there is a coordinator.
 
-        Raises RequestFailed, UnsupportedApi: after these the coordinator is looked for again.
+        Raises RequestFailed, UnsupportedApi: after these the coordinator is looked up again.
         """
         node = await self._find()
         try:

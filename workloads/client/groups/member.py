@@ -1,8 +1,8 @@
-"""A consumer that is a member of a classic group: it joins, is heard of, and is told what it owns.
+"""Implements a member of a classic group: it joins, sends heartbeats, and gets its assignment.
 
-Two tasks, as in Kafka's consumer. The application's calls `keep_up` before each poll: there it joins, and there it
-hears of what it has lost, so nothing is read that it knows to be another's. The other one sends heartbeats meanwhile;
-it also leaves the group where the application has not polled for too long.
+There are two tasks, as in Kafka's consumer. The application's task calls `keep_up` before each poll: there it joins,
+and there it learns of lost partitions, so that it reads nothing that it knows to be assigned to another member. The
+heartbeat task sends heartbeats meanwhile; it also leaves the group if the application has not polled for too long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from squall.broker.protocol.schema.sync_group import SyncGroupResponse
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
-from squall.workloads.client.groups.membered import BaseGroupMember, MembershipListener
+from squall.workloads.client.groups.base_member import BaseGroupMember, MembershipListener
 from squall.workloads.client.groups.membership import (
     NO_GENERATION,
     NO_MEMBER,
@@ -31,34 +31,38 @@ from squall.workloads.client.groups.offsets import CommitIdentity
 
 JOIN_VERSION, SYNC_VERSION, BEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 JOIN_LATER_S = 5.0
-"""A Join is waited for so much longer than the group waits for its members."""
+"""Gives the time, in seconds, for which a JoinGroup is awaited beyond the group's rebalance time-out."""
 LEAVE_LIMIT_S = 2.0
 POLL_INTERVAL = "poll interval"
 CLOSE = "close"
 
 
 class GroupMember(BaseGroupMember[ClassicMembership]):
-    """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
+    """Keeps a membership in a classic group. Run `run` in a nursery. `client` must be used for nothing else: it holds
+    the connections to coordinators.
+    """
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:
         super().__init__(client, settings, listener, ClassicMembership(settings))
         self._busy = False
-        """The application's task joins: a Join and a Sync are a member's sign of life, too."""
+        """Is True while the application's task joins: JoinGroup and SyncGroup keep the session, so no heartbeats are
+        sent.
+        """
 
     @property
     def asks_as(self) -> CommitIdentity | None:
-        """Return None: the coordinator of a classic group does not check who fetches offsets."""
+        """Return None: the coordinator of a classic group does not check which member fetches offsets."""
         return None
 
     @property
     def assignor(self) -> str:
-        """Return the assignor that the group has chosen."""
+        """Return the name of the assignor that the group has elected."""
         return self.core.protocol
 
     # --------------------------------------------------------------------------------------- the application's task
 
     async def keep_up(self) -> None:
-        """Join before a poll if that is due. Then `owned` is what this member may read."""
+        """Join before a poll if a join is due. Then `owned` holds the partitions that this member may read."""
         self._polled_at = self._env.mono()
         self.core.recounted(self._counts())
         self.hear()
@@ -68,7 +72,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
             self._polled_at = self._env.mono()
 
     def heed(self, code: int) -> None:
-        """An error that a commit or a question for offsets of this member came back with."""
+        """Handle an error of this member's OffsetCommit or OffsetFetch."""
         if code in (
             ErrorCode.REBALANCE_IN_PROGRESS,
             ErrorCode.ILLEGAL_GENERATION,
@@ -78,7 +82,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
             self.core.refused(code)
 
     async def leave(self, why: str = CLOSE) -> None:
-        """Give up everything, and say so. A static member would come back: it goes without a word."""
+        """Give up all partitions and leave the group. A static member sends no LeaveGroup, because it may return."""
         self.hear()
         await self._give_up(self.core.owned)
         self.hear()
@@ -95,7 +99,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         self.core.owned = tuple(place for place in self.core.owned if place not in places)
 
     async def _join(self) -> None:
-        """Make one attempt: a Join, and a Sync if that brings a generation."""
+        """Make one attempt to join: a JoinGroup, and a SyncGroup if that returns a generation."""
         if not self.settings.cooperative:
             await self._give_up(self.core.owned)
             if self.core.has_lost or self.core.out:
@@ -154,13 +158,14 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         return ResponseAction.GO_ON
 
     def _counts(self) -> dict[str, int]:
-        """Partitions of each topic that is known."""
+        """Return the number of partitions of each known topic."""
         topics = self._client.view.topics
         found = {topic: len(topics[topic].leaders) for topic in self.settings.topics if topic in topics}
         return {topic: count for topic, count in found.items() if count}
 
     async def _known_counts(self, answer: JoinGroupResponse) -> dict[str, int]:
-        """The leader assigns by what is there: it waits for metadata that has its topics, for a while."""
+        """Return the partition counts for the group leader, which first waits a while for metadata of all its topics.
+        """
         with self._env.timeout(self._client.settings.request_timeout_ms / 1000):
             while len(self._counts()) < len(self.settings.topics):
                 await self._client.refreshed()
@@ -169,7 +174,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
     # ------------------------------------------------------------------------------------------------ heartbeats
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Heartbeats, until its nursery is cancelled."""
+        """Send heartbeats until the nursery is cancelled."""
         task_status.started()
         wait_s = interval_s = self.settings.heartbeat_interval_ms / 1000
         while not self.core.out:
@@ -187,7 +192,9 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
                 wait_s = min(interval_s, self._client.backoff(1))
 
     async def _leave_for_want_of_polls(self) -> None:
-        """The application has not polled for too long: somebody else shall have what it had."""
+        """Leave the group because the application has not polled for too long, so that other members get the
+        partitions.
+        """
         if not self.settings.instance:
             await self._say_goodbye(POLL_INTERVAL)
         if self.core.generation != NO_GENERATION:
@@ -210,7 +217,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         self._listener.left(who, why, error)
 
     async def _beat(self) -> bool:
-        """Send a heartbeat, and return whether there was an answer."""
+        """Send a heartbeat. Return whether the coordinator answered it."""
         sent, asked = self._env.mono(), (self.core.member_id, self.core.generation)
         try:
             answer = await self.coordination.ask(self.core.beat_request(), HeartbeatResponse, BEAT_VERSION)

@@ -1,4 +1,4 @@
-"""A member of a group, whichever protocol it speaks with its coordinator."""
+"""Defines a member of a group, whichever protocol it uses."""
 
 from __future__ import annotations
 
@@ -9,71 +9,71 @@ import trio
 
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.base_member import MembershipListener
 from squall.workloads.client.groups.consumer_member import ConsumerMember
 from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.member import CLOSE, GroupMember
-from squall.workloads.client.groups.membered import MembershipListener
 from squall.workloads.client.groups.membership import CONSUMER, MemberSettings
 from squall.workloads.client.groups.offsets import CommitIdentity
 
 
 class GroupConsumer(Protocol):
-    """Offers an application its membership. Run `run` in a nursery; call `keep_up` before each poll."""
+    """Offers a membership to an application. Run `run` in a nursery; call `keep_up` before each poll."""
 
     coordination: GroupCoordinatorClient
     beat_sent: float
     beat_answered: float
-    """Of the last request that keeps the session and was answered well, by env.mono(); -1: none was."""
+    """Holds when the last request that kept the session was answered, in seconds of env.mono(); -1 if none was."""
 
     @property
     def who(self) -> CommitIdentity:
-        """As its coordinator knows it."""
+        """Return the member id and generation that the coordinator knows."""
 
     @property
     def asks_as(self) -> CommitIdentity | None:
-        """As whom it asks where its group stands; None: as nobody."""
+        """Return the identity for an OffsetFetch; None if the member fetches offsets without one."""
 
     @property
     def assignor(self) -> str:
-        """Return the name of the assignor that assigned what it owns."""
+        """Return the name of the assignor that made the assignment."""
 
     @property
     def owned(self) -> Sequence[Place]:
-        """Return the partitions that it may read, as far as it knows."""
+        """Return the partitions that the member may read, as far as it knows."""
 
     @property
     def has_lost(self) -> bool:
-        """Return whether its partitions are not its own any more, and `hear` has yet to report that."""
+        """Return whether the partitions are lost and `hear` has not reported that yet."""
 
     @property
     def out(self) -> str:
-        """The error that ended its membership for good; empty while it may go on."""
+        """Return the name of the error that ended the membership for good; empty while it may continue."""
 
     @property
     def must_join(self) -> bool:
-        """Return whether its generation is over: another one begins, or has begun without it."""
+        """Return whether the member has to join again, or its membership has ended."""
 
     def halt(self, *, still: bool) -> None:
-        """The whole process stands still, heartbeats included; or goes on."""
+        """Pause the whole process, including heartbeats, or let it continue."""
 
     async def keep_up(self) -> None:
-        """Do what is due before each poll. Then `owned` is what this member may read."""
+        """Do what is due before each poll. Then `owned` holds the partitions that this member may read."""
 
     def heed(self, code: int) -> None:
-        """An error that a commit or a question for offsets of this member came back with."""
+        """Handle an error of this member's OffsetCommit or OffsetFetch."""
 
     def hear(self) -> None:
-        """Be told of what is lost."""
+        """Report lost partitions to the listener."""
 
     async def leave(self, why: str = CLOSE) -> None:
-        """Give up everything, and go."""
+        """Give up all partitions and leave the group."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Heartbeats, until its nursery is cancelled."""
+        """Send heartbeats until the nursery is cancelled."""
 
 
 def member_of(client: Client, settings: MemberSettings, listener: MembershipListener) -> GroupConsumer:
-    """A member that speaks the protocol of its settings."""
+    """Return a member that uses the protocol of its settings."""
     if settings.protocol == CONSUMER:
         return ConsumerMember(client, settings, listener)
     return GroupMember(client, settings, listener)

@@ -1,6 +1,6 @@
-"""Decides as a member of a classic group: what it knows, what it asks next, what each answer means for it (P6). Pure.
+"""Decides for a member of a classic group what it requests next and what each response means (P6). The code is pure.
 
-`GroupMember` is its edge: it sends what this says, and brings back the answers. Errors mean what KIP-345, KIP-394 and
+`GroupMember` is its edge: it sends the requests and passes in the responses. Errors mean what KIP-345, KIP-394 and
 KIP-429 say, and what Kafka's own consumer makes of them.
 """
 
@@ -21,7 +21,7 @@ from squall.workloads.client.settings import SettingsError
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
-"""A group protocol (KIP-848), and what classic members give as the type of theirs."""
+"""Names the new group protocol (KIP-848), and is also the protocol type that classic members send."""
 SERVER_ASSIGNORS = ("uniform", "range")
 NO_MEMBER, NO_GENERATION = "", -1
 START = "start"
@@ -34,17 +34,17 @@ class MemberSettings:
     group: str
     topics: tuple[str, ...]
     assignors: tuple[str, ...] = ("range",)
-    """Names, the preferred one first."""
+    """Names the assignors, the preferred one first."""
     instance: str = ""
-    """group.instance.id; empty: a dynamic member."""
+    """Holds the group.instance.id; empty for a dynamic member."""
     session_timeout_ms: int = 6_000
     heartbeat_interval_ms: int = 1_000
     max_poll_interval_ms: int = 10_000
-    """Without a poll for so long it leaves; and so long the group waits for it in a rebalance."""
+    """Limits the time between polls: after it the member leaves. The group waits as long for it in a rebalance."""
     protocol: str = CLASSIC
-    """With `consumer` the coordinator assigns, and says how long sessions and heartbeats are."""
+    """Selects the group protocol. With `consumer` the coordinator assigns, and sets session and heartbeat times."""
     server_assignor: str = SERVER_ASSIGNORS[0]
-    """Of the protocol `consumer`, in place of `assignors`."""
+    """Names the server-side assignor of the protocol `consumer`, which replaces `assignors`."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.assignors if name not in ASSIGNORS]
@@ -63,12 +63,12 @@ class MemberSettings:
 
     @property
     def cooperative(self) -> bool:
-        """It keeps what it has while a generation begins."""
+        """Return whether the member keeps its partitions during a rebalance."""
         return ASSIGNORS[self.assignors[0]].cooperative
 
 
 class ResponseAction(Enum):
-    """Names what a member does about an answer."""
+    """Names what a member does after a response."""
 
     GO_ON = "it is as it should be"
     AGAIN = "ask the same again, in a while"
@@ -82,35 +82,37 @@ _GROUPLESS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """Lists what a new generation changes for a member."""
+    """Lists the partitions that a new assignment adds and removes."""
 
     added: tuple[Place, ...]
     removed: tuple[Place, ...]
 
 
 class ClassicMembership:
-    """Represents one member, from one process's first Join to its last heartbeat."""
+    """Holds the state of one member, from its process's first JoinGroup to its last heartbeat."""
 
     def __init__(self, settings: MemberSettings) -> None:
         self.settings = settings
         self.member_id, self.generation = NO_MEMBER, NO_GENERATION
         self.protocol, self.leads = "", False
         self.owned: tuple[Place, ...] = ()
-        """In order. After a reset: what it had, until it has been told that this is lost."""
+        """Holds the owned partitions, sorted. After a reset it holds the lost partitions until they were reported as
+        lost.
+        """
         self.rejoin = START
-        """Why it has to join; empty: it need not."""
+        """Says why the member has to join; empty if it need not."""
         self.out = ""
-        """The error that ended its membership for good."""
+        """Names the error that ended the membership for good; empty if there was none."""
         self.counted: dict[str, int] = {}
-        """What the leader assigned by: topic -> number of partitions."""
+        """Maps each topic to the number of partitions that the leader last assigned."""
 
     @property
     def has_lost(self) -> bool:
-        """Return whether its partitions are not its own any more: it is in no generation."""
+        """Return whether the member has lost its partitions, because it is in no generation."""
         return self.generation == NO_GENERATION and bool(self.owned)
 
     def reset(self, why: str, *, keep_id: bool = False) -> None:
-        """It is of no generation any more, and joins anew."""
+        """Leave the generation, so that the member joins again."""
         self.generation, self.rejoin, self.leads = NO_GENERATION, why, False
         if not keep_id:
             self.member_id = NO_MEMBER
@@ -118,7 +120,7 @@ class ClassicMembership:
     # -------------------------------------------------------------------------------------------------- requests
 
     def join_request(self) -> JoinGroupRequest:
-        """JoinGroup. Eager members have given up what they had by now."""
+        """Return the JoinGroup request. An eager member has given up its partitions before."""
         settings = self.settings
         owned = self.owned if settings.cooperative and self.generation != NO_GENERATION else ()
         said = subscription(settings.topics, owned, self.generation if owned else NO_GENERATION)
@@ -134,10 +136,11 @@ class ClassicMembership:
         )
 
     def sync_request(self, answer: JoinGroupResponse, counts: Counts) -> SyncGroupRequest:
-        """SyncGroup of the generation that `answer` began. The leader brings what it assigns by these counts.
+        """Return the SyncGroup request for the generation that `answer` began. The group leader includes assignments
+        computed from these partition counts.
 
-        A static leader that comes back assigns nothing anew, and goes on watching from these counts (KIP-814). So it
-        does not see what was added while it was away.
+        A returning static leader does not assign again, and compares later counts with these (KIP-814). So it misses
+        partitions that were added while it was away.
         """
         shares = []
         if self.leads:
@@ -157,18 +160,18 @@ class ClassicMembership:
         )
 
     def beat_request(self) -> HeartbeatRequest:
-        """Heartbeat."""
+        """Return the Heartbeat request."""
         return HeartbeatRequest(self.settings.group, self.generation, self.member_id, self.settings.instance or None)
 
     def leave_request(self, why: str) -> LeaveGroupRequest:
-        """LeaveGroup."""
+        """Return the LeaveGroup request."""
         who = MemberIdentity(self.member_id, self.settings.instance or None, why)
         return LeaveGroupRequest(self.settings.group, members=[who])
 
     # --------------------------------------------------------------------------------------------------- answers
 
     def joined(self, answer: JoinGroupResponse) -> ResponseAction:
-        """JoinGroup was answered. GO_ON: with a generation, for which SyncGroup is next."""
+        """Handle the JoinGroup response. GO_ON means that there is a generation, and SyncGroup is next."""
         code = answer.error_code
         if code == ErrorCode.NONE:
             if answer.protocol_name not in self.settings.assignors:
@@ -184,7 +187,7 @@ class ClassicMembership:
         return self.refused(code)
 
     def synced(self, answer: SyncGroupResponse) -> AssignmentChange | ResponseAction:
-        """SyncGroup was answered: what changes, or what to do about the error."""
+        """Handle the SyncGroup response. Return the change of the assignment, or what to do about the error."""
         if answer.error_code != ErrorCode.NONE:
             return self.refused(answer.error_code)
         try:
@@ -196,7 +199,7 @@ class ClassicMembership:
         return AssignmentChange(_without(places, before), _without(before, places))
 
     def refused(self, code: int) -> ResponseAction:
-        """An error of any request of a member."""
+        """Return what to do about an error of any request of the member."""
         if code == ErrorCode.NONE:
             return ResponseAction.GO_ON
         if code in _GROUPLESS:
@@ -215,7 +218,7 @@ class ClassicMembership:
         return self._over(code)
 
     def recounted(self, counts: Counts) -> None:
-        """The topics have so many partitions. If that is news, the leader has to assign again."""
+        """Compare the topics' partition counts. If they have changed, the group leader has to assign again."""
         if self.leads and not self.rejoin and dict(counts) != self.counted:
             self.rejoin = "partitions"
 

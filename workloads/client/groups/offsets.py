@@ -1,4 +1,4 @@
-"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), exact about outcomes (P5)."""
+"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), with exact outcomes (P5)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 
 BY_NAME = 9
-"""The last version of both requests that names topics."""
+"""Is the last version of both requests that identifies topics by name."""
 
 NOT_YET = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""Nothing was committed, and may be if it is asked for again."""
+"""Lists errors after which nothing was committed, and a retry may succeed."""
 DOUBTFUL = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -39,12 +39,14 @@ DOUBTFUL = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""It may have been committed: coordinators also answer so once the records are in their log. Asking again is safe."""
+"""Lists errors after which the offsets may have been committed: coordinators answer them even when the records are in
+their log. A retry is safe.
+"""
 ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
 class CommitIdentity(NamedTuple):
-    """Identifies the member that commits. A client that is no member has no id, and generation -1."""
+    """Identifies the member that commits. A client that is not a member has no id, and generation -1."""
 
     member_id: str = ""
     generation: int = -1
@@ -53,38 +55,40 @@ class CommitIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """Holds the outcome of a commit. OK: all of it is committed. FAIL: what is in `errors` definitely is not."""
+    """Holds the outcome of a commit. OK: all offsets are committed. FAIL: the offsets in `errors` are certainly not
+    committed.
+    """
 
     status: OperationStatus
     error: str = ""
     errors: Mapping[Place, str] = field(default_factory=dict)
-    """Partition -> why, where partitions differ."""
+    """Maps partitions to error names, if the partitions differ."""
     code: int = 0
-    """The error's, for a member to heed."""
+    """Holds the error code, which the member has to handle."""
     unanswered: int = 0
-    """Requests that were sent and never answered: such a one may arrive after the answer to a later commit."""
+    """Counts the requests that got no response: such a request may arrive after the response to a later commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResult:
-    """Holds the committed offsets of a group, or why they are not known."""
+    """Holds the committed offsets of a group, or the error why they are unknown."""
 
     offsets: Mapping[Place, int] = field(default_factory=dict)
-    """-1: nothing."""
+    """Maps partitions to committed offsets; -1 if there is none."""
     metadata: Mapping[Place, str] = field(default_factory=dict)
     error: str = ""
     code: int = 0
 
 
 def metadata_of(offsets: Mapping[Place, int]) -> dict[Place, str]:
-    """The metadata that our own client commits with these positions: a coordinator has to return it with the position,
-    and each position has another one.
+    """Return the metadata that this client commits with these offsets. It differs for each offset, so that checks can
+    verify that a coordinator returns the metadata of the same commit.
     """
     return {place: f"squall {offset}" for place, offset in offsets.items()}
 
 
 def commit_request(group: str, who: CommitIdentity, offsets: Mapping[Place, int]) -> OffsetCommitRequest:
-    """OffsetCommit."""
+    """Return the OffsetCommit request for these offsets."""
     metadata = metadata_of(offsets)
     topics = [
         OffsetCommitRequestTopic(
@@ -100,7 +104,7 @@ def commit_request(group: str, who: CommitIdentity, offsets: Mapping[Place, int]
 
 
 def errors_of(answer: OffsetCommitResponse) -> dict[Place, int]:
-    """Partition -> error code, of those that were refused."""
+    """Return the error codes of the partitions that were refused."""
     return {
         (topic.name, part.partition_index): part.error_code
         for topic in answer.topics
@@ -110,7 +114,7 @@ def errors_of(answer: OffsetCommitResponse) -> dict[Place, int]:
 
 
 def worst(codes: Sequence[int]) -> int:
-    """The error that counts for the whole request: one that is final, before one that is doubtful, before the rest."""
+    """Return the error that counts for the whole request: a final error before a doubtful one, before the others."""
     return min(codes, key=lambda code: (code in NOT_YET, code in DOUBTFUL, code), default=int(ErrorCode.NONE))
 
 
@@ -122,7 +126,7 @@ async def commit(
     *,
     gone: Callable[[], bool] = lambda: False,
 ) -> CommitOutcome:
-    """Commit these offsets, asking again where that may help. `gone`: it is of no use any more."""
+    """Commit these offsets, with retries. `gone` returns whether the commit is of no use any more."""
     client, failures, doubt, asking, unanswered = coordination.client, 0, False, False, 0
     request = commit_request(coordination.group, who, offsets)
     error, code = TIMED_OUT, 0
@@ -159,7 +163,7 @@ async def commit(
 def _ended(
     offsets: Mapping[Place, int], refused: Mapping[Place, int], code: int, unanswered: int, *, doubt: bool
 ) -> CommitOutcome:
-    """Refused for good, at least in part."""
+    """Return the outcome of a commit that was refused for good, at least in part."""
     if doubt:
         return CommitOutcome(OperationStatus.INFO, name_of(code), code=code)
     errors = {place: name_of(each) for place, each in refused.items()} if len(refused) < len(offsets) else {}
@@ -175,9 +179,9 @@ async def fetch(
     who: CommitIdentity | None = None,
     gone: Callable[[], bool] = lambda: False,
 ) -> OffsetFetchResult:
-    """Fetch the group's committed offsets of these partitions. `stable`: not while a transaction may change them.
+    """Fetch the group's committed offsets of these partitions. With `stable`, wait while a transaction may change them.
 
-    `who`: a member of a consumer group (KIP-848), whose epoch is checked; no other member's is.
+    `who` is the member of a consumer group (KIP-848), whose epoch the coordinator checks; None for all other clients.
     """
     client, failures, error = coordination.client, 0, TIMED_OUT
     topics = [OffsetFetchRequestTopics(topic, partition_indexes=indexes) for topic, indexes in by_topic(places).items()]
@@ -208,7 +212,7 @@ async def fetch(
 
 
 def _told(answer: OffsetFetchResponse) -> tuple[OffsetFetchResult, int]:
-    """Return the offsets of the one group of an answer, and the error that counts."""
+    """Return the offsets of the single group in a response, and the error that counts."""
     (group,) = answer.groups
     parts = {(topic.name, part.partition_index): part for topic in group.topics for part in topic.partitions}
     codes = [part.error_code for part in parts.values() if part.error_code != ErrorCode.NONE]

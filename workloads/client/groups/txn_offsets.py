@@ -1,4 +1,4 @@
-"""Offsets of a group inside a transaction: TxnOffsetCommit, exact about outcomes (KIP-98, KIP-447)."""
+"""Commits a group's offsets within a transaction (TxnOffsetCommit), with exact outcomes (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 from squall.workloads.client.transactions import ProducerIdAndEpoch
 
 V1_COMMIT, V2_COMMIT = 4, 5
-"""The versions of either generation of transactions."""
+"""Are the request versions for transaction versions 1 and 2."""
 
 
 async def commit_in_transaction(
@@ -41,7 +41,9 @@ async def commit_in_transaction(
     *,
     v2: bool,
 ) -> CommitOutcome:
-    """Have the group's coordinator keep these offsets until the transaction ends. OK: it does."""
+    """Send TxnOffsetCommit: the group's coordinator keeps these offsets pending until the transaction ends. OK means
+    that it does.
+    """
     client, failures, doubt, asking = coordination.client, 0, False, False
     metadata = metadata_of(offsets)
     topics = [
