@@ -1,1 +1,1 @@
-"""The anomalies of `checkers` in large histories, with Spark. Private, as `squall` says."""
+"""Finds the anomalies of `checkers` in large histories, with Spark. The package is private, as `squall` says."""

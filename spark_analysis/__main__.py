@@ -21,7 +21,7 @@ from squall.spark_analysis.session import LOCAL
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code; argparse ends the program itself on wrong usage."""
+    """Run the command, and return its exit code; argparse ends the program itself on wrong usage."""
     parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis", description=__doc__.split("\n")[0])
     parser.add_argument("run_dir", type=Path, help="has history.jsonl in it")
     parser.add_argument("--out", type=Path, help="where to write (default: RUN_DIR)")
@@ -85,7 +85,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _end_children(process: str = "self") -> None:
-    """End the Java that does not start, and the shells that started it: they would outlive the one that waits."""
+    """Kill the Java that does not start, and the shells that started it: they would outlive this process, which waits
+    for them.
+    """
     for children in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):  # it has ended meanwhile
             for child in children.read_text().split():
@@ -94,7 +96,7 @@ def _end_children(process: str = "self") -> None:
 
 
 class _HistoryNotComing(Exception):
-    """There will be no history."""
+    """Reports that there will be no history for the Spark that was started ahead of it."""
 
 
 def _wait() -> None:

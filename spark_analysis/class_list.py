@@ -16,7 +16,7 @@ from squall.spark_analysis.short_history import write_short_history
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code; argparse ends the program itself on wrong usage."""
+    """Run the command, and return its exit code; argparse ends the program itself on wrong usage."""
     description = __doc__.split("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis.class_list", description=description)
     parser.add_argument("file", type=Path)
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _wait_for_the_jvm() -> None:
-    """The list is whole once the JVM has ended, which it does when its standard input ends."""
+    """Wait until the JVM has ended: only then the class list is complete. The JVM ends when its standard input ends."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway

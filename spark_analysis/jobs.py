@@ -1,4 +1,4 @@
-"""From a run directory to findings and metrics.
+"""Analyses a run directory with Spark, and writes findings and metrics.
 
 `analyse` converts `RUN/history.jsonl` (`squall.checkers.history`), reads the tables, and writes
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BYTES_A_RECORD = 50
-"""Of history.jsonl, roughly: to choose the session's size before anything was read."""
+"""Is the rough size of a record in history.jsonl, by which the session's size is chosen before anything was read."""
 
 SQL_TYPES = {"int8": "tinyint", "int32": "int", "int64": "bigint", "string": "string", "bool": "boolean"}
 
@@ -50,15 +50,17 @@ Result = TypeVar("Result")
 
 
 START_LIMIT_S = 300
-"""How long Spark may take to start, once there is a history: PySpark waits for its Java without an end."""
+"""Is how long, in s, Spark may take to start once there is a history: PySpark itself waits for its Java without a
+limit.
+"""
 
 
 class NoStart(Exception):
-    """Spark has not started in the time that it had."""
+    """Reports that Spark has not started within its time limit."""
 
 
 class HistoryTooLarge(Exception):
-    """The history is too large for the session that was started before there was a history."""
+    """Reports that the history is too large for the session that was started before there was a history."""
 
 
 def analyse(
@@ -75,19 +77,20 @@ def analyse(
     ahead: Callable[[], None] | None = None,
     start_limit_s: float = START_LIMIT_S,
 ) -> Analysis:
-    """Analyse a run and write what was found into `out` (`run_dir` where None).
+    """Analyse a run, and write the results into `out`; None: into `run_dir`.
 
-    Converts the history first, while the JVM of `java_home` starts. `limits`: the plan's where None, if there is a
-    plan; `stage` is told what takes its time now; the others are those of `session.start`. Raises what the converter
-    raises on files that are not there, and what `session.start` and Spark raise; findings.json is removed first, so one
-    that exists is whole and belongs to this history.
+    The history is converted while the JVM of `java_home` starts. `limits` are the plan's if None, and if there is a
+    plan. `stage` is called with each stage that begins. The other arguments are those of `session.start`. Raises what
+    the converter raises for missing files, and what `session.start` and Spark raise. findings.json is removed first, so
+    a findings.json that exists is complete and belongs to this history.
 
-    `ahead`: there is no history yet. This call returns when there is one; meanwhile Spark starts, and every statement
-    runs once over a history of a few records, so that its code is compiled. What it raises ends the analysis at once,
-    and the process with it should end. HistoryTooLarge if the history then asks for a larger session.
+    `ahead` says that there is no history yet: this function returns when there is one. Meanwhile Spark starts and runs
+    every statement once over a history of a few records, so that its code is compiled. An exception of `ahead` ends the
+    analysis at once, and the process should then end. Raises HistoryTooLarge if the history then needs a larger
+    session.
 
-    NoStart where Spark has not started `start_limit_s` seconds after the history was converted. What was started may
-    still run then: the process should end, and its children with it.
+    Raises NoStart if Spark has not started `start_limit_s` seconds after the history was converted. Spark's processes
+    may still run then, so the process should end, and its children with it.
     """
     out = out or run_dir
     analysis.remove(out)
@@ -131,7 +134,7 @@ def analyse(
 
 
 def _rows(run_dir: Path) -> int:
-    """Return roughly how many records the history has; 0 where there is none yet."""
+    """Return roughly how many records the history has; 0 if there is no history yet."""
     file = run_dir / FILE
     return file.stat().st_size // BYTES_A_RECORD if file.exists() else 0
 
@@ -146,7 +149,7 @@ def _started(starting: Future[SparkSession], limit_s: float) -> SparkSession:
 
 
 def _beside(work: Callable[[], Result]) -> Future[Result]:
-    """Do it in a thread that does not keep the process from ending, as those of an executor do."""
+    """Run `work` in a daemon thread, which does not keep the process from ending, as the threads of an executor do."""
     result: Future[Result] = Future()
 
     def do() -> None:
@@ -160,9 +163,9 @@ def _beside(work: Callable[[], Result]) -> Future[Result]:
 
 
 def _practise(spark: SparkSession, folder: Path) -> None:
-    """Judge a short history: Java loads and compiles what a long one needs as well.
+    """Analyse a short history, so that Java loads and compiles what a long history needs as well.
 
-    In a session of its own, whose views are not those of the history to come.
+    This runs in a session of its own, so that its views are not those of the history to come.
     """
     write_short_history(folder)
     analyse_converted(spark.newSession(), folder, folder, conversion.convert(folder), StuckLimits())
@@ -210,8 +213,8 @@ def run_queries(
 
 
 def _queries() -> list[Query]:
-    """Of each module of anomalies that a history shows, the module of `squall.spark_analysis.queries` that has its
-    name.
+    """Return the query of each module of anomalies that a history shows, from the module of the same name in
+    `squall.spark_analysis.queries`.
     """
     return [import_module(f"squall.spark_analysis.queries.{check.name}").query for check in IN_HISTORY]
 
@@ -232,7 +235,9 @@ def _view(spark: SparkSession, context: MeasurementContext, view: views.SparkVie
 def analyse_converted(
     spark: SparkSession, run_dir: Path, out: Path, converted: ConversionResult, limits: StuckLimits | None = None
 ) -> Analysis:
-    """Analyse a converted history in a session that runs, and write what was found into `out`. `limits`: as above."""
+    """Analyse a converted history in a running session, and write the results into `out`. `limits` has the meaning that
+    it has in `analyse`.
+    """
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)

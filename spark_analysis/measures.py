@@ -1,10 +1,10 @@
-"""The measures of `squall.checkers.metrics` as SQL.
+"""Takes the measures of `squall.checkers.metrics` with SQL.
 
-Same definitions and same numbers as `squall.checkers.measures`; tests/parity holds them together. They read
-`squall.spark_analysis.views`. What is small (faults, processes) stands in the statement.
+Definitions and numbers are the same as those of `squall.checkers.measures`; tests/parity compares both. The statements
+read `squall.spark_analysis.views`. Small data, such as faults and processes, is part of the statement itself.
 
-All counting is one aggregation and all gaps are one sort: each further statement, however small its data, costs a few
-tenths of a second of planning and compiling.
+All counting is one aggregation and all gaps are one sort, because each further statement, however small its data, costs
+a few tenths of a second of planning and compiling.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 
 def views(context: MeasurementContext) -> tuple[str, ...]:
-    """Return the views that the statements read."""
+    """Return the names of the views that the statements read."""
     more = ("txns", "txn_values", "records") if context.transactions else ()
     return "standing", "told", "txns", "inits", *more
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:
-    """A row of what COUNTS aggregates: `x` is summed and its least is taken, `took` goes into percentiles."""
+    """Return the SQL of a row that COUNTS aggregates: `x` is summed and its minimum taken, and `took` is used for
+    percentiles.
+    """
     return f"named_struct('name', '{name}', 'a', int({a}), 'b', int({b}), 'x', bigint({x}), 'took', bigint({took}))"
 
 
 def _gap(name: str, a: str, b: str, since: str) -> str:
-    """A row of what GAPS aggregates."""
+    """Return the SQL of a row that GAPS aggregates."""
     return f"named_struct('name', {name}, 'a', int({a}), 'b', int({b}), 'since', {since}, 'till', till)"
 
 
@@ -57,7 +59,9 @@ tries as (
     where not (how = 0 and st = 2) and not (st = 1 and if(te >= 0, te, t1) - t0 >= timeout_ms * 1000000L)
     union all
     select id, proc, 0, 1, t0, t from inits where producer_id < 0))"""
-"""As `squall.checkers.measured_producers.TransactionAttempt`, with the first process of its transactional id."""
+"""Selects the rows of `squall.checkers.measured_producers.TransactionAttempt`, with the first process of the
+transactional id.
+"""
 
 COUNTS = f"""
 with {TRIES},
@@ -144,7 +148,9 @@ TRANSACTIONS = f"""
       where r.kind = 1 and r.iso = 0 and r.val >= 0
       group by 1, 2, 3, 4, 6)
     where which is not null group by which, final, txn)"""
-"""A place belongs to one transaction: so offsets are counted by transaction."""
+"""Counts transactions and uncommitted reads. An offset belongs to one transaction, so offsets are counted by
+transaction.
+"""
 
 RECOVERIES = f""",
     transform(filter({{faults}}, fault -> fault.began >= 0 and t0 >= fault.whole_since),
@@ -152,12 +158,13 @@ RECOVERIES = f""",
 
 
 def unanswered(group: str, sends: str) -> str:
-    """Common table expressions, the last one `unanswered`: the gaps of `squall.checkers.metrics`, as group, since,
-    till.
+    """Return common table expressions, of which the last, `unanswered`, has the gaps of `squall.checkers.metrics` as
+    group, since, till.
 
-    group: columns of `sends`, which has st, t0 and t1 too. One sort: begins and ends of writes in order, how many wait
-    after each, and how many acknowledgements there were until then. Between two of these is one stretch of writes that
-    are acknowledged at its end (`a0`, `a1`), and one from the first to the last that failed (`f0`, `f1`).
+    `group` names columns of `sends`, which has st, t0 and t1 too. There is one sort: begins and ends of writes in
+    order, how many writes wait after each, and how many acknowledgements there were until then. Between two
+    acknowledgements there is one stretch of writes that are acknowledged at its end (`a0`, `a1`), and one from the
+    first to the last write that failed (`f0`, `f1`).
     """
     order = f"partition by {group} order by t, ends, acked"
     return f"""
@@ -183,6 +190,8 @@ unanswered as (
   from stretches)"""
 
 
+# A group below OVERALL is that of a producer, or, if its number is odd, that of a transactional id. `reader` says whose
+# the gap is: 0 a partition's, 1 a reader's, 2 a producer's, 3 a transactional id's.
 GAPS = f"""
 with {TRIES},
 sends as (
@@ -201,8 +210,6 @@ select name, a, b, array(double(longest.length), double(-longest.begin)) numbers
   group by name, a, b)
 """
 
-"""Below OVERALL a group is a producer's, or, if it is odd, a transactional id's. `reader` says whose the gap is: 0 of a
-partition, 1 of a reader, 2 of a producer, 3 of a transactional id."""
 
 READERS = """
   union all
@@ -257,7 +264,7 @@ FRESH = """ left join (
       select part fresh_part, array_sort(collect_list(t1)) fresh from standing
       where sent = 1 and st = 0 and {after} group by part)
       on reader = 0 and a = fresh_part"""
-"""When writes of fresh clients were acknowledged in the partition of a gap, in order."""
+"""Selects when writes of fresh clients were acknowledged in the partition of a gap, in order."""
 
 FAULT_GAPS = f""",
       transform(
@@ -269,7 +276,8 @@ FAULT_GAPS = f""",
 def statements(
     context: MeasurementContext, processes: Sequence[ClientProcess], holds: Iterable[PartitionOwnership]
 ) -> tuple[str, str]:
-    """Both statements; each yields rows of name, a, b, numbers for `taken`."""
+    """Return the two statements COUNTS and GAPS for this context; each yields rows of name, a, b, numbers for `taken`.
+    """
     faults = _faults(context.faults)
     wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"
     load = f" and not {wrote_after}" if context.afterwards else ""
@@ -300,7 +308,7 @@ def statements(
 
 
 def _whose(producers: Mapping[int, int]) -> str:
-    """The first process of a send's producer."""
+    """Return the SQL of the first process of a send's producer."""
     pairs = ", ".join(f"{proc}L, {first}L" for proc, first in producers.items())
     return f"int(coalesce(try_element_at(map({pairs}), producer), producer))" if pairs else "int(producer)"
 
@@ -324,17 +332,18 @@ _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
     metrics.FINAL_READ: lambda row: row[1:2],
     metrics.RECOVERY: lambda row: (-1.0 if row[2] is None else row[2],),
 }
-"""What each measure takes of a row of COUNTS: count, sum, least, percentiles, greatest."""
+"""Maps each measure to the numbers that it takes from a row of COUNTS: count, sum, minimum, percentiles, maximum."""
 
 
 def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> MeasurementRow:
-    """A row of either statement as a measure."""
+    """Return a row of either statement as a measurement."""
     choose = _COUNTED.get(name)
     return MeasurementRow(name, a, b, tuple(choose(numbers) if choose else numbers))
 
 
 def _owned(holds: Iterable[PartitionOwnership]) -> dict[str, str]:
-    """Return the SQL by which READERS asks of each poll since when and until when its member owned the partition."""
+    """Return the SQL by which READERS finds, for each poll, since when and until when its member owned the partition.
+    """
     rows = [
         f"({proc}, {part}, {since}L, {since if at else 0}L, {following}L, {till}L)"
         for (proc, part), waits in waiting_for(holds).items()
@@ -344,7 +353,7 @@ def _owned(holds: Iterable[PartitionOwnership]) -> dict[str, str]:
 
 
 def _faults(faults: Sequence[PlayedFault]) -> str:
-    """Return the faults as an SQL array; empty text where there are none."""
+    """Return the faults as an SQL array; empty if there are none."""
     rows = [
         f"struct({fault.id} as id, {fault.began}L as began, {fault.ended}L as ended, "
         f"{fault.whole_since}L as whole_since)"
@@ -354,11 +363,11 @@ def _faults(faults: Sequence[PlayedFault]) -> str:
 
 
 def _faulty(faulty: Sequence[tuple[int, int]]) -> str:
-    """Return the SQL condition that a send overlaps the times at which a fault was on."""
+    """Return the SQL condition that a send overlaps a time at which a fault was on."""
     return f"exists({_spans(faulty)}, span -> t0 <= span.ended and t1 >= span.began)" if faulty else "false"
 
 
 def _spans(windows: Sequence[tuple[int, int]]) -> str:
-    """Return the windows as an SQL array."""
+    """Return these windows as an SQL array."""
     spans = ", ".join(f"struct({began}L as began, {min(ended, FOREVER)}L as ended)" for began, ended in windows)
     return f"array({spans})"

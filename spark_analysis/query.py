@@ -15,14 +15,14 @@ from squall.checkers.findings import Witness
 from squall.checkers.history.conversion import ConversionResult
 
 TEXTS = ("anomaly", "evidence")
-"""Columns of a witness that are text; all others are whole numbers."""
+"""Lists the columns of a witness that are text; all others are integers."""
 FOUND = tuple(name for name in Witness._fields if name != "signs")
-"""What a query finds; the signs are set on all witnesses together (`squall.spark_analysis.signs`)."""
+"""Lists the columns that a query returns; `squall.spark_analysis.signs` sets the signs of all witnesses together."""
 
 
 @dataclass(frozen=True, slots=True)
 class WitnessRule:
-    """A witness for each row of `view` where `when` holds. All texts are SQL expressions on that row."""
+    """Describes a witness for each row of `view` in which `when` is true. All texts are SQL expressions on that row."""
 
     view: str
     when: str
@@ -34,42 +34,44 @@ class WitnessRule:
     proc: str = "-1L"
     other: str = "-1L"
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Further columns of the row, which is called `row` here: windows and subqueries may stand in them."""
+    """Maps names of further columns to SQL, in which the row is called `row`; windows and subqueries are allowed there.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class WitnessQuery:
-    """A statement whose rows are witnesses, its columns in the order of `FOUND`."""
+    """Describes an SQL statement whose rows are witnesses, with columns in the order of `FOUND`."""
 
     sql: str
     views: tuple[str, ...]
-    """What it reads."""
+    """Lists the views and tables that the statement reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkDriverSearch:
-    """Rows that come to the driver, where `find` makes witnesses of them: a search in a graph is no matter of SQL.
+    """Describes a search that runs in the Spark driver: `find` makes witnesses of the rows of a statement, because SQL
+    cannot search a graph.
 
-    Their number is a small part of the history's where all is well. Beyond SEARCHED nothing is found out, and the
-    analysis fails.
+    In a sound history the statement returns few rows. If it returns more than SEARCHED rows, they are not searched, and
+    the analysis fails.
     """
 
     sql: str
     views: tuple[str, ...]
-    """What it reads."""
+    """Lists the views and tables that the statement reads."""
     find: Callable[[Sequence[Any]], Iterable[Witness]]
 
 
 SEARCHED = 2_000_000
-"""Rows. Each takes the driver about a kilobyte while it searches."""
+"""Is the number of rows that the driver searches at most; each takes about a kilobyte during the search."""
 
 
 class TooManyRows(Exception):
-    """More rows than the driver can search: nobody knows what is in them."""
+    """Reports that a search has more rows than the driver can search, so that its witnesses are not known."""
 
 
 def has_transactions(history: ConversionResult) -> bool:
-    """Return whether there is a transaction in the history."""
+    """Return whether the history has a transaction."""
     return bool(history.outcomes.get("txn"))
 
 
@@ -79,16 +81,18 @@ def has_positions(history: ConversionResult) -> bool:
 
 
 Query = Callable[[ConversionResult], Sequence[WitnessRule | WitnessQuery | SparkDriverSearch]]
-"""The rules and statements for a history: none for what that history cannot show."""
+"""Is a function that returns the rules and statements for a history; none for anomalies that the history cannot show.
+"""
 
 
 def views_of(found: Iterable[WitnessRule | WitnessQuery | SparkDriverSearch]) -> set[str]:
-    """All views that are read."""
+    """Return the names of all views that these queries read."""
     return {view for each in found for view in ((each.view,) if isinstance(each, WitnessRule) else each.views)}
 
 
 def statement(found: Sequence[WitnessRule | WitnessQuery]) -> str:
-    """All witnesses as one statement: planning each further one costs a few tenths of a second."""
+    """Return one statement for all witnesses, because planning each further statement costs a few tenths of a second.
+    """
     passes: dict[str, list[WitnessRule]] = {}
     for each in found:
         if isinstance(each, WitnessRule):

@@ -1,8 +1,8 @@
-"""One Spark session, set up for what it is to read.
+"""Starts a Spark session that is configured for the size of the history that it will read.
 
-Starting costs more than reading a small history: class loading and compiling, not data. Hence a compiler that starts
-quickly and the serial collector for small histories, no web interface, few partitions, and an archive of the classes
-that is mapped instead of read out of jars.
+Starting Spark costs more time than reading a small history: it is spent on class loading and compiling, not on data. So
+small histories get a compiler that starts quickly, the serial garbage collector, no web interface, few partitions, and
+an archive of classes that is mapped instead of read from jars.
 """
 
 # Rejected: DuckDB (faster on one machine, but no cluster), and hand-written passes alone. On 1 M records this
@@ -23,18 +23,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_ROWS = 2_000_000
-"""Up to so many rows the quick-starting compiler wins; beyond, it is 1.7 times slower than the full one."""
+"""Is the number of rows up to which the quick-starting compiler is faster; beyond, it is 1.7 times slower than the full
+compiler.
+"""
 LOCAL = "local[*]"
-"""Spark's own name for every core of this machine, in the driver's own process."""
+"""Is Spark's own name for all cores of this machine, in the driver's process."""
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 _LOOPBACK = re.compile(r"local|spark://(127\.|localhost|\[::1\])")
 
 
 def jvm_options(rows: int, class_archive: Path | None = None, more: Sequence[str] = ()) -> list[str]:
-    """The driver's JVM options for a history of `rows` records.
+    """Return the driver's JVM options for a history of `rows` records.
 
-    class_archive: made by `squall.chaos.toolchain.class_archive` for this Java and this PySpark. A JVM that finds
-    another file there, or none, starts without it. more: options that come last.
+    `class_archive` was made by `squall.chaos.toolchain.class_archive` for this Java and this PySpark. A JVM that finds
+    another file there, or none, starts without it. `more` holds options that come last.
     """
     # With one compiler Java reserves 48 MB for compiled code, which a session of many queries uses up.
     lean = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
@@ -45,7 +47,7 @@ def jvm_options(rows: int, class_archive: Path | None = None, more: Sequence[str
 
 
 def settings(rows: int, master: str) -> dict[str, str]:
-    """Spark's configuration for a history of `rows` records."""
+    """Return Spark's configuration for a history of `rows` records."""
     small = rows <= SMALL_ROWS
     chosen = {
         "spark.ui.enabled": "false",
@@ -69,7 +71,7 @@ def settings(rows: int, master: str) -> dict[str, str]:
 
 
 class NoJava(Exception):
-    """The Java that Spark was to run on is not there."""
+    """Reports that the Java on which Spark was to run does not exist."""
 
 
 def start(
@@ -81,12 +83,11 @@ def start(
     conf: Mapping[str, str] | None = None,
     java_options: Sequence[str] = (),
 ) -> SparkSession:
-    """A session for a history of `rows` records, on the Java in the folder `java_home`.
+    """Start a session for a history of `rows` records, on the Java in the folder `java_home`.
 
-    Whoever starts Spark says on which Java, and has it from `squall.chaos.toolchain.java`, which finds one or fetches
-    it: PySpark would look on PATH, and fail on a machine that has none. `conf` goes before our settings, except that
-    its driver's Java options are added to ours; `java_options`: more of these. Raises NoJava where there is none in
-    that folder.
+    Callers get that folder from `squall.chaos.toolchain.java`, which finds a Java or fetches one: PySpark would look on
+    PATH, and fail on a machine without Java. `conf` replaces our settings, except that its Java options of the driver
+    are added to ours; `java_options` are added too. Raises NoJava if there is no Java in the folder.
     """
     if not os.access(java_home / "bin/java", os.X_OK):
         raise NoJava(f"there is no Java at {java_home}: no program bin/java is in it")

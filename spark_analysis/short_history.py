@@ -1,4 +1,5 @@
-"""A history of a few records, for which Spark needs what it needs for a long one: every view and every statement."""
+"""Writes a history of a few records for which Spark needs every view and every statement that it needs for a long one.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from squall.checkers.history.parser import FILE
 
 _MS = 1_000_000
 DAMAGED = -1
-"""The value of a payload that does not verify."""
+"""Is the value of a payload that does not verify."""
 
 
 def write_short_history(run_dir: Path) -> None:
-    """Write it where a run has its history."""
+    """Write the short history to the file in which a run has its history."""
     (run_dir / FILE).write_text("".join(json.dumps(line) + "\n" for line in history()))
 
 
 def history() -> list[dict[str, Any]]:
-    """The lines of a short history in which there is something of everything: a send that is read, and one that is
-    lost; a payload that does not verify; a reader that left records out; a compacted partition.
+    """Return the lines of a short history that has something for each query: a send that is read, and one that is lost;
+    a payload that does not verify; a reader that left records out; a compacted partition.
     """
     partition = {"e": "t", "topic": "t", "retention_ms": -1}
     process = {"e": "p", "client": "squall", "version": "1", "zone": ""}

@@ -1,4 +1,4 @@
-"""The signs of witnesses in SQL: what `squall.checkers.signs.RunCircumstances.signs` says of each."""
+"""Sets the signs of witnesses with SQL, as `squall.checkers.signs.RunCircumstances.signs` defines them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
 _BY_LEADER = "x.part = {0}.part and x.start <= {1} and x.since <= {2} and {3} <= x.until"
-"""That a leader may have acknowledged a record."""
+"""Is true if a leader may have acknowledged a record."""
 _OTHERS_PLACE = " ".join(f"when w.anomaly = '{name}' then w.{at}" for name, at in PLACE_OF_OTHER.items())
 
 _FAILED = f"""
@@ -28,16 +28,18 @@ select part, producer, collect_list(named_struct('since', since, 'until', until)
   group by part, producer, nth)
 group by part, producer
 """
-"""When sends of a producer to a partition failed, or had no answer; what meets is one, for they may be many."""
+"""Selects when sends of a producer to a partition failed or were not answered; windows that overlap are joined, because
+there may be many.
+"""
 
 
 def views(circumstances: RunCircumstances) -> tuple[str, ...]:
-    """Return the views that the statement reads beside the witnesses."""
+    """Return the names of the views that the statement reads beside the witnesses."""
     return ("standing", "interrupted") if circumstances.outputs else ("standing",)
 
 
 def signed(found: str, circumstances: RunCircumstances) -> str:
-    """A statement for the witnesses of the table `found`, with their signs: the columns of `Witness`."""
+    """Return a statement for the witnesses of the table `found` with their signs, with the columns of `Witness`."""
     columns = ", ".join(f"w.{name}" for name in FOUND)
     failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
     disturbed = f"({failed} or {_meets(circumstances.disturbed)})"
@@ -65,7 +67,9 @@ left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} e
 
 
 def bounds(led: Sequence[LeaderTerm]) -> str:
-    """A statement for what `Leaderships.bounded_by` adds to these: their index, kept_until and cut_since, or no row."""
+    """Return a statement for what `Leaderships.bounded_by` adds to these terms: their index, kept_until and cut_since;
+    terms without bounds have no row.
+    """
     return f"""
 select nth, coalesce(max(if(acked_at < x.cut and t0 > x.alone, t0, null)), -1L) kept_until,
        coalesce(min(if(acked_at >= x.cut, t1, null)), {EVER}L) cut_since
@@ -76,7 +80,7 @@ where sent = 1 and st = 0 and acked_at >= 0 group by nth
 
 
 def _cuts(led: Sequence[LeaderTerm]) -> str:
-    """Return a statement for the places of records that a later epoch took back: part, off, cut."""
+    """Return a statement for the offsets of records that a later epoch truncated: part, off, cut."""
     taken_back = f"{_BY_LEADER.format('s', 'acked_at', 't1', 't0')} and x.cut <= acked_at"
     rows = _led(led, "part", "start", "since", "until", "cut")
     cut = f"array_min(transform(filter({rows}, x -> {taken_back}), x -> x.cut))" if led else "null"
@@ -93,7 +97,7 @@ def _later_epoch(led: Sequence[LeaderTerm]) -> str:
 
 
 def _without_offset(led: Sequence[LeaderTerm]) -> str:
-    """Return an expression for what `Leaderships.explain_without_offset` says, as a sign."""
+    """Return an expression for the result of `Leaderships.explain_without_offset`, as a sign."""
     if not led:
         return "0"
     assert MechanismSign.LATER_EPOCH < MechanismSign.UNPLACED

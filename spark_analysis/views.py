@@ -1,6 +1,6 @@
 """Defines what the queries read: the tables of the history, and views that several queries share.
 
-A query names its views; only those that are named are made, each after what it reads itself.
+A query names its views; only named views are created, each after the views that it reads itself.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from squall.checkers.history.tables import ObservedPartition
 
 @dataclass(frozen=True, slots=True)
 class SparkView:
-    """Describes one view. `sql`: of the partitions as the converter left them."""
+    """Describes one view. `sql` is its statement, or a function that makes the statement for the history's partitions.
+    """
 
     sql: str | Callable[[Sequence[ObservedPartition]], str]
     reads: tuple[str, ...] = ()
-    """Tables of the history (the names of their Parquet files) and other views."""
+    """Lists the tables of the history (the names of their Parquet files) and the other views that it reads."""
     kept: bool = False
-    """Several statements read it: it is computed once, and kept."""
+    """Is True if several statements read the view, so that it is computed once and cached."""
     by: str = ""
-    """The column whose rows come together; empty where that does not matter."""
+    """Is the column by which the rows are partitioned; empty if that does not matter."""
 
 
 PLACES = """
@@ -33,8 +34,9 @@ select part, off, val,
        min(if(kind = 1, op, null)) read_op, min(if(kind = 1, t1, null)) read_t1
 from records where kind < 2 group by part, off, val
 """
-"""One row for each value at each offset, sends without an offset at -1. What all reads of one record have in common is
-folded here, by the only aggregation that sees every record."""
+"""Selects one row for each value at each offset; sends without an offset are at -1. All reads of one record are
+combined here, by the only aggregation that reads every record.
+"""
 
 STANDING = """
 select part, val, shiftright(val, 40) producer, max(sent) sent, max(st) st, coalesce(max(send_op), min(read_op)) op,
@@ -46,7 +48,7 @@ select part, val, shiftright(val, 40) producer, max(sent) sent, max(st) st, coal
        max(final_round) final_round, max(committed_round) committed_round
 from places where val >= 0 group by part, val
 """
-"""One row for each value: was it sent, was it acknowledged and where, and where does it stand."""
+"""Selects one row for each value: whether it was sent, where it was acknowledged, and where readers found it."""
 
 TXN_VALUES = """
 select m.val, m.part, t.op txn, t.proc txn_proc, t.id, t.te, t.t1 txn_t1, t.timeout_ms,
@@ -54,7 +56,7 @@ select m.val, m.part, t.op txn, t.proc txn_proc, t.id, t.te, t.t1 txn_t1, t.time
        t.how = 2 or t.st = 1 aborted, t.late_commit = 1 late_commit, t.late_abort = 1 late_abort
 from members m join txns t on m.txn = t.op where m.kind = 0
 """
-"""One row for each value that was sent in a transaction."""
+"""Selects one row for each value that was sent in a transaction."""
 
 COMMITTED_READS = """
 select t.txn, t.txn_proc, t.te, t.never_commits, t.late_commit, r.part, r.val,
@@ -63,7 +65,7 @@ from records r join txn_values t on r.val = t.val
 where r.kind = 1 and r.iso = 1 and r.val >= 0
 group by t.txn, t.txn_proc, t.te, t.never_commits, t.late_commit, r.part, r.val
 """
-"""What read_committed readers got of values of transactions."""
+"""Selects what read_committed readers got of values that were sent in transactions."""
 
 WR_EDGES = """
 select w.txn writer, t.op reader, w.te writer_at, t.te reader_at, max(t.proc) proc,
@@ -74,8 +76,9 @@ where r.kind = 1 and r.iso = 1 and r.val >= 0 and r.t1 <= t.te and t.how = 1 and
   and w.txn <> t.op
 group by w.txn, t.op, w.te, t.te
 """
-"""A row for each two transactions that may have committed, of which one read of the other before its commit was asked
-for; `read`: the first such record; `late`: a late EndTxn may have committed the writer."""
+"""Selects a row for each two transactions that may have committed, of which one read a record of the other before its
+own commit was requested. `read` is the first such record; `late` says that a late EndTxn may have committed the writer.
+"""
 
 GROUP_COMMITS = """
 with everywhere as (
@@ -91,8 +94,9 @@ select c.op, c.proc, c.`group` grp, c.place part, c.off, c.st, c.t0, c.txn, c.la
             when t.st = 0 then t.t1 else -1L end done_by
 from everywhere c left join txns t on t.op = c.txn
 """
-"""A row for each position that somebody wanted to commit. `since`: from then on it is known to be committed. `done_by`:
-after that nothing of it takes effect any more."""
+"""Selects a row for each position that a client requested to commit. `since` is when the position is known to be
+committed; `done_by` is when the request can no longer take effect.
+"""
 
 GROUP_HOLDS = """
 select proc, `group` grp, part, pos, begun, t0,
@@ -100,14 +104,14 @@ select proc, `group` grp, part, pos, begun, t0,
 from holds window earlier as (
   partition by `group`, part order by t0 range between unbounded preceding and current row)
 """
-"""`holds`, with where the group's reading began, for who looks at it then."""
+"""Selects the rows of `holds`, with the offset `lowest` at which the group began to read, as known at that time."""
 
 MADE = """
 select o.*, coalesce(r.off, -1L) off from outputs o
 left join (select val, min(off) off from records where kind = 1 and iso = 1 and val >= 0 group by val) r
   on r.val = o.val
 """
-"""Outputs, with the lowest offset at which a read_committed reader got them."""
+"""Selects the outputs, with the lowest offset at which a read_committed reader got them."""
 
 INTERRUPTED = """
 with group_members as (select distinct `group` grp, proc from holds),
@@ -139,10 +143,10 @@ select 'eos-duplicate' anomaly, m.proc, m.val from made m join got_again a on a.
 union all
 select 'eos-loss' anomaly, m.proc, u.val from unfinished u join group_members m on m.grp = u.grp
 """
-"""Witnesses that an interruption explains: as `squall.checkers.interruptions`."""
+"""Selects the witnesses that an interruption explains, as `squall.checkers.interruptions`."""
 
 TWICE = "select val from places where val >= 0 and is_read = 1 group by val having count(*) > 1"
-"""Values that were read at more than one place."""
+"""Selects the values that were read at more than one offset."""
 
 ALONE = "select *, coalesce(st = 0, false) acked, false in_txn from"
 IN_TRANSACTIONS = """
@@ -157,19 +161,23 @@ select s.*, seen, if(acked_at >= 0, acked_at, coalesce(read_max, -1L)) placed_at
                           or committed_round > 0 and committed_round < last_committed_round) vanished
 from standing s join partitions using (part)
 """
-"""`standing`, with which part of its partition the final reads allow to judge. `placed_at`: where it stood, by its
-acknowledgement, else by the highest read; -1 where nobody knows."""
+"""Selects the rows of `standing`, with the part of the partition that the final reads allow to judge. `placed_at` is
+the acknowledged offset, else the highest offset that was read; -1 if neither is known.
+"""
 
 
 def standing(rows: Sequence[ObservedPartition]) -> str:
-    """`acked`: the broker promised to keep the value, by its acknowledgement and by that of its transaction's commit.
-    `in_txn`: it was sent in a transaction. Without transactions nothing is joined.
+    """Return the statement of `standing`. `acked` says that the broker promised to keep the value, by its
+    acknowledgement and by that of its transaction's commit; `in_txn` says that it was sent in a transaction. Without
+    transactions nothing is joined.
     """
     return IN_TRANSACTIONS.format(STANDING) if any(each.transactional for each in rows) else f"{ALONE} ({STANDING})"
 
 
 def partitions(rows: Sequence[ObservedPartition]) -> str:
-    """The partitions, in the statement itself: reading a file of a few rows costs as much as reading a large one."""
+    """Return a statement that contains the partitions themselves, because reading a file of a few rows costs as much as
+    reading a large file.
+    """
     topics: dict[str, int] = {}
     facts = (
         f"({each.part}, {str(each.compacted).lower()}, {str(each.deletable).lower()}, {each.judged_from}L, "
@@ -202,7 +210,7 @@ VIEWS: dict[str, SparkView] = {
 
 
 def in_order(names: Iterable[str]) -> Iterator[str]:
-    """These tables and views and all that they read, each after what it reads itself."""
+    """Return these tables and views, and all that they read, each after the views that it reads itself."""
     made: dict[str, None] = {}
 
     def make(name: str) -> None:

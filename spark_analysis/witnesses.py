@@ -1,7 +1,9 @@
-"""Witnesses, from Spark to findings: exact counts, those of each finding that are kept, and all as Parquet files.
+"""Turns witnesses in Spark into findings: exact counts, the witnesses that each finding keeps, and Parquet files with
+all of them.
 
-A history may show more witnesses than the driver can hold. Few of them come to the driver as they are. Of many, Spark
-writes the files, counts, and picks those at `squall.checkers.findings.places_kept`: by operation, then by the rest.
+A history may show more witnesses than the driver can hold. If there are few, the driver takes them all. If there are
+many, Spark writes the files, counts the witnesses, and picks those at `squall.checkers.findings.places_kept`, in the
+order of their operations, then of their other columns.
 """
 
 # Up to 50,000 witnesses come to the driver as they are: one job for an ordinary run. The driver's memory has a bound,
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW = 50_000
-"""Witnesses that the driver takes as they are: a run with few is judged by one job instead of four."""
+"""Is the number of witnesses that the driver takes at most as they are: a run with few witnesses needs one job instead
+of four.
+"""
 SCHEMA = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for name in Witness._fields])
-"""Columns of the files."""
+"""Holds the columns of the Parquet files."""
 
 _COLUMNS = ", ".join(f"{name} {'string' if name in TEXTS else 'bigint'}" for name in Witness._fields)
 _TYPED = ", ".join(name if name in TEXTS else f"bigint({name}) {name}" for name in FOUND)
@@ -44,7 +48,9 @@ join {{places}} using ({_GROUP}, place)
 
 
 def search(spark: SparkSession, wanted: SparkDriverSearch) -> list[Witness]:
-    """Return what `wanted` finds. Raises TooManyRows if that is more than the driver can look through."""
+    """Return the witnesses that `wanted` finds. Raises TooManyRows if its statement has more rows than the driver can
+    search.
+    """
     table = spark.sql(wanted.sql).limit(SEARCHED + 1).toArrow()
     if table.num_rows > SEARCHED:
         raise TooManyRows(f"more than {SEARCHED:,} rows of {', '.join(wanted.views)} would have to be searched")
@@ -59,10 +65,11 @@ def collect(
     few: int = FEW,
     more: Sequence[Witness] = (),
 ) -> list[Finding]:
-    """The findings of all witnesses that `statement` selects, and of `more`, with the signs that `circumstances` shows.
+    """Return the findings of all witnesses that `statement` selects, and of `more`, with the signs that `circumstances`
+    show.
 
-    `folder` is made anew and holds all of these; each file of it is Parquet. No more than `few`
-    witnesses and those of each finding that are kept leave Spark.
+    `folder` is created again, and holds all witnesses; each of its files is Parquet. At most `few` witnesses, and those
+    that findings keep, leave Spark.
     """
     shutil.rmtree(folder, ignore_errors=True)
     found = spark.sql(f"select {_TYPED} from ({statement})")
@@ -85,7 +92,7 @@ def collect(
 
 
 def _places(counts: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """The places of the witnesses to keep, of rows of `_COUNTS`."""
+    """Return the places of the witnesses to keep, for these rows of `_COUNTS`."""
     groups: dict[tuple[Any, ...], dict[int, int]] = {}
     for *group, part, count in counts:
         groups.setdefault(tuple(group), {})[part] = count
@@ -103,5 +110,5 @@ def _bounded(spark: SparkSession, circumstances: RunCircumstances) -> RunCircums
 
 
 def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table."""
+    """Return an iterator over the rows of a table."""
     return zip(*(column.to_pylist() for column in table.columns), strict=True)

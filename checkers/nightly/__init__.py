@@ -1,1 +1,3 @@
-"""Nights of many runs: what they left, the store in which their results stay, and how these are counted."""
+"""Reads nights of many runs: the files that a night leaves, the store that keeps its results, and the statistics of
+these results.
+"""

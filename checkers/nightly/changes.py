@@ -1,9 +1,10 @@
-"""Finds where a series of nights changed: the method of the trends. Pure.
+"""Finds the nights at which a series of values changed, for the trends. Pure.
 
-A series is cut in two where the sum of distances to the two medians is least. The cut is a change if there are at least
-`LEAST` nights on both sides, and if the medians differ by more than `SPREADS` typical deviations of a night from its
-side's median and by more than `SHARE` of the smaller one. Then both sides are looked at again in the same way. Medians,
-because one slow night is no change; a share, because in nights that are all alike any difference would be one.
+A series is cut where the sum of distances to the medians of both sides is least. The cut is a change if there are at
+least `LEAST` nights on both sides, and if the medians differ by more than `SPREADS` typical deviations of a night from
+its side's median and by more than `SHARE` of the smaller median. Then both sides are searched again in the same way.
+Medians are used because one slow night is no change; a share is required because in nights that are all alike any
+difference would count.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from dataclasses import dataclass
 from statistics import median
 
 LEAST = 3
-"""Nights on each side of a change."""
+"""Is the least number of nights on each side of a change."""
 SPREADS = 3.0
 SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """From index `at` on, what was typically `before` is typically `after`."""
+    """Describes a change of a series: from index `at` on, the typical value is `after` instead of `before`."""
 
     at: int
     before: float
@@ -28,12 +29,12 @@ class ChangePoint:
 
     @property
     def rises(self) -> bool:
-        """Return whether the value became more."""
+        """Return whether the value grew."""
         return self.after > self.before
 
 
 def changes(values: Sequence[float]) -> list[ChangePoint]:
-    """The changes in a series, in order. Fewer than twice LEAST values have none."""
+    """Return the changes in a series, in order. A series of fewer than twice LEAST values has none."""
     return _within(values, 0)
 
 
@@ -56,6 +57,8 @@ def _distance(values: Sequence[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Median absolute deviation, scaled so that it is the standard deviation of what is normally distributed."""
+    """Return the median absolute deviation, scaled so that it equals the standard deviation of normally distributed
+    values.
+    """
     middle = median(values)
     return 1.4826 * median(abs(value - middle) for value in values)

@@ -1,4 +1,5 @@
-"""A night's matrix as its files have it: what the night must not find, and what was changed in it since. Pure."""
+"""Reads a night's matrix from its files: the anomalies that the night forbids, and later changes of the matrix. Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from squall.checkers.anomalies.registry import LOSS
 
 FILE = "matrix.toml"
 ALIASES = {"ours": "squall"}
-"""Words for a target -> the word that plans have."""
+"""Maps words for a target to the words that plans use."""
 
 
 def said(axis: str, value: Any) -> str:
-    """A value as a cell has it."""
+    """Return a value of an axis in the form that cells have."""
     word = ("on" if value else "off") if isinstance(value, bool) else str(value)
     if axis == "acks":
         return {"-1": "all"}.get(word, word)
@@ -23,18 +24,20 @@ def said(axis: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ForbiddenAnomalies:
-    """Lists what must not be found where an axis has one of these values, though the configuration may permit it."""
+    """Lists the anomalies that a night forbids in runs whose axes have one of these values, though their configuration
+    may permit them.
+    """
 
     where: Mapping[str, tuple[str, ...]]
     never: tuple[str, ...]
 
     def meets(self, cell: Mapping[str, str]) -> bool:
-        """Return whether it is about this configuration."""
+        """Return whether the rule applies to this configuration."""
         return all(cell.get(axis) in values for axis, values in self.where.items())
 
 
 def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
-    """Those of a matrix, as night.json or its file has it. What is none is left out."""
+    """Return the rules of a matrix, which is as night.json or its file has it. Malformed rules are left out."""
     listed = matrix.get("expect")
     return tuple(
         ForbiddenAnomalies(
@@ -47,7 +50,9 @@ def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
 
 
 def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
-    """Return the anomalies that a run permits and its night does not. anomalies: of verdict.json."""
+    """Return the anomalies that the configuration of a run permits and its night forbids. `anomalies` are those of
+    verdict.json.
+    """
     never = {name for each in expected if each.meets(cell) for name in each.never}
     if never.intersection(LOSS):  # one thing: which of them it is depends on where readers stood by chance
         never.update(LOSS)
@@ -57,7 +62,8 @@ def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], a
 
 
 def changes(planned: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between the matrix that a night was planned by and its file, a line each."""
+    """Return the differences between the matrix by which a night was planned and the matrix in its file, a line each.
+    """
     before, after = dict(_flat(planned)), dict(_flat(now))
     told = []
     for name in dict.fromkeys((*before, *after)):

@@ -1,4 +1,5 @@
-"""Reads what a night left behind: its plan of runs (night.json), and the result of each (results.jsonl, end.json)."""
+"""Reads the files of a night: its plan of runs (night.json), and the results of these runs (results.jsonl, end.json).
+"""
 
 from __future__ import annotations
 
@@ -14,51 +15,53 @@ from squall.checkers.nightly.matrix import ForbiddenAnomalies, changes, expectat
 from squall.checkers.nightly.results import Attempt, parse
 
 SCHEMA = 1
-"""Of night.json."""
+"""Is the schema of night.json."""
 SHOWN = 3
-"""Changes of a matrix that a sentence lists."""
+"""Is the number of changes of a matrix that a sentence lists at most."""
 FILE, RESULTS, END = "night.json", "results.jsonl", "end.json"
 
 
 class NoNight(Exception):
-    """The folder holds no night that can be read. The message says why, and what to do."""
+    """Reports that the folder holds no night that can be read. The message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """A night as its files tell it. Empty where they do not say."""
+    """Holds a night as its files describe it. Fields are empty if the files do not have them."""
 
     path: Path
     name: str
     began: str
     items: Mapping[str, Mapping[str, Any]]
-    """Item -> as it was planned, in the order of running."""
+    """Maps each item to its plan, in the order in which the items run."""
     attempts: tuple[Attempt, ...]
-    """In the order in which they ended."""
+    """Lists the attempts in the order in which they ended."""
     commit: str = ""
     budget_s: float | None = None
     ended: str = ""
-    """Empty: it goes on, or was killed."""
+    """Is when the night ended; empty if it still runs, or was killed."""
     exit: int | None = None
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
-    """Items, each with the reason why it did not run."""
+    """Lists the items that did not run, each with the reason."""
     expect: tuple[ForbiddenAnomalies, ...] | None = ()
-    """What it must not find; None: nobody knows, because no file says."""
+    """Lists the anomalies that the night forbids; None if no file says."""
     accepted: tuple[Mapping[str, str], ...] = ()
-    """The accepted findings when it was played: fingerprint, owner, until and why of each, expired ones included."""
+    """Lists the findings that were accepted when the night ran: fingerprint, owner, until and why of each, expired ones
+    included.
+    """
     problems: tuple[str, ...] = field(default=())
-    """What could not be read, a sentence each."""
+    """Lists what could not be read, a sentence each."""
 
     @property
     def not_run(self) -> tuple[str, ...]:
-        """Items without an attempt, left out or not come to."""
+        """Return the items without an attempt, because they were left out or not reached."""
         tried = {each.item for each in self.attempts}
         return tuple(each for each in self.items if each not in tried)
 
     @property
     def last(self) -> Mapping[str, int]:
-        """Item -> the number of its last attempt, which is the one that counts."""
+        """Return, for each item, the number of its last attempt, which is the one that counts."""
         found: dict[str, int] = {}
         for each in self.attempts:
             found[each.item] = max(found.get(each.item, 0), each.attempt)
@@ -66,7 +69,7 @@ class Night:
 
 
 def read_night(path: Path) -> Night:
-    """The night in the folder `path`. NoNight; whatever else is damaged stands in `problems`."""
+    """Return the night in the folder `path`. Raises NoNight; all other damage is listed in `problems`."""
     told = read_head(path)
     items = {str(each["item"]): each for each in told.get("items", ()) if isinstance(each, dict) and "item" in each}
     problems: list[str] = []
@@ -94,7 +97,9 @@ def read_night(path: Path) -> Night:
 
 
 def _expected(path: Path, told: Mapping[str, Any], problems: list[str]) -> tuple[ForbiddenAnomalies, ...] | None:
-    """As night.json has it. A night of an early version has its matrix in a file only."""
+    """Return the anomalies that the night forbids, as night.json has them; None if no file says. A night of an early
+    version has its matrix only in a file of its own.
+    """
     planned = told.get("matrix")
     try:
         now = tomllib.loads((path / MATRIX).read_text())
@@ -154,7 +159,7 @@ def _text(path: Path, problems: list[str]) -> str:
 
 
 def _left_out(told: Any) -> str:
-    """An item with the reason why it did not run."""
+    """Return an item with the reason why it did not run, in words."""
     return f"{told.get('item')}: {told.get('why')}" if isinstance(told, dict) else str(told)
 
 

@@ -1,4 +1,4 @@
-"""Reads the results of the runs of a night: a line of results.jsonl for each attempt."""
+"""Reads and writes the results of a night's runs: results.jsonl has a line for each attempt."""
 
 from __future__ import annotations
 
@@ -10,56 +10,58 @@ from typing import Any
 
 VALID, INVALID, UNKNOWN, NO_VERDICT = "valid", "invalid", "unknown", "no verdict"
 VERDICTS = (INVALID, UNKNOWN, NO_VERDICT, VALID)
-"""The gravest first."""
+"""Lists the verdicts, the gravest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Describes one attempt at one item."""
+    """Describes one attempt to run one item of a night."""
 
     item: str
     attempt: int
-    """Its number, from 1."""
+    """Is the number of the attempt, from 1."""
     verdict: str
-    """One of VERDICTS."""
+    """Is one of VERDICTS."""
     exit: int
-    """Of the command."""
+    """Is the exit code of the command."""
     run: str
-    """The run directory, from the night's folder on; empty where none was made."""
+    """Is the run directory, relative to the night's folder; empty if none was made."""
     began: str
-    """ISO, UTC."""
+    """Is when the attempt began, in ISO format and UTC."""
     seconds: float
     why: str
-    """Why it is not valid, in a sentence; empty where it is."""
+    """Says in a sentence why the attempt is not valid; empty if it is."""
     unexpected: tuple[str, ...] = ()
-    """Anomalies that the run permits and the matrix's expectations do not."""
+    """Lists anomalies that the run's configuration permits and the night forbids."""
     bytes: int = 0
-    """Of the run directory, after thinning."""
+    """Is the size of the run directory after thinning, in bytes."""
     permitted_loss: str = ""
-    """The acknowledged records that it lost as its configuration permits, in a line; empty where there are none."""
+    """Says in a line which acknowledged records were lost as the configuration permits; empty if none were."""
 
     @property
     def proven(self) -> bool:
-        """Return whether it says something of the cluster."""
+        """Return whether the attempt says something of the cluster."""
         return self.verdict in (VALID, INVALID)
 
     @property
     def fails(self) -> bool:
-        """Return whether it found what was not permitted."""
+        """Return whether the attempt found something that is not permitted."""
         return self.verdict == INVALID or bool(self.unexpected)
 
     def line(self) -> str:
-        """Return it as a line of results.jsonl."""
+        """Return the attempt as a line of results.jsonl."""
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
 
 
 def forbidden(anomalies: Iterable[str]) -> str:
-    """The sentence about anomalies that a configuration permits and the matrix of its night does not."""
+    """Return the sentence about anomalies that a configuration permits and its night forbids."""
     return f"{', '.join(anomalies)}: the configuration permits it, but this night forbids it (--never or [[expect]])"
 
 
 def parse(content: str) -> tuple[list[Attempt], list[int]]:
-    """The attempts in a results.jsonl, and the numbers of the lines that are none: a session was killed in one, say."""
+    """Return the attempts in the content of a results.jsonl, and the numbers of the lines that are none, for example
+    because a session was killed while it wrote one.
+    """
     found, unread = [], []
     for number, line in enumerate(content.splitlines(), start=1):
         try:
@@ -88,7 +90,7 @@ def _attempt(told: Mapping[str, Any]) -> Attempt:
 
 
 def by_item(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
-    """Item -> its attempts, the first one first."""
+    """Return the attempts of each item, the first attempt first."""
     found: dict[str, list[Attempt]] = {}
     for each in attempts:
         found.setdefault(each.item, []).append(each)

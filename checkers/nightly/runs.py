@@ -1,4 +1,5 @@
-"""Reads what a run of a night was, before anything is counted: configuration, fault classes, promise, verdict."""
+"""Reads the facts of a night's run before anything is counted: its configuration, fault classes, promise and verdict.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ ASIDE = (
     "min-isr",
     "replication-factor",
 )
-"""Axes that are no part of a configuration's name, or that its first words say."""
+"""Lists axes that the name of a configuration does not have, or whose value its first words say."""
 USUAL = {
     "idempotence": ("on",),
     "client": ("squall",),
@@ -43,49 +44,52 @@ USUAL = {
     "static-members": ("off",),
     "mutant": ("none", ""),
 }
-"""Values that a configuration's name leaves out."""
+"""Maps axes to the values that the name of a configuration leaves out."""
 NO_CLASS = "none"
-"""The class of a run without faults."""
+"""Is the class of a run without faults."""
 GONE = "its run directory is gone"
 NOT_KNOWN = "not known"
-"""The class of a run of which nobody can say which faults it had."""
+"""Is the class of a run whose faults are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOfNight:
-    """One run of a night. Nothing in it needs the history's records."""
+    """Holds the facts of one run of a night. None of them needs the records of the history."""
 
     attempt: Attempt
     counts: bool
-    """No later attempt of the same item: this one counts."""
+    """Is True if no later attempt of the same item exists, so that this run counts."""
     path: Path | None
-    """Its directory; None where there is none."""
+    """Is the run's directory; None if there is none."""
     verdict: str
     axes: Mapping[str, str]
     configuration: str
-    """What the durability of its records depends on, in words."""
+    """Says in words on what the durability of the run's records depends."""
     classes: str
-    """Of the faults that began, as "P N"; `NO_CLASS` where none did, `NOT_KNOWN` where nobody can say."""
+    """Names the classes of the faults that began, as "P N"; `NO_CLASS` if none did, `NOT_KNOWN` if they are not known.
+    """
     promise: str
-    """The row of the guarantees that its configuration falls under; empty where nobody knows."""
+    """Is the row of the guarantees that applies to its configuration; empty if it is not known."""
     permitted: tuple[str, ...]
-    """Anomalies that may happen all the same, under these faults."""
+    """Lists anomalies that may happen all the same, under these faults."""
     faults: tuple[PlayedFault, ...]
     seed: int | None = None
     trouble: str = ""
-    """Why it proves nothing, or why it cannot be read."""
+    """Says why the run proves nothing, or why it cannot be read; empty if it proves something."""
 
 
 def facts_of_night(night: Night) -> list[RunOfNight]:
-    """Return the facts of every attempt, in the order in which they ended."""
+    """Return the facts of every attempt, in the order in which the attempts ended."""
     last = night.last
     return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
 
 
 def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) -> tuple[Attempt, str]:
-    """(The attempt with all that the night forbids of what it found, why that is not what the night noted).
+    """Return the attempt with all anomalies that the night forbids of those in `verdict`, and why they differ from what
+    the night noted; empty if they do not differ.
 
-    verdict: verdict.json, empty where there is none. What the night noted stays: of the two the graver one counts.
+    `verdict` is the content of verdict.json, empty if there is none. The anomalies that the night noted stay, so that
+    the graver result counts.
     """
     if night.expect is None or not verdict or attempt.verdict == NO_VERDICT:
         return attempt, ""
@@ -131,8 +135,10 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> RunOfNight:
 
 
 def _verdict(attempt: Attempt, told: Mapping[str, Any]) -> tuple[str, str]:
-    """(The verdict that counts, why it is not the night's). A run may be judged again after the night: of two verdicts
-    the graver one counts, because nobody knows which of the files was changed, and why."""
+    """Return the verdict that counts, and why it is not the one that the night noted; empty if it is. A run may be
+    judged again after the night. Of two verdicts the graver counts, because it is not known which file was changed, and
+    why.
+    """
     judged = told.get("verdict")
     if judged == attempt.verdict or judged not in (VALID, INVALID, UNKNOWN) or attempt.verdict == NO_VERDICT:
         return attempt.verdict, ""
@@ -141,7 +147,7 @@ def _verdict(attempt: Attempt, told: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, str]:
-    """Axis -> value: as the plan has it, and as the night's matrix says where that says it. All are words."""
+    """Return the value of each axis in words: as the plan has it, or as the night's matrix has it if it does."""
     told = _cell(planned)
     for name in ("target", "runtime", "workload", "faults"):
         if planned.get(name):
@@ -150,7 +156,7 @@ def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, st
 
 
 def _cell(planned: Mapping[str, Any]) -> dict[str, str]:
-    """The configuration of an item, as the matrix has it."""
+    """Return the configuration of an item, as the matrix has it."""
     cell = planned.get("cell")
     return {str(name): _word(value) for name, value in cell.items()} if isinstance(cell, dict) else {}
 
@@ -182,7 +188,7 @@ def _word(value: Any) -> str:
 
 
 def configuration(axes: Mapping[str, str]) -> str:
-    """The name of a configuration: acks and min ISR, then whatever is not as it usually is, as "axis=value"."""
+    """Return the name of a configuration: acks and min ISR, then each unusual value as "axis=value"."""
     told = [f"acks={axes['acks']}"] if "acks" in axes else ["acks=all"] if axes.get("workload") else []
     if "min-isr" in axes:
         of = f" of {axes['replication-factor']}" if "replication-factor" in axes else ""
@@ -198,7 +204,7 @@ def configuration(axes: Mapping[str, str]) -> str:
 def _promise(
     plan: Mapping[str, Any], faults: tuple[PlayedFault, ...], verdict: Mapping[str, Any]
 ) -> tuple[str, str, tuple[str, ...]]:
-    """(fault classes, row of the guarantees, what is permitted): as it was judged, else by the plan."""
+    """Return (fault classes, row of the guarantees, permitted anomalies): as the run was judged, else by its plan."""
     judged = verdict.get("guarantee")
     try:
         classes = fault_classes.classes_of(faults)

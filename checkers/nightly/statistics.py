@@ -1,4 +1,4 @@
-"""Shares with their uncertainty, and latencies that can be added up. Pure."""
+"""Computes shares with their uncertainty, and histograms of latencies that can be added up. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from math import sqrt
 
 Z95 = 1.959963984540054
-"""The normal distribution has 95 % of its mass within so many standard deviations."""
+"""Is the number of standard deviations within which a normal distribution has 95 % of its mass."""
 _LINEAR = 7
-"""Latencies of so many bits have a bucket each; longer ones share one with those of the same first bits."""
+"""Is the number of bits up to which each latency has its own bucket; longer ones share a bucket with those of the same
+first bits.
+"""
 _HALF = 1 << (_LINEAR - 1)
 
 
 def wilson(hits: int, trials: int, z: float = Z95) -> tuple[float, float]:
-    """The Wilson score interval of a share: (low, high), both in [0, 1]; (0, 1) where nothing was tried.
+    """Return the Wilson score interval of a share: (low, high), both in [0, 1]; (0, 1) if there were no trials.
 
     E. B. Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927. Unlike the normal
-    approximation it says something where nothing was hit: 0 of 100 is (0, 0.037). ValueError for impossible counts.
+    approximation, the interval is informative if nothing was hit: for 0 of 100 it is (0, 0.037). Raises ValueError for
+    impossible counts.
     """
     if not 0 <= hits <= trials:
         raise ValueError(f"{hits} of {trials} is no share")
@@ -30,17 +33,17 @@ def wilson(hits: int, trials: int, z: float = Z95) -> tuple[float, float]:
 
 
 def bucket_of(took: int) -> int:
-    """The bucket of a latency in whole units, not negative. A bucket is at most 1/64 as wide as what is in it.
+    """Return the bucket of a latency in whole units, not negative. A bucket is at most 1/64 as wide as its latencies.
 
-    Histograms of several runs can be added, percentiles cannot. `squall.spark_analysis.nightly.measures` has the same
-    in SQL.
+    Histograms of several runs can be added; percentiles cannot. `squall.spark_analysis.nightly.measures` has the same
+    function in SQL.
     """
     shift = max(took.bit_length() - _LINEAR, 0)
     return shift * _HALF + (took >> shift)
 
 
 def middle_of(bucket: int) -> float:
-    """The middle of what a bucket holds, in units."""
+    """Return the middle of the latencies in a bucket, in units."""
     if bucket < 2 * _HALF:
         return float(bucket)
     shift = bucket // _HALF - 1
@@ -49,9 +52,10 @@ def middle_of(bucket: int) -> float:
 
 
 def percentile_of(histogram: Mapping[int, int], fraction: float) -> float | None:
-    """The latency in units that `fraction` of all are not above, by the middle of its bucket; None if there are none.
+    """Return the latency, in units, which the share `fraction` of all latencies does not exceed; it is the middle of
+    its bucket. None if the histogram is empty.
 
-    At most 1/128 beside the exact one.
+    It differs from the exact percentile by at most 1/128.
     """
     total = sum(histogram.values())
     wanted, seen = fraction * total, 0

@@ -1,8 +1,9 @@
-"""The store of nights: Parquet files that are only ever added, one folder for each time that a night was collected.
+"""Keeps the results of nights in a store of Parquet files that only grows: each collection of a night adds a folder.
 
-`STORE/night=ID/STAMP-DIGEST/` holds a file for each of `TABLES` and collection.json. It is made under another name and
-renamed when it is whole, so that a session that is killed leaves nothing that anybody reads, and two at the same time
-do not meet. Of a night the newest folder counts. DIGEST is of what was collected: the same again adds nothing.
+`STORE/night=ID/STAMP-DIGEST/` holds a file for each of `TABLES` and collection.json. A folder is made under another
+name and renamed when it is complete, so that a killed session leaves nothing that is read, and two sessions at the same
+time do not conflict. The newest folder of a night counts. DIGEST identifies what was collected: the same content again
+adds nothing.
 
 `STORE/tests=ID/` is the same for the nights of `squall test --night`, with the tables `TEST_TABLES`.
 """
@@ -30,10 +31,10 @@ FOLDER = "store"
 COLLECTION = "collection.json"
 _FRESH = ".collecting-"
 ABANDONED = timedelta(days=1)
-"""A folder that nobody finished for so long belongs to a session that was killed."""
+"""Is the age at which an unfinished folder counts as left by a killed session."""
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
-"""The exceptions that reading a damaged collection raises."""
+"""Lists the exceptions that reading a damaged collection raises."""
 
 _TEXT, _LONG, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TEXTS, _WORDS = pa.list_(pa.string()), pa.map_(pa.string(), pa.string())
@@ -54,7 +55,7 @@ MEASURED: Mapping[str, pa.DataType] = {
     "unrecovered": _LONG,
     **dict.fromkeys(("p50_ms", "p99_ms", "p50_faulty_ms", "p99_faulty_ms"), _REAL),
 }
-"""Columns of runs that are computed from the history. Null where nobody knows."""
+"""Maps the columns of runs that are computed from the history to their types. A null is a value that is not known."""
 TABLES: Mapping[str, pa.Schema] = {
     "nights": _schema(
         night=_TEXT, began=_TEXT, ended=_TEXT, commit=_TEXT, budget_s=_REAL, planned=_LONG, left_out=_TEXTS,
@@ -76,7 +77,7 @@ TABLES: Mapping[str, pa.Schema] = {
     ),
     "latencies": _schema(**_RUN, faulty=_FLAG, bucket=_LONG, n=_LONG),
 }  # fmt: skip
-"""The columns of each table, by its file's name. docs/durability.md says what they mean."""
+"""Maps each table's file name to its columns, which docs/durability.md explains."""
 TEST_TABLES: Mapping[str, pa.Schema] = {
     "test_nights": _schema(
         night=_TEXT, began=_TEXT, ended=_TEXT, commit=_TEXT, machine=_TEXT, python=_TEXT, exit=_LONG, problems=_TEXTS,
@@ -89,17 +90,17 @@ TEST_TABLES: Mapping[str, pa.Schema] = {
         night=_TEXT, test=_TEXT, result=_TEXT, cpu_s=_REAL, wall_s=_REAL, flaky=_FLAG, why=_TEXT, commit=_TEXT,
     ),
 }  # fmt: skip
-"""The columns of the tables of `squall test --night`. docs/testing.md says what they mean."""
+"""Maps each table of `squall test --night` to its columns, which docs/testing.md explains."""
 
 
 @dataclass(frozen=True, slots=True)
 class NightStoreKind:
-    """Nights of one kind: their folders begin with `prefix`, and each has these tables."""
+    """Describes one kind of nights in the store: the prefix of their folders, and their tables."""
 
     prefix: str
     tables: Mapping[str, pa.Schema]
     collects: str
-    """The command that collects a night of this kind once more, from its folder."""
+    """Is the command that collects a night of this kind again, from its folder."""
 
 
 RUNS = NightStoreKind("night=", TABLES, "squall report --nightly")
@@ -109,7 +110,7 @@ _SCHEMAS = {**TABLES, **TEST_TABLES}
 
 @dataclass(frozen=True, slots=True)
 class CollectedNight:
-    """Names the parts that were collected of one night, once."""
+    """Names the files of one collection of one night."""
 
     night: str
     began: str
@@ -117,12 +118,12 @@ class CollectedNight:
     digest: str
 
     def file(self, table: str) -> Path:
-        """Return the path of a table."""
+        """Return the path of a table's file."""
         return self.path / f"{table}.parquet"
 
 
 def digest_of(night: Night) -> str:
-    """Of all that a collection depends on, so that what was collected already is known again."""
+    """Return a digest of all that a collection depends on, so that a night that was collected already is recognized."""
     seen = hashlib.sha256(f"schema {SCHEMA}".encode())
     files = [night.path / FILE, night.path / RESULTS, night.path / END, night.path / MATRIX]
     for attempt in night.attempts:
@@ -140,7 +141,9 @@ def digest_of(night: Night) -> str:
 
 
 def fresh(store: Path, tag: str, now: datetime) -> Path:
-    """An empty folder to write a collection into. Removes what sessions have left that were killed long ago."""
+    """Return an empty folder into which a collection can be written. Folders that killed sessions left long ago are
+    removed.
+    """
     store.mkdir(parents=True, exist_ok=True)
     for each in store.glob(f"{_FRESH}*"):
         try:
@@ -155,7 +158,7 @@ def fresh(store: Path, tag: str, now: datetime) -> Path:
 
 
 def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write one table of a collection. Columns that a row does not name are null."""
+    """Write one table of a collection. Columns that a row does not have are null."""
     content = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[table])
     # Each page says what its bytes must be: without that, some damage reads as other values.
     pq.write_table(content, folder / f"{table}.parquet", compression="zstd", write_page_checksum=True)
@@ -164,7 +167,7 @@ def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def commit(
     folder: Path, night: str, began: str, digest: str, now: datetime, series: NightStoreKind = RUNS
 ) -> CollectedNight:
-    """Add a collection to the store that `folder` was made in. Every table of the series must be there."""
+    """Add a collection to the store in which `folder` was made. Each table of the series must be in the folder."""
     missing = [name for name in series.tables if not (folder / f"{name}.parquet").exists()]
     assert not missing, missing
     stamp = now.strftime("%Y%m%dT%H%M%S.%fZ")
@@ -178,7 +181,8 @@ def commit(
 
 
 def collections(store: Path, series: NightStoreKind = RUNS) -> tuple[list[CollectedNight], list[str]]:
-    """The newest collection of each night, by when the night began; and why some cannot be read, a sentence each."""
+    """Return the newest collection of each night, by when the night began; and a sentence for each that cannot be read.
+    """
     found, problems = [], []
     for place in sorted(store.glob(f"{series.prefix}*")):
         if not place.is_dir():
@@ -201,7 +205,7 @@ def collections(store: Path, series: NightStoreKind = RUNS) -> tuple[list[Collec
 
 
 def _damaged(path: Path, error: Exception, series: NightStoreKind) -> str:
-    """The sentence about a collection that is left out."""
+    """Return the sentence about a damaged collection that is left out."""
     why = " ".join(str(error).split()) or type(error).__name__
     return (
         f"{path} cannot be read, and is left out ({why[:200]}). Remove it: `{series.collects}` of the night's folder, "
@@ -217,12 +221,12 @@ def _of_another_schema(night: str, schema: Any, series: NightStoreKind) -> str:
 
 
 def rows(collected: Iterable[CollectedNight], table: str) -> list[dict[str, Any]]:
-    """The rows of a table, of these collections. A map becomes a dict."""
+    """Return the rows of a table of these collections. A map becomes a dict."""
     return [row for each in collected for row in _read(each, table).to_pylist(maps_as_pydicts="strict")]
 
 
 def _read(collected: CollectedNight, table: str) -> pa.Table:
-    """A table of a collection. One of `_UNREADABLE` if it is damaged."""
+    """Return a table of a collection. Raises one of `_UNREADABLE` if it is damaged."""
     file, schema = collected.file(table), _SCHEMAS[table]
     # A column that is not in the file is null, so a damaged name would take a column away.
     if odd := set(pq.read_schema(file).names) - set(schema.names):

@@ -1,1 +1,3 @@
-"""A night of runs in one Spark session: from their histories to the store's rows, and from the store to the table."""
+"""Measures the runs of a night in one Spark session: from their histories to rows of the store, and from the store to
+the durability table.
+"""

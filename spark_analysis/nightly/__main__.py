@@ -19,7 +19,7 @@ from squall.spark_analysis.nightly.collect import NightCollector
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code; argparse ends the program itself on wrong usage."""
+    """Run the command, and return its exit code; argparse ends the program itself on wrong usage."""
     parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis.nightly", description=__doc__.split("\n")[0])
     parser.add_argument("store", type=Path)
     parser.add_argument("--cells", type=Path, required=True, metavar="FILE", help="where the table is written")

@@ -1,4 +1,4 @@
-"""The durability table, from the store: the same query for a night, a month, a configuration."""
+"""Computes the durability table from the store, by one query for a night, a month or a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 CELL = ("configuration", "classes", "target", "runtime")
-"""What a row of the table is of."""
+"""Lists the columns that identify a row of the table."""
 
 COUNTED = """
 select * from stored_runs where counts{where}
@@ -37,7 +37,9 @@ select {", ".join(CELL)},
 from (select *, measured and verdict in ('valid', 'invalid') proven from counted_runs)
 group by {", ".join(CELL)} order by {", ".join(CELL)}
 """
-"""What a run without a verdict shows is counted nowhere: it may have ended before what it would have shown."""
+"""Selects the rows of the table. Runs without a verdict count nowhere, because they may have ended before they showed
+something.
+"""
 
 HISTOGRAMS = f"""
 select {", ".join(CELL)}, faulty, bucket, sum(n) n
@@ -48,9 +50,10 @@ group by {", ".join(CELL)}, faulty, bucket
 
 
 def cells(spark: SparkSession, collected: Sequence[CollectedNight], where: Mapping[str, str]) -> list[Row]:
-    """The rows of the table over these nights, each with `latency`: faulty -> bucket -> how many.
+    """Return the rows of the table over these nights; `latency` of each row maps "calm" and "faulty" to bucket ->
+    count.
 
-    where: axis -> the value that runs must have.
+    `where` maps axes to the values that runs must have.
     """
     if not collected:
         return []
@@ -85,17 +88,17 @@ def _sql_type(kind: pa.DataType) -> str:
 
 
 def _text(value: str) -> str:
-    """Return the value as a literal of SQL."""
+    """Return the value as an SQL literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def to_json(found: Sequence[Row]) -> str:
-    """For a file that another process reads."""
+    """Return the rows as JSON, for a file that another process reads."""
     return json.dumps(found)
 
 
 def from_json(text: str) -> list[Row]:
-    """Decode what `to_json` wrote."""
+    """Decode the rows that `to_json` encoded."""
     found: list[Row] = json.loads(text)
     for row in found:
         row["latency"] = {

@@ -1,4 +1,4 @@
-"""From a night's run directories to the tables of a collection: `runs`, `faults`, `latencies` and `nights`."""
+"""Collects a night's run directories into the tables `runs`, `faults`, `latencies` and `nights` of the store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ UNIT_MS = LATENCY_UNIT_NS / 1e6
 
 
 class NightCollector:
-    """The rows of one night."""
+    """Measures the runs of one night, and writes the rows of the night to the store."""
 
     def __init__(self, night: Night) -> None:
         self.night = night
         self.facts = facts_of_night(night)
         self.kept: dict[int, tables.ConvertedRun] = {}
-        """Number of the facts -> its history."""
+        """Maps the index of each run in `facts` to its converted history."""
         self.troubles: dict[int, str] = {}
         for number, each in enumerate(self.facts):
             if each.path is not None:
@@ -52,7 +52,7 @@ class NightCollector:
 
     @property
     def records(self) -> int:
-        """Return the number of records of all histories together."""
+        """Return the number of records in all histories together."""
         return sum(each.converted.records for each in self.kept.values())
 
     def measure(self, spark: SparkSession) -> None:
@@ -62,7 +62,7 @@ class NightCollector:
             self._measure(spark, numbers[first : first + tables.AT_ONCE])
 
     def write(self, folder: Path) -> None:
-        """All tables but the findings into `folder`."""
+        """Write all tables except the findings into `folder`."""
         store.write(folder, "nights", [_night_row(self.night)])
         store.write(folder, "runs", [self._run_row(number, each) for number, each in enumerate(self.facts)])
         store.write(folder, "faults", self.faults)
@@ -119,7 +119,7 @@ class NightCollector:
 
 
 def _measured(found: Mapping[str, list[Row]]) -> Row:
-    """The columns `store.MEASURED` of one run, of the rows that the statements have for it."""
+    """Return the columns `store.MEASURED` of one run, from the rows that the statements returned for it."""
     row: Row = dict.fromkeys(("acknowledged", "lost", "lost_unacknowledged", "duplicated"), 0)
     row |= {"lost_tails": 0, "lost_tail_records": 0, "lost_tail_ms": 0.0}
     for name in ("counts", "tails", "leaders", "unavailable"):

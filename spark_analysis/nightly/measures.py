@@ -1,7 +1,7 @@
-"""Measures each run for the store, as SQL over all runs of a night (`squall.spark_analysis.nightly.tables`).
+"""Measures each run for the store with SQL, over all runs of a night (`squall.spark_analysis.nightly.tables`).
 
 Lost and duplicated records are counted by the rules of `squall.spark_analysis.queries`, latency and unavailability as
-by `squall.checkers.metrics`: tests/parity compares with these.
+in `squall.checkers.metrics`; tests/parity compares both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RUN = f"int(part div {PARTITIONS})"
 BITS = "length(bin(took))"
 SHIFT = f"greatest({BITS} - 7, 0)"
 BUCKET = f"{SHIFT} * 64 + shiftright(took, {SHIFT})"
-"""As `squall.checkers.nightly.statistics.bucket_of`."""
+"""Computes the bucket of a latency, as `squall.checkers.nightly.statistics.bucket_of`."""
 
 MARKED = """
 select {run} run, part, placed_at off, if(coalesce(sent = 1 and acked, false), t1, first_read) t, val,
@@ -32,7 +32,7 @@ select {run} run, part, placed_at off, if(coalesce(sent = 1 and acked, false), t
        coalesce({duplicated}, false) duplicated
 from (select row.*{columns} from judged row)
 """
-"""One row for each value: was it acknowledged, is it lost, does it stand there twice."""
+"""Selects one row for each value, with flags: acknowledged, lost, and duplicated."""
 
 COUNTS = """
 select run, count_if(acknowledged) acknowledged, count_if(lost) lost,
@@ -61,8 +61,10 @@ tails as (
   select run, part, tail, count(*) records, max(t) - min(t) ns from numbered group by run, part, tail)
 select run, count(*) lost_tails, max(records) lost_tail_records, max(ns) / 1e6 lost_tail_ms from tails group by run
 """
-"""A tail: lost records of one partition, by the time of their acknowledgement, between which no record was acknowledged
-that survived and stands behind the last of them in the log. docs/durability.md says why so."""
+"""Counts lost tails. A tail consists of lost records of one partition, in the order of their acknowledgement, between
+which no record was acknowledged that survived and is behind the last of them in the log. docs/durability.md gives the
+reasons.
+"""
 
 LEADERS = """
 select run, sum(epochs) leader_changes from (
@@ -76,7 +78,7 @@ select s.run, s.part, s.st, s.t0, s.t1, (s.t1 - s.t0) div {unit} took,
 from (select {run} run, part, st, t0, t1, producer from standing where sent = 1) s
 join runs r on s.run = r.run where not array_contains(r.afterwards, s.producer)
 """
-"""The load's own sends."""
+"""Selects the sends of the load itself."""
 
 PERCENTILES = """
 select run, faulty, percentile(took, array(0.5, 0.99)) took from sends where st = 0 group by run, faulty
@@ -125,7 +127,9 @@ STATEMENTS = {
 
 
 def measured(spark: SparkSession, history: ConversionResult) -> Mapping[str, list[dict[str, Any]]]:
-    """The rows of each of STATEMENTS. `tables.register` was called; `history`: as its `together`."""
+    """Return the rows of each statement in STATEMENTS. `tables.register` must have been called; `history` is the result
+    of `tables.together`.
+    """
     spark.sql(marked(history)).createOrReplaceTempView("marked")
     sends = spark.sql(SENDS.format(run=RUN, unit=LATENCY_UNIT_NS)).cache()
     sends.createOrReplaceTempView("sends")
@@ -140,7 +144,7 @@ def measured(spark: SparkSession, history: ConversionResult) -> Mapping[str, lis
 
 
 def marked(history: ConversionResult) -> str:
-    """MARKED, by the rules for lost and duplicate records that hold for such a history."""
+    """Return the statement MARKED with the rules for lost and duplicated records that apply to such a history."""
     lost, duplicated = _rules(loss.query(history)), _rules(duplicate.query(history))
     columns = {name: sql for rule in (*lost, *duplicated) for name, sql in rule.columns.items()}
     return MARKED.format(

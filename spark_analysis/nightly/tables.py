@@ -1,7 +1,8 @@
-"""The histories of all runs of a night as one history, so that the views and rules of a single run find what they find.
+"""Presents the histories of all runs of a night as one history, so that the views and rules for a single run work for
+all.
 
-A partition of run R gets the id `R * PARTITIONS + part`, an operation `R * OPERATIONS + op`. Whatever the views group
-and join by partition, value or operation then stays inside its run.
+A partition of run R gets the id `R * PARTITIONS + part`, and an operation the id `R * OPERATIONS + op`. So whatever the
+views group and join by partition, value or operation stays within its run.
 """
 
 from __future__ import annotations
@@ -31,19 +32,21 @@ if TYPE_CHECKING:
 PARTITIONS = 1 << 20
 OPERATIONS = 1 << 40
 AT_ONCE = 1000
-"""Runs of one pass: their partitions' ids fit into an int."""
+"""Is the number of runs of one pass at most: the ids of their partitions must fit into an int."""
 NAMES = ("records", "told", "partitions", "members", "txns")
 _SHIFTED = {
     "part": f"int(run * {PARTITIONS} + part)",
     "op": f"run * {OPERATIONS} + op",
     "txn": f"run * {OPERATIONS} + txn",
 }
-"""-1, which stands for no partition, comes below all of its run: nothing joins with it."""
+"""Maps columns to the SQL that shifts them. -1, which means no partition, becomes an id below all ids of its run, so
+nothing joins with it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRun:
-    """Holds one run's history in memory: everything but its large tables."""
+    """Holds one run's history in memory without its large tables."""
 
     folder: Path
     converted: ConversionResult
@@ -51,10 +54,10 @@ class ConvertedRun:
 
 
 def converted_run(run_dir: Path) -> ConvertedRun:
-    """Return what is kept of one run; converts its history first where that was not done, or by another version, or one
-    was changed since.
+    """Return the converted history of one run. It is converted first if that was not done before, or was done by
+    another version, or if a file was changed since.
 
-    Raises FileNotFoundError where there is no history, OSError and ValueError where it cannot be read.
+    Raises FileNotFoundError if there is no history, and OSError or ValueError if it cannot be read.
     """
     # Of two sessions that find a history not converted, one waits: half of what the other writes cannot be read.
     directory = os.open(run_dir, os.O_RDONLY)
@@ -83,7 +86,7 @@ def _converted_run(run_dir: Path) -> ConvertedRun:
 
 
 def stage(runs: Sequence[ConvertedRun], folder: Path) -> None:
-    """Links to the tables of all runs, as Spark reads one table of many files: TABLE/run=N/part.parquet."""
+    """Create links to the tables of all runs, as Spark reads one table of many files: TABLE/run=N/part.parquet."""
     assert len(runs) <= AT_ONCE
     for number, run in enumerate(runs):
         for name in NAMES:
@@ -93,9 +96,10 @@ def stage(runs: Sequence[ConvertedRun], folder: Path) -> None:
 
 
 def register(spark: SparkSession, runs: Sequence[ConvertedRun], folder: Path) -> list[DataFrame]:
-    """Temporary views of what is staged in `folder`, of `judged` and all below it, `runs`, and `played` (their faults).
+    """Create temporary views of the tables staged in `folder`, of `judged` and all views below it, of `runs`, and of
+    `played` (the runs' faults).
 
-    Returns what is to be unpersisted afterwards.
+    Return the data frames that must be unpersisted afterwards.
     """
     for name in NAMES:
         _staged(spark, folder, name).createOrReplaceTempView(name)
@@ -112,7 +116,9 @@ def register(spark: SparkSession, runs: Sequence[ConvertedRun], folder: Path) ->
 
 
 def together(runs: Sequence[ConvertedRun]) -> ConversionResult:
-    """Return what rules ask of a conversion, of all runs: whether anywhere something is damaged or compacted."""
+    """Return a conversion result of all runs together, for the rules: whether something is damaged or compacted in any
+    run.
+    """
     one = runs[0].converted
     return ConversionResult(
         run="",
@@ -151,7 +157,9 @@ _PLAYED = pa.schema([(name, pa.int64()) for name in ("run", "id", "began", "ende
 
 
 def _runs(runs: Sequence[ConvertedRun]) -> pa.Table:
-    """Return the times at which faults were on, and the processes that wrote after healing, which is no load."""
+    """Return, for each run, the times at which faults were on, and the processes that wrote after healing, which are
+    not its load.
+    """
     rows = [
         {
             "run": number,

@@ -1,5 +1,5 @@
-"""The Spark query of each module of `squall.checkers.anomalies`, under the same name.
+"""Holds the Spark query of each module of `squall.checkers.anomalies`, under the same name.
 
-Same definitions and same witnesses as the reference finder there, whose docstrings say why; tests/parity holds the two
-together.
+Definitions and witnesses are the same as those of the reference finder there, whose docstrings give the reasons;
+tests/parity compares both.
 """

@@ -1,4 +1,4 @@
-"""G1a."""
+"""Finds G1a with Spark, as `squall.checkers.anomalies.aborted_read` defines it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_transacti
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.aborted_read`."""
+    """Return the Spark query for `squall.checkers.anomalies.aborted_read`; empty if the history cannot show the
+    anomaly.
+    """
     if not has_transactions(history):
         return []
     return [

@@ -1,4 +1,4 @@
-"""torn-txn and lost-txn."""
+"""Finds torn-txn and lost-txn with Spark, as `squall.checkers.anomalies.atomicity` defines them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,14 @@ from (select txn, txn_proc, late_abort, min(struct(val, part, acked_at)) first, 
       from missing m left anti join visible v on v.txn = m.txn
       where proven group by txn, txn_proc, late_abort)
 """
-"""`passed`: a final read went past the offset. `read_after`: one that began after the commit read to the end."""
+"""Selects the witnesses. `passed` says that a final read went past the offset; `read_after` says that a final read
+which began after the commit read to the end.
+"""
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.atomicity`."""
+    """Return the Spark query for `squall.checkers.anomalies.atomicity`; empty if the history cannot show the anomaly.
+    """
     if not has_transactions(history):
         return []
     views = ("standing", "txn_values", "committed_reads", "finals", "places", "partitions")

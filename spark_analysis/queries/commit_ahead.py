@@ -1,4 +1,4 @@
-"""commit-ahead."""
+"""Finds commit-ahead with Spark, as `squall.checkers.anomalies.commit_ahead` defines it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ from passed w left join asked a on a.grp = w.grp and a.part = w.part and a.off =
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.commit_ahead`."""
+    """Return the Spark query for `squall.checkers.anomalies.commit_ahead`; empty if the history cannot show the
+    anomaly.
+    """
     if not history.holds:
         return []
     return [WitnessQuery(SQL, ("holds", "group_holds", "group_commits", "records", "processes", "partitions"))]

@@ -1,4 +1,4 @@
-"""corrupt."""
+"""Finds corrupt with Spark, as `squall.checkers.anomalies.corrupt` defines it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.corrupt`."""
+    """Return the Spark query for `squall.checkers.anomalies.corrupt`; empty if the history cannot show the anomaly."""
     return (
         [WitnessRule("places", "val < 0 and is_read = 1", "'corrupt'", off="off", op="read_op")]
         if history.corrupt

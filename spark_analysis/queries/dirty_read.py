@@ -1,4 +1,4 @@
-"""dirty-read."""
+"""Finds dirty-read with Spark, as `squall.checkers.anomalies.dirty_read` defines it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_transacti
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.dirty_read`."""
+    """Return the Spark query for `squall.checkers.anomalies.dirty_read`; empty if the history cannot show the anomaly.
+    """
     if not has_transactions(history):
         return []
     return [

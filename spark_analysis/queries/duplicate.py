@@ -1,4 +1,4 @@
-"""duplicate."""
+"""Finds duplicate with Spark, as `squall.checkers.anomalies.duplicate` defines it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.duplicate`."""
+    """Return the Spark query for `squall.checkers.anomalies.duplicate`."""
     return [
         WitnessRule(
             "judged",

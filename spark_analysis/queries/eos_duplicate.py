@@ -1,4 +1,4 @@
-"""eos-duplicate."""
+"""Finds eos-duplicate with Spark, as `squall.checkers.anomalies.eos_duplicate` defines it."""
 
 from __future__ import annotations
 
@@ -24,5 +24,7 @@ where nth > 1
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.eos_duplicate`."""
+    """Return the Spark query for `squall.checkers.anomalies.eos_duplicate`; empty if the history cannot show the
+    anomaly.
+    """
     return [WitnessQuery(SQL, ("made", "twice", "txn_values"))] if history.outputs else []

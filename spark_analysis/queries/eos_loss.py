@@ -1,4 +1,4 @@
-"""eos-loss."""
+"""Finds eos-loss with Spark, as `squall.checkers.anomalies.eos_loss` defines it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ having coalesce(max(o.off), -1L) < 0
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.eos_loss`."""
+    """Return the Spark query for `squall.checkers.anomalies.eos_loss`; empty if the history cannot show the anomaly."""
     if not history.outputs:
         return []
     of_groups = ("outputs", "made", "twice", "group_commits", "group_holds", "fetches")

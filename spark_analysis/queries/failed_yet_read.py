@@ -1,4 +1,4 @@
-"""failed-yet-read."""
+"""Finds failed-yet-read with Spark, as `squall.checkers.anomalies.failed_yet_read` defines it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.failed_yet_read`."""
+    """Return the Spark query for `squall.checkers.anomalies.failed_yet_read`."""
     return [
         WitnessRule(
             "judged",

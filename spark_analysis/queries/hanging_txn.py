@@ -1,4 +1,4 @@
-"""hanging-txn."""
+"""Finds hanging-txn with Spark, as `squall.checkers.anomalies.hanging_txn` defines it."""
 
 from __future__ import annotations
 
@@ -27,5 +27,6 @@ where l.at.final > 0 and l.at.lso < l.at.hw and l.at.t1 - s.t1 > t.ns
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.hanging_txn`."""
+    """Return the Spark query for `squall.checkers.anomalies.hanging_txn`; empty if the history cannot show the anomaly.
+    """
     return [WitnessQuery(SQL, ("told", "txn_values", "records", "processes"))] if has_transactions(history) else []

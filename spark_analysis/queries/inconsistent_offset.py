@@ -1,4 +1,4 @@
-"""inconsistent-offset."""
+"""Finds inconsistent-offset with Spark, as `squall.checkers.anomalies.inconsistent_offset` defines it."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ from (select part, off, sum(is_final) finals, sum(is_read) reads, count(*) n,
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.inconsistent_offset`."""
+    """Return the Spark query for `squall.checkers.anomalies.inconsistent_offset`."""
     return [WitnessQuery(SQL, ("places",))]

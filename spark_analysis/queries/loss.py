@@ -1,4 +1,4 @@
-"""lost-write and unseen."""
+"""Finds lost-write and unseen with Spark, as `squall.checkers.anomalies.loss` defines them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 DAMAGED = """
   exists (select 1 from places c where c.part = row.part and c.off = row.placed_at and c.val < 0 and c.is_final = 1)"""
-"""What stands in its place is damaged, and reported as that."""
+"""Is true if the record at its offset is damaged, which `corrupt` reports."""
 
 SUPERSEDED = """
   (key >= 0 and coalesce(max(if(key >= 0, final_max, null)) over (partition by part, key), -1L) > placed_at)"""
-"""In a compacted partition a later record of its key is there."""
+"""Is true if a compacted partition has a later record with the same key."""
 
 LOST = """sent = 1 and (final_min is null or vanished)
   and (acked or (read_min is not null and (st = 2 or (st = 0 and in_txn))))
@@ -23,7 +23,7 @@ LOST = """sent = 1 and (final_min is null or vanished)
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.loss`."""
+    """Return the Spark query for `squall.checkers.anomalies.loss`."""
     excuses = {
         **({"damaged": DAMAGED} if history.corrupt else {}),
         **({"superseded": SUPERSEDED} if history.compacted else {}),

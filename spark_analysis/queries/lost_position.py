@@ -1,4 +1,4 @@
-"""lost-position."""
+"""Finds lost-position with Spark, as `squall.checkers.anomalies.lost_position` defines it."""
 
 from __future__ import annotations
 
@@ -81,5 +81,7 @@ from stripped i
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.lost_position`."""
+    """Return the Spark query for `squall.checkers.anomalies.lost_position`; empty if the history cannot show the
+    anomaly.
+    """
     return [WitnessQuery(SQL, ("group_commits", "fetches", "partitions"))] if has_positions(history) else []

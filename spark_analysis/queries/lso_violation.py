@@ -1,4 +1,4 @@
-"""lso-violation."""
+"""Finds lso-violation with Spark, as `squall.checkers.anomalies.lso_violation` defines it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.lso_violation`."""
+    """Return the Spark query for `squall.checkers.anomalies.lso_violation`."""
     return [
         WitnessRule(
             "told",

@@ -1,4 +1,6 @@
-"""nonmonotonic-poll and int-nonmonotonic-poll."""
+"""Finds nonmonotonic-poll and int-nonmonotonic-poll with Spark, as `squall.checkers.anomalies.nonmonotonic_poll`
+defines them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.nonmonotonic_poll`."""
+    """Return the Spark query for `squall.checkers.anomalies.nonmonotonic_poll`; empty if the history cannot show the
+    anomaly.
+    """
     if not history.holes:
         return []
     return [

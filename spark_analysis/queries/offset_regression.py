@@ -1,4 +1,4 @@
-"""offset-regression."""
+"""Finds offset-regression with Spark, as `squall.checkers.anomalies.offset_regression` defines it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ group by listed.part, listed.log_start, listed.op, listed.proc
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.offset_regression`."""
+    """Return the Spark query for `squall.checkers.anomalies.offset_regression`."""
     return [
         WitnessQuery(LOG_STARTS, ("told",)),
         *(_mark(mark, name) for mark, name in (("hw", "high watermark"), ("lso", "last stable offset"))),

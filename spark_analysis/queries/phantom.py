@@ -1,4 +1,4 @@
-"""phantom."""
+"""Finds phantom with Spark, as `squall.checkers.anomalies.phantom` defines it."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.phantom`."""
+    """Return the Spark query for `squall.checkers.anomalies.phantom`."""
     return [WitnessRule("judged", "sent = 0", "'phantom'", off="read_min", val="val")]

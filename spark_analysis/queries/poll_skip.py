@@ -1,4 +1,4 @@
-"""poll-skip and int-poll-skip."""
+"""Finds poll-skip and int-poll-skip with Spark, as `squall.checkers.anomalies.poll_skip` defines them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from (select * from records where kind = 1 and before >= 0 and off > before + 1)
 join order_of n on n.part = o.part and n.off = o.before join partitions p on p.part = o.part
 where next < o.off and not compacted
 """
-"""The converter says what each reader read before each record, so that no sort of all reads is needed. Only reads with
-a hole between them are looked up in the version order."""
+"""Selects the witnesses among returned records. The converter stores which offset each reader read before each record,
+so no sort of all reads is needed. Only reads with a hole before them are looked up in the version order.
+"""
 
 
 WITH_TRANSACTIONS = """
@@ -36,8 +37,9 @@ from (select * from records where kind = 1 and before >= 0 and off > before + 1)
 join order_of n on n.part = o.part and n.off = o.before and n.iso = o.iso join partitions p on p.part = o.part
 where next < o.off and not compacted
 """
-"""A read_committed reader need not be given records of transactions whose commit was not acknowledged,
-or which a late EndTxn may have aborted."""
+"""Selects the same witnesses in a history with transactions: a read_committed reader need not get records of
+transactions whose commit was not acknowledged, or which a late EndTxn may have aborted.
+"""
 
 
 PASSAGES = """
@@ -51,13 +53,14 @@ from (
 join order_of n on n.part = e.part and n.off = e.passed{same_level}
 group by e.part, e.off, op, e.idx, proc, before
 """
-"""Polls that moved their reader over records: all of it without any, or before and behind those that they returned.
-Beyond what any reader saw nothing counts.
+"""Adds polls that moved their reader over records: polls that returned none, and offsets before and behind the records
+that a poll returned. Offsets beyond those that any reader saw do not count.
 """
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.poll_skip`."""
+    """Return the Spark query for `squall.checkers.anomalies.poll_skip`; empty if the history cannot show the anomaly.
+    """
     if not history.holes:
         return []
     if has_transactions(history):

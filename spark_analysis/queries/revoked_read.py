@@ -1,4 +1,4 @@
-"""revoked-read."""
+"""Finds revoked-read with Spark, as `squall.checkers.anomalies.revoked_read` defines it."""
 
 from __future__ import annotations
 
@@ -17,5 +17,7 @@ where r.kind = 1 and r.final = 0 and h.how = {REVOKED} and h.t1 < r.t1 and coale
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.revoked_read`."""
+    """Return the Spark query for `squall.checkers.anomalies.revoked_read`; empty if the history cannot show the
+    anomaly.
+    """
     return [WitnessQuery(SQL, ("holds", "records"))] if history.holds else []

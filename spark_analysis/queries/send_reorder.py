@@ -1,4 +1,4 @@
-"""send-reorder."""
+"""Finds send-reorder with Spark, as `squall.checkers.anomalies.send_reorder` defines it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ counted as (
 select 'send-reorder' anomaly, evidence, part, off, val, op, producer proc, overtook other
 from counted where evidence is not null
 """
-"""Later records come first in a window: Spark takes a frame of all following rows in quadratic time."""
+"""Selects the witnesses. Its windows sort later records first, because Spark needs quadratic time for a frame of all
+following rows.
+"""
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.send_reorder`."""
+    """Return the Spark query for `squall.checkers.anomalies.send_reorder`."""
     return [WitnessQuery(SQL, ("judged",))]

@@ -1,4 +1,4 @@
-"""stale-ack."""
+"""Finds stale-ack with Spark, as `squall.checkers.anomalies.stale_ack` defines it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from (
   where is_ack = 0)
 where final or acked_at <= coalesce(highest, -1L)
 """
-"""An acknowledgement at the very time of an invocation does not precede it."""
+"""Selects the witnesses. An acknowledgement at the very time of an invocation does not count as earlier."""
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.stale_ack`."""
+    """Return the Spark query for `squall.checkers.anomalies.stale_ack`."""
     return [WitnessQuery(SQL, ("standing",))]

@@ -1,4 +1,4 @@
-"""stuck-group."""
+"""Finds stuck-group with Spark, as `squall.checkers.anomalies.stuck_group` defines it."""
 
 from __future__ import annotations
 
@@ -37,5 +37,6 @@ where exists (select 1 from members m where m.grp = w.grp and m.t0 <= w.t1 and m
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.stuck_group`."""
+    """Return the Spark query for `squall.checkers.anomalies.stuck_group`; empty if the history cannot show the anomaly.
+    """
     return [WitnessQuery(SQL, ("records", "processes", "holds", "partitions"))] if history.holds else []

@@ -1,4 +1,4 @@
-"""thrown-back."""
+"""Finds thrown-back with Spark, as `squall.checkers.anomalies.thrown_back` defines it."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ from (
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.thrown_back`."""
+    """Return the Spark query for `squall.checkers.anomalies.thrown_back`."""
     return [WitnessQuery(SQL, ("thrown", "partitions"))]

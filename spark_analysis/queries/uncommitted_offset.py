@@ -1,4 +1,4 @@
-"""uncommitted-offset."""
+"""Finds uncommitted-offset with Spark, as `squall.checkers.anomalies.uncommitted_offset` defines it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ where first is not null and not right
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.uncommitted_offset`."""
+    """Return the Spark query for `squall.checkers.anomalies.uncommitted_offset`; empty if the history cannot show the
+    anomaly.
+    """
     if not has_positions(history) or not has_transactions(history):
         return []
     return [WitnessQuery(SQL, ("group_commits", "fetches", "partitions"))]

@@ -1,9 +1,9 @@
-"""G1c, by a certificate of time.
+"""Finds G1c with Spark, by a certificate of time.
 
-Each transaction is stamped with the moment at which its commit was asked for. Where all is well every edge from a
-writer to a reader goes forward in time, and without an edge that goes back there is no cycle. Else a cycle lies between
-the stamps of the edges that go back: only edges inside these spans of time come to the driver, which searches them. In
-a sound history these are none, whatever its length.
+Each transaction is stamped with the time at which its commit was requested. In a sound history each edge from a writer
+to a reader goes forward in time, and without an edge that goes back there is no cycle. Otherwise a cycle lies between
+the stamps of the edges that go back: only edges inside these spans of time are sent to the driver, which searches them.
+A sound history has none, whatever its length.
 """
 
 from __future__ import annotations
@@ -28,20 +28,26 @@ select writer, reader, int(late) late, proc, read.part, read.off, read.val
 from wr_edges e join spans s
   on e.writer_at between s.since and s.till and e.reader_at between s.since and s.till
 """
-"""Spans that overlap are one: a cycle that goes back by several edges is inside what they cover together."""
+"""Selects the edges inside the spans. Overlapping spans are joined, because a cycle that goes back by several edges
+lies inside what they cover together.
+"""
 
 Edge = tuple[int, int, int, int, int, int, int]
-"""(writer, reader, 1 if a late EndTxn may have committed it, process of the reader, partition, offset, value)"""
+"""Is (writer, reader, 1 if a late EndTxn may have committed the writer, process of the reader, partition, offset,
+value).
+"""
 Graph = Mapping[int, Sequence[int]]
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery | SparkDriverSearch]:
-    """The query of `squall.checkers.anomalies.wr_cycle`."""
+    """Return the Spark query for `squall.checkers.anomalies.wr_cycle`; empty if the history cannot show the anomaly."""
     return [SparkDriverSearch(INSIDE_SPANS, ("wr_edges",), on_cycles)] if history.read_inside else []
 
 
 def on_cycles(edges: Sequence[Edge]) -> Iterator[Witness]:
-    """For each transaction on a cycle, the first record that it read of another one on the same cycle."""
+    """Yield a witness for each transaction on a cycle: the first record that it read of another transaction on the same
+    cycle.
+    """
     component = components(edges)
     first: dict[int, tuple[tuple[int, int, int], int, int]] = {}
     explained = set()
@@ -57,9 +63,10 @@ def on_cycles(edges: Sequence[Edge]) -> Iterator[Witness]:
 
 
 def components(edges: Iterable[Edge]) -> dict[int, int]:
-    """Transaction -> the number of its strongly connected component (Kosaraju).
+    """Return the number of the strongly connected component of each transaction, by Kosaraju's algorithm.
 
-    In the order in which a search of the edges ends, the last one first, each search against the edges finds one.
+    The algorithm takes the transactions in the reverse order in which a search along the edges ends; each search
+    against the edges then finds one component.
     """
     forward: dict[int, list[int]] = {}
     backward: dict[int, list[int]] = {}
@@ -78,7 +85,8 @@ def components(edges: Iterable[Edge]) -> dict[int, int]:
 
 
 def _search(graph: Graph, root: int, seen: dict[int, int], number: int) -> list[int]:
-    """Return what can be reached and was not `seen`, in the order in which the search of each ends; marks it `number`.
+    """Return the nodes that can be reached and are not in `seen`, in the order in which their search ends, and add them
+    to `seen` with the value `number`.
     """
     if root in seen:
         return []

@@ -1,4 +1,4 @@
-"""wrong-lookup."""
+"""Finds wrong-lookup with Spark, as `squall.checkers.anomalies.wrong_lookup` defines it."""
 
 from __future__ import annotations
 
@@ -16,5 +16,7 @@ where not compacted and not deleted and l.known >= judged_from and (not deletabl
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.wrong_lookup`."""
+    """Return the Spark query for `squall.checkers.anomalies.wrong_lookup`; empty if the history cannot show the
+    anomaly.
+    """
     return [WitnessQuery(SQL, ("lookups", "partitions"))] if history.lookups else []

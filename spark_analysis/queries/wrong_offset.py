@@ -1,4 +1,4 @@
-"""wrong-offset."""
+"""Finds wrong-offset with Spark, as `squall.checkers.anomalies.wrong_offset` defines it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
 def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.wrong_offset`."""
+    """Return the Spark query for `squall.checkers.anomalies.wrong_offset`."""
     return [
         WitnessRule(
             "judged",

@@ -1,4 +1,4 @@
-"""zombie-write."""
+"""Finds zombie-write with Spark, as `squall.checkers.anomalies.zombie_write` defines it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ where s.t0 > by.t or c.te > by.t
 
 
 def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
-    """The query of `squall.checkers.anomalies.zombie_write`."""
+    """Return the Spark query for `squall.checkers.anomalies.zombie_write`; empty if the history cannot show the
+    anomaly.
+    """
     if not has_transactions(history):
         return []
     return [WitnessQuery(SQL, ("txns", "inits", "committed_reads", "standing"))]
