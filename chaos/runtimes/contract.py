@@ -413,7 +413,7 @@ class Runtime(Protocol):
         """Limit a node to `share` of a CPU (0 to 1), under a name unused on this node. The limit outlives restarts. If
         several limits are on, the smallest counts.
 
-        Evidence: by (what enforces it), share, began_ns.
+        Evidence: by (the mechanism that enforces it), share, began_ns.
         """
 
     async def heal_cpu(self, name: str, node: int) -> Evidence:

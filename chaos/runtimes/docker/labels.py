@@ -18,7 +18,8 @@ NAMESPACE = "squall.namespace"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Lists what is left of one run: containers and networks as (id, name), and the names of its volumes."""
+    """Lists the objects that one run left behind: containers and networks as (id, name), and the names of its volumes.
+    """
 
     run: str
     harness_alive: bool
@@ -65,7 +66,9 @@ def find(engine: Engine) -> list[Leftover]:
 
 
 def remove(engine: Engine, found: Leftover) -> list[str]:
-    """End and remove what is left of a run. Returns the removed objects, as "container NAME". Raises EngineError."""
+    """End and remove the objects that a run left behind. Returns the removed objects, as "container NAME". Raises
+    EngineError.
+    """
     assert not found.harness_alive, "a run that is under way ends its own containers"
     for container, _ in found.containers:
         engine.remove(container)

@@ -225,7 +225,7 @@ class ContainerNode(BrokerNode):
 
     @override
     async def activity(self) -> Evidence:
-        """Measure what the broker has done: the engine reports the container's state, and the CPU time of its control
+        """Measure the broker's activity: the engine reports the container's state, and the CPU time of its control
         group.
         """
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}

@@ -128,7 +128,7 @@ class AttachedContainer:
         return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns, "probe": silence.evidence()}
 
     async def activity(self) -> Evidence:
-        """Measure what the broker has done: the engine reports the container's state, and the CPU time of its control
+        """Measure the broker's activity: the engine reports the container's state, and the CPU time of its control
         group. Evidence: as `Runtime.activity`.
         """
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}

@@ -168,7 +168,7 @@ class ExternalRuntime(Runtime):
 
     @override
     async def stop(self) -> None:
-        """Leave the cluster as it was found: undo only what the run made or changed."""
+        """Leave the cluster as it was found: undo only the run's own changes."""
         if self._registration is None:
             return
         with trio.CancelScope(shield=True):

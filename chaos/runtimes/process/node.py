@@ -181,8 +181,8 @@ class ProcessNode(BrokerNode):
 
     @override
     async def activity(self) -> Evidence:
-        """Measure what the broker has done, from /proc/PID/stat. There is no process if nothing answers at its port
-        either.
+        """Measure the broker's activity, from /proc/PID/stat. There is no process if no answer comes from the broker's
+        port either.
         """
         self.poll()
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}

@@ -133,7 +133,7 @@ async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], 
 
 
 async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
-    """Watch a new connection until it ends. Returns what `Runtime.ending` returns."""
+    """Watch a new connection until it ends, and return the result as `Runtime.ending` does."""
     asked = began = trio.current_time()
     how = "never open"
     with trio.move_on_after(timeout_s):

@@ -59,8 +59,9 @@ class Links:
         return {**told, **counted}
 
     async def reset(self, links: Sequence[Link]) -> Evidence:
-        """Reset every open connection over these links; one without bytes on their way is closed, not reset. Evidence:
-        as `Runtime.reset_links`, but `reset` is None, because only Toxiproxy knows how many connections there were.
+        """Reset every open connection over these links; a connection without bytes on their way is closed, not reset.
+        Evidence: as `Runtime.reset_links`, but `reset` is None, because only Toxiproxy knows how many connections there
+        were.
 
         Toxiproxy's reset_peer is not used: of the open connections it ends only those that carry bytes at that moment.
         """

@@ -116,7 +116,8 @@ class SimFs(Fs):
         self.gate = _gone
 
     def failed_write(self, path: str, growth: int) -> tuple[int, int] | None:
-        """Return what `DiskFaults.written` returns."""
+        """Return the failure of a write that makes a file `growth` bytes longer, or None, as `DiskFaults.written` does.
+        """
         return self.faults.written(path, growth, lambda: used(self._names))
 
     @override

@@ -67,7 +67,7 @@ class SimClock:
 
     @property
     def is_bent(self) -> bool:
-        """True if the clock differs from the true time, or will soon."""
+        """Is True if the clock differs from the true time, or will soon."""
         return bool(self.offset_ms) or self.rate != 1.0
 
     def set(self, offset_ms: float, rate: float) -> None:

@@ -39,7 +39,7 @@ class TransportOwner(Protocol):
     gate: Callable[[str, str], None]
 
     def rest(self, message: WaitTaskRescheduled) -> Awaitable[Any]:
-        """Park the task until `wake`. `message` says what to do if it is cancelled."""
+        """Park the task until it is passed to `wake`. `message` holds the function to call if the task is cancelled."""
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
         """Forget a cancelled task that may have been woken during a pause."""
@@ -87,7 +87,7 @@ class SimTransport:
         return count
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        """Hand over what fits into the window now. Returns bytes taken."""
+        """Send the bytes that fit into the window now. Returns the number of bytes taken."""
         self.env.gate("send", self.peer)
         if self.closed or self._reset:
             self._refuse()
@@ -100,7 +100,7 @@ class SimTransport:
         return len(data)
 
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """Send part of a file, as much as fits now. Returns bytes taken."""
+        """Send part of a file, as much as fits now. Returns the number of bytes taken."""
         room = WINDOW - self.out.held
         if length <= 0 or (room <= 0 and not self._reset and not self.closed):
             return 0

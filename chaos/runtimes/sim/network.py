@@ -50,7 +50,7 @@ class SimListener(Listener):
 
     @property
     def full(self) -> bool:
-        """True if the backlog of connections that were not accepted yet is full."""
+        """Is True if the backlog of connections that were not accepted yet is full."""
         return len(self._queue) >= BACKLOG
 
     @override
@@ -112,7 +112,7 @@ class SimNetwork:
         self._sides[host, port] = (source, target)
 
     def listen(self, env: NetworkPeer, port: int) -> SimListener:
-        """Listen at the Env's host."""
+        """Listen at the Env's host. Port 0 chooses a free port."""
         if port == 0:
             self._free_port += 1
             port = self._free_port

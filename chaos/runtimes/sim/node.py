@@ -198,7 +198,7 @@ class SimNode:
 
     @property
     def is_held(self) -> bool:
-        """True if its effects wait, whatever state the runtime has ordered."""
+        """Is True if the node's effects wait, whatever state the runtime has ordered."""
         return self.env is not None and self.env.paused
 
     def resume(self) -> None:

@@ -40,7 +40,7 @@ class OffsetTracer:
         self._known: dict[tuple[int, str, int], tuple[int, int]] = {}
 
     def look(self) -> None:
-        """Trace what has changed since the last look."""
+        """Trace the offsets that have changed since the last look."""
         for node_id, node in self._world.nodes.items():
             if node.node is not None:
                 for hosted in node.node.replicas.hosted():

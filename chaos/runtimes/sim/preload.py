@@ -20,7 +20,7 @@ LATE = (
 
 @cache
 def load_what_comes_late() -> None:
-    """Load these modules. Does its work once per process."""
+    """Load the modules that are otherwise imported at first use. Does its work once per process."""
     for name in LATE:
         import_module(name)
     for key in COMMANDS:

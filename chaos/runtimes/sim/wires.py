@@ -76,7 +76,7 @@ class SimLink:
         self.faulty = False
         """Is True if the link has any fault."""
         self.refuses = self.silent = False
-        """Say whether new connections are refused, and whether a new connection's first packet gets no answer."""
+        """Holds whether new connections are refused, and whether a new connection's first packet gets no answer."""
         self._on: dict[str, _WireFault] = {}
         self._cuts: dict[StreamDirection, frozenset[CutMode]] = {}
         self._sort()

@@ -70,7 +70,7 @@ def strike(faults: Iterable[LinkFaultState], stream: StreamDirection, api: int) 
 
 @dataclass(frozen=True, slots=True)
 class OvertakenFrame:
-    """A frame that waits to be overtaken by the next frame of its stream."""
+    """Holds a frame that waits to be overtaken by the next frame of its stream."""
 
     on: LinkFaultState
     frame: bytes

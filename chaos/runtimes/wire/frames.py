@@ -94,7 +94,7 @@ class Framer:
 
     @property
     def holds(self) -> bool:
-        """True if part of a frame waits here for its rest."""
+        """Is True if part of a frame waits here for its rest."""
         return bool(self._held)
 
     def follow(self, data: bytes) -> None:
@@ -159,7 +159,7 @@ class Framer:
 
     @property
     def lost(self) -> bool:
-        """True if frames can no longer be found in this stream."""
+        """Is True if frames can no longer be found in this stream."""
         return self._lost
 
     def _is_none(self, head: bytearray) -> bool:

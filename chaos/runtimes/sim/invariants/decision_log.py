@@ -64,7 +64,7 @@ class MetadataReplay:
     def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[PartitionDecision]:
         """Replay one more batch, whose records are (offset, message). Returns its decisions on partitions, in order.
 
-        A controller writes one decision as one batch: all or nothing of it counts.
+        A controller writes each decision as a single batch: all or nothing of it counts.
         """
         self._news = []
         for offset, record in found:

@@ -144,7 +144,7 @@ def _steps(segment: SegmentIndexes) -> list[tuple[int, int]]:
 def offset_index_is_dense(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, an offset index has each batch that begins more than index.interval.bytes behind
     the last batch in the index, or behind the segment's first byte. (A change of that setting holds from the next
-    segment or load on, and no simulation makes one.)
+    segment or load on, and simulations do not change it.)
     """
     has, last = {position for _, position in segment.offsets}, 0
     for row in segment.rows:

@@ -1,4 +1,4 @@
-"""Hears when members of groups send requests, and says what time-outs their coordinators owe them."""
+"""Records when members of groups send requests, and derives the time-outs that their coordinators must keep."""
 
 from __future__ import annotations
 
@@ -21,30 +21,33 @@ REBALANCES: Final = frozenset({GroupState.PREPARING, GroupState.COMPLETING})
 
 
 class GroupClock:
-    """Notes when each member of one shard's groups was last heard of, in ms of the coordinator's monotonic clock."""
+    """Records when each member of one shard's groups last sent a request, in ms of the coordinator's monotonic clock.
+    """
 
     __slots__ = ("_heard", "_high_watermark", "_moved", "_rebalances", "_revoking")
 
     def __init__(self) -> None:
         self._heard: dict[str, dict[str, int]] = {}
-        """Group -> member id -> the moment."""
+        """Maps a group and a member id to the time of the member's last request."""
         self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
-        """Group -> generation, and the rebalance."""
+        """Maps a group to the generation and the times of its rebalance."""
         self._revoking: dict[str, dict[str, tuple[int, int]]] = {}
-        """Group -> member id -> the epoch of its revocation, and the moment by which it must have ended."""
+        """Maps a group and a member id to the epoch of the member's revocation, and the deadline of the revocation."""
         self._moved: dict[str, list[MovedRevocation]] = {}
-        """Group -> what has moved since the last look."""
+        """Maps a group to the revocations whose deadline has moved since the last look."""
         self._high_watermark = -1
 
     def heard(self, shard: GroupCoordinatorShard, group_id: str, member_id: str, now_ms: int) -> None:
-        """Note that a member has sent a request."""
+        """Record that a member has sent a request."""
         known = self._heard.setdefault(group_id, {})
         if member_id in known:
             known[member_id] = now_ms
         self.follow(shard, group_id, now_ms)
 
     def follow(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
-        """Take in who is a member now. A new one, and one that waits for an answer, count as heard."""
+        """Update the members of a group. A new member, and a member that waits for an answer, count as having sent a
+        request now.
+        """
         members, waiting = _members_of(shard, group_id)
         sessions = shard.consumers._sessions.get(group_id)
         before, revoking = self._revoking.pop(group_id, {}), {} if sessions is None else dict(sessions._revoking)
@@ -58,7 +61,7 @@ class GroupClock:
         self._heard[group_id] = {one: now_ms if one in waiting else known.get(one, now_ms) for one in members}
 
     def forgive(self, shard: GroupCoordinatorShard, now_ms: int) -> None:
-        """Begin all times anew: the coordinator could not write to its log, or was not running."""
+        """Restart all times: the coordinator could not write to its log, or was not running."""
         self._rebalances.clear()
         self._moved.clear()
         for group_id in (*shard.groups, *shard.ledger.consumers):
@@ -105,7 +108,7 @@ class GroupClock:
         )
 
     def _rebalance(self, group: ClassicGroup, now_ms: int) -> RebalanceTimes | None:
-        """The rebalance that the group is in; None if there is none, or if only static members' sessions end it."""
+        """Return the group's present rebalance; None if there is none, or if only static members' sessions end it."""
         members = group.members.values()
         if group.state not in REBALANCES or all(each.instance_id and each.joining is None for each in members):
             self._rebalances.pop(group.group_id, None)
@@ -131,7 +134,8 @@ class GroupClocks:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Inside, listen to the requests that shards take. It wraps the present methods, those of a planted bug too."""
+        """Observe the requests to shards inside this block. It wraps the present methods, those of a planted bug too.
+        """
         rules = {name: getattr(GroupCoordinatorShard, name) for name in ("begin", "submit", "settle", "tick")}
         GroupCoordinatorShard.submit = self._submitted(rules["submit"])  # type: ignore[method-assign]
         for name in ("begin", "settle", "tick"):
@@ -175,7 +179,7 @@ def _waits(member: Any) -> bool:
 
 
 def _members_of(shard: GroupCoordinatorShard, group_id: str) -> tuple[list[str], set[str]]:
-    """The ids of a group's members, and of those to which the coordinator owes an answer."""
+    """Return the ids of a group's members, and of the members to which the coordinator owes an answer."""
     consumer, classic = shard.ledger.consumers.get(group_id), shard.groups.get(group_id)
     if consumer is not None:
         return list(consumer.members), set()

@@ -17,7 +17,7 @@ _OF_A_CONSUMER_GROUP = (
     *("epoch, hash of its topics and target epoch", "subscriptions", "instance ids", "current assignments"),
     *("target assignments", "owners of partitions", "matched regular expressions"),
 )
-"""What the `facts` of a consumer group are, in their order."""
+"""Names the `facts` of a consumer group, in their order."""
 SHORT = 40
 """Limits the characters of a value in a description."""
 NAMES = 3

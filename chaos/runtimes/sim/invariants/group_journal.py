@@ -72,7 +72,7 @@ class GroupStateView(NamedTuple):
     pending: Mapping[int, Positions]
     """Maps a producer id to the offsets that its unfinished transaction commits."""
     consumer: tuple[object, ...] | None = None
-    """The `facts` of a consumer group (KIP-848); None: it is no such group."""
+    """Holds the `facts` of a consumer group (KIP-848); None if the group is no consumer group."""
 
 
 class PartitionOwners(NamedTuple):
@@ -95,13 +95,13 @@ class OwnershipChange(NamedTuple):
 
 
 class AssignedPartition(NamedTuple):
-    """A batch of records gave a partition that had no owner to a member of a consumer group (KIP-848)."""
+    """Records that a batch of records assigned an unowned partition to a member of a consumer group (KIP-848)."""
 
     group: str
     member_id: str
     place: Place
     epoch: int
-    """The epoch that the record has for the partition."""
+    """Is the epoch of the partition in the record."""
     member_epoch: int
 
 
@@ -120,7 +120,7 @@ class GroupJournal:
         """Forget everything: the log is read again."""
         self._generations: dict[str, Generation] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
-        """What the broker's own rules make of the records of each consumer group, read from the first one on."""
+        """Holds each consumer group as the broker's own rules replay its records, from the first record on."""
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[tuple[str, int], CommittedOffset]]] = {}
         self._current: dict[str, dict[str, frozenset[Place]]] = {}
@@ -132,7 +132,7 @@ class GroupJournal:
         self.changed_groups: dict[str, None] = {}
         """Holds the groups that have changed since a reader last emptied this."""
         self.given: list[AssignedPartition] = []
-        """Partitions that were given since somebody last took this list."""
+        """Lists the partitions that were assigned since a reader last took this list."""
         self.news: list[OwnershipChange] = []
         """Lists the changes of owners since a reader last took them."""
 
@@ -181,7 +181,8 @@ class GroupJournal:
             self._replayed(self._consumers[name], before)
 
     def _replayed(self, group: ConsumerGroup, owned: Mapping[tuple[bytes, int], str]) -> None:
-        """Take in that a batch has records of a consumer group. `owned`: the owners of its partitions before that."""
+        """Note that a batch has records of a consumer group. `owned`: the owners of its partitions before that batch.
+        """
         self.changed_groups[group.group_id] = None
         if group.is_forgotten:
             del self._consumers[group.group_id]

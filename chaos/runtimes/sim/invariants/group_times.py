@@ -1,7 +1,7 @@
 """Defines the invariants of the time-outs that a group coordinator keeps: sessions, rebalances and revocations.
 
-The coordinator's timers are not asked. A `GroupTimes` has the moments at which its members sent something, as they were
-heard from outside (`group_clock`), and is compared with the longest time that the protocol allows.
+The coordinator's timers are not asked. A `GroupTimes` has the moments at which the group's members sent requests, as
+they were observed from outside (`group_clock`), and is compared with the longest time that the protocol allows.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import Final, NamedTuple
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 LOOK_MS: Final = 1_000
-"""Virtual time between two looks at the groups of a coordinator."""
+"""Is the virtual time between two looks at the groups of a coordinator, in ms."""
 MARGIN_MS: Final = 2_000
-"""What a coordinator may take beyond a time-out: its timer, the append of a record, and a retry of that append."""
+"""Is the time that a coordinator may take beyond a time-out, in ms: its timer, the append of a record, and a retry of
+that append.
+"""
 
 
 class MemberTimes(NamedTuple):
@@ -21,11 +23,11 @@ class MemberTimes(NamedTuple):
 
     member_id: str
     deadline_ms: int | None
-    """The moment at which the coordinator removes the member unless it hears from it; None if there is none."""
+    """Is the moment at which the coordinator removes a silent member; None if there is no such deadline."""
     waits: bool
-    """The coordinator owes the member an answer to a JoinGroup or SyncGroup."""
+    """Is True if the coordinator owes the member an answer to a JoinGroup or SyncGroup."""
     heard_ms: int
-    """The last request of the member, or the last moment at which it waited for an answer."""
+    """Is the time of the member's last request, or the last moment at which the member waited for an answer."""
     session_ms: int
 
 
@@ -35,7 +37,7 @@ class RebalanceTimes(NamedTuple):
     state: str
     since_ms: int
     longest_ms: int
-    """The longest rebalance time-out of a member that the group had since then."""
+    """Is the longest rebalance time-out of a member that the group had since the rebalance began."""
 
 
 class MovedRevocation(NamedTuple):
@@ -43,7 +45,7 @@ class MovedRevocation(NamedTuple):
 
     member_id: str
     epoch: int
-    """The member epoch in which the member was told to give up partitions."""
+    """Is the member epoch in which the member was asked to revoke partitions."""
     before_ms: int
     after_ms: int
 
@@ -55,14 +57,17 @@ class GroupTimes(NamedTuple):
     name: str
     now_ms: int
     look_ms: int | None
-    """The moment at which the coordinator will next check the group's deadlines, or before; None if it will not."""
+    """Is the moment at which the coordinator will next check the group's deadlines, at the latest; None if it will not.
+    """
     members: tuple[MemberTimes, ...]
     leader: str | None
-    """The leader of the classic generation; None for a group that has none."""
+    """Is the leader of the classic generation; None if the group has no leader."""
     rebalance: RebalanceTimes | None
-    """None if the group is not in a rebalance, or if its members' sessions alone can end it."""
+    """Describes the group's rebalance; None if the group is not in a rebalance, or if its members' sessions alone can
+    end it.
+    """
     moved: tuple[MovedRevocation, ...] = ()
-    """Since the last look."""
+    """Lists the revocations whose deadline has moved since the last look."""
 
 
 @invariant("member-has-a-deadline", CheckTrigger.GROUP_TIMES, "Kafka's coordinators: each member has a session")
@@ -80,8 +85,9 @@ def member_has_a_deadline(now: GroupTimes) -> str | None:
 
 @invariant("silent-member-leaves", CheckTrigger.GROUP_TIMES, "KIP-62, KIP-848: session.timeout.ms")
 def silent_member_leaves(now: GroupTimes) -> str | None:
-    """A member that sent nothing for its session time-out, and waits for no answer, is no member any more, while its
-    coordinator serves and can write to its log."""
+    """A member that sent nothing for its session time-out, and waits for no answer, is removed from its group, while
+    its coordinator serves and can write to its log.
+    """
     for member in now.members:
         silent_ms = now.now_ms - member.heard_ms
         if not member.waits and silent_ms > member.session_ms + MARGIN_MS:
@@ -94,7 +100,8 @@ def silent_member_leaves(now: GroupTimes) -> str | None:
 @invariant("rebalance-ends", CheckTrigger.GROUP_TIMES, "KIP-62: a rebalance takes max.poll.interval.ms at most")
 def rebalance_ends(now: GroupTimes) -> str | None:
     """A classic group is in PreparingRebalance, and in CompletingRebalance, for no longer than the longest rebalance
-    time-out of its members each."""
+    time-out of its members, in each of the two states.
+    """
     found = now.rebalance
     if found is None or now.now_ms - found.since_ms <= found.longest_ms + MARGIN_MS:
         return None
@@ -106,8 +113,9 @@ def rebalance_ends(now: GroupTimes) -> str | None:
 
 @invariant("revocation-deadline-stays", CheckTrigger.GROUP_TIMES, "KIP-848: rebalance.timeout.ms of a member")
 def revocation_deadline_stays(now: GroupTimes) -> str | None:
-    """The deadline by which a member must have given up partitions does not move before it is due, whatever the member
-    sends."""
+    """The deadline by which a member must have revoked partitions does not move before it is due, whatever requests the
+    member sends.
+    """
     for member_id, epoch, before_ms, after_ms in now.moved:
         return f"member {member_id} had to give up partitions in epoch {epoch} by {before_ms} ms, then by {after_ms} ms"
     return None

@@ -21,7 +21,7 @@ class GroupWatch:
     """Checks the invariants of groups."""
 
     def __init__(self, report: Report, clocks: GroupClocks | None = None) -> None:
-        """`clocks`: where requests of members are heard; without it, time-outs are not judged."""
+        """Start without groups. `clocks`: the observed requests of members; without it, time-outs are not checked."""
         self._report, self._clocks = report, clocks
         self._of_times = entered(CheckTrigger.GROUP_TIMES)
         self._of_groups, self._of_offsets = entered(CheckTrigger.GROUPS), entered(CheckTrigger.OFFSETS)
@@ -58,8 +58,7 @@ class GroupWatch:
                 self._report(each, wrong, node, known, {})
 
     def look(self, node: int, known: PartitionModel, hosted: Any, now_ms: int, *, idle: bool) -> None:
-        """Look at the time-outs of the groups of a shard that serves. `idle`: its node did not run since the last look.
-        """
+        """Check the time-outs of the groups of a serving shard. `idle`: its node did not run since the last look."""
         if self._clocks is None:
             return
         clock = self._clocks.of(hosted.machine)

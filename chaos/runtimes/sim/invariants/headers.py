@@ -23,7 +23,7 @@ from squall.broker.protocol.records import (
 )
 
 ABORT, COMMIT = 0, 1
-"""Are the types of control records that end a transaction (KIP-98)."""
+"""Gives the types of control records that end a transaction (KIP-98)."""
 _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 """Parse a marker's key (version and type) and its value (version and coordinator epoch)."""
 

@@ -126,7 +126,9 @@ def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int],
 
 
 def stable_offset(state: Partition, log: Log) -> int:
-    """Return the last stable offset, by the broker's rules; unlike the broker's own call, this one changes no state."""
+    """Return the last stable offset, by the broker's rules; unlike the broker's own call, this function changes no
+    state.
+    """
     producers, unstable = log.producers, None
     if producers.ongoing or producers.undecided:
         undecided = [txn for txn in producers.undecided if producers.is_undecided(txn, state.high_watermark)]

@@ -113,7 +113,7 @@ class ClusterModel:
     """Maps a node to the offset of the metadata log that its image had before this event."""
 
     def broker_epoch(self, node: int) -> int:
-        """Return the broker epoch of the registration in force; -1 without one."""
+        """Return the broker epoch of the registration in force; -1 if the node is not registered."""
         broker = self.brokers.get(node)
         return -1 if broker is None else broker.epoch
 
@@ -203,7 +203,7 @@ class PartitionModel:
         return {epoch for (base, epoch), it in self.written.items() if base <= offset < it.batch.end}
 
     def holds(self, node: int, end: int) -> bool:
-        """Return whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
+        """Return whether a node's log, or a dead node's disk, has all committed batches before `end`."""
         ledger = self.ledger
         if end <= ledger.low:
             return True
@@ -254,8 +254,7 @@ class PartitionModel:
         return lost is not None and lost.upto >= end
 
     def has_uncommitted(self, node: int, offset: int) -> bool:
-        """Return whether a node's log, or the disk of a dead one, has a record at an offset that is not committed yet.
-        """
+        """Return whether a node's log, or a dead node's disk, has a record at an offset that is not committed yet."""
         copy = self.copies.get(node)
         return copy is not None and offset >= self.ledger.end and copy.low <= offset < copy.end
 

@@ -78,8 +78,8 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def derived(self, known: PartitionModel, node: int, log: Log, disk: Any, *, anew: bool) -> None:
-        """Check a log's indexes and epoch cache against its batches. `anew`: it was loaded or truncated; else its start
-        has moved.
+        """Check a log's indexes and epoch cache against its batches. `anew`: the log was loaded or truncated; else its
+        start has moved.
         """
         if node in known.cluster.damaged:
             return

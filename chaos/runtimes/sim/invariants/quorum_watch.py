@@ -97,7 +97,7 @@ class QuorumWatch:
         known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
 
     def _derived(self, node: int, copy: LogCopy, log: Log, disk: Any, *, anew: bool) -> None:
-        """Check the metadata log's indexes and epoch cache. `anew`: it was loaded or truncated; else its start has
+        """Check the metadata log's indexes and epoch cache. `anew`: the log was loaded or truncated; else its start has
         moved.
         """
         if node in self.damaged:

@@ -1,4 +1,4 @@
-"""Explains why a cluster does not converge, in lines for a person who must find out why."""
+"""Explains in lines of text why a cluster does not converge."""
 
 from __future__ import annotations
 

@@ -127,9 +127,11 @@ class CheckTrigger(StrEnum):
     PartitionOwners).
     """
     GIVEN = "given"
-    """Records in the log of a coordinator that serves give a partition to a member: check(given: GivenPartition)."""
+    """Means that records in the log of a serving coordinator assign a partition to a member: check(given:
+    AssignedPartition).
+    """
     GROUP_TIMES = "group times"
-    """A look at a group of a coordinator that serves: check(now: GroupTimes)."""
+    """Means a look at a group of a serving coordinator: check(now: GroupTimes)."""
     ORDER = "order"
     """Means that a request took effect out of its connection's order: check(now: RequestEffect, last: RequestEffect),
     with the request that took effect last.

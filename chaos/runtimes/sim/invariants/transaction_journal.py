@@ -12,7 +12,7 @@ from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 Place = tuple[str, int]
 PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 2, 3, 4, 5
-"""Are states of transactions, by their numbers in Kafka's log."""
+"""Gives states of transactions by their numbers in Kafka's log."""
 PREPARED, COMPLETED = (PREPARE_COMMIT, PREPARE_ABORT), (COMPLETE_COMMIT, COMPLETE_ABORT)
 
 

@@ -200,7 +200,8 @@ def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place,
 )
 def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTransaction]) -> str | None:
     """Each transactional id has at most one open transaction: if a transaction of the id begins to be committed in a
-    partition, no other partition has an open one of another producer id or epoch. (Not asked after a permitted loss.)
+    partition, no other partition has an open transaction of another producer id or epoch. (Not asked after a permitted
+    loss.)
     """
     wrong = {place: owner for place, owner in others.items() if owner != now}
     return f"{now} began, and open are {wrong}" if wrong else None

@@ -87,7 +87,8 @@ class InvariantChecker:
     ) -> None:
         """Start without nodes. `promise`: the promises of the cluster's configuration; by default read from the nodes'
         configuration. `written`: the dict that `writes.noted` yields; without it, every look compares every replica.
-        `connections`: the watch of requests; without it, their order is not checked.
+        `connections`: the watch of requests; without it, their order is not checked. `clocks`: the observed requests of
+        group members; without it, time-outs of groups are not checked.
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, TopicGuaranteeCache()
