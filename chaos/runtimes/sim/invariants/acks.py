@@ -56,8 +56,8 @@ def _is_not_promised(known: PartitionModel) -> bool:
     "acknowledged-is-committed", CheckTrigger.ACK, "Kafka: producer configuration acks; Vanlightly: acked values"
 )
 def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
-    """With acks=all, success means that the leader's high watermark has passed the record. (Not asked of a record from
-    before a permitted loss: see `is_overtaken`.)
+    """With acks=all, success means that the leader's high watermark has passed the record. (Not checked for a record
+    from before a permitted loss: see `is_overtaken`.)
     """
     if ack.acks != -1 or ack.offset < known.ledger.end or _is_not_promised(known) or is_overtaken(ack, known):
         return None
@@ -67,7 +67,7 @@ def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
 @invariant("acknowledged-is-replicated", CheckTrigger.ACK, "Kafka, topic configuration min.insync.replicas")
 def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that at least min ISR replicas hold the record (the disks of dead nodes count, and
-    so do copies that a power loss has taken since). (Not asked of batches from before a permitted loss.)
+    so do copies that a power loss has taken since). (Not checked for batches from before a permitted loss.)
     """
     if ack.acks != -1 or _is_not_promised(known):
         return None
@@ -82,7 +82,7 @@ def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
 @invariant("acknowledged-is-durable", CheckTrigger.ACK, "Kafka, topic configuration flush.messages")
 def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
     """If flush.messages is 1, success means that the record is durable: with acks=all on at least min ISR replicas,
-    with acks=1 on one replica. (Not asked of batches from before a permitted loss, nor of acks=1 if no log has the
+    with acks=1 on one replica. (Not checked for batches from before a permitted loss, nor for acks=1 if no log has the
     record.)
     """
     if ack.durable is None or ack.acks == 0 or _is_not_promised(known) or is_overtaken(ack, known):
@@ -101,8 +101,8 @@ def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
 
 @invariant("acknowledged-offset", CheckTrigger.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")
 def acknowledged_offset(ack: Ack, known: PartitionModel) -> str | None:
-    """The record at the acknowledged offset is the record that was sent. (Asked if the record is committed, or if
-    acks=1 and no other leader ever had a record there. Not asked of a record from before a permitted loss.)
+    """The record at the acknowledged offset is the record that was sent. (Checked if the record is committed, or if
+    acks=1 and no other leader ever had a record there. Not checked for a record from before a permitted loss.)
     """
     if ack.found is None or ack.sent is None or ack.acks == 0 or ack.found == ack.sent:
         return None

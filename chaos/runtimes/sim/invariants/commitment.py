@@ -32,7 +32,7 @@ def lacks(known: PartitionModel, node: int) -> str:
 def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Below its high watermark a replica holds exactly the batches that some leader committed, unless they have been
     deleted since. (Not promised with truncation to the high watermark, nor by replicas that have not heard of a
-    permitted loss, nor on a rotten disk.)
+    permitted loss, nor on a disk with flipped bits.)
     """
     if known.promise.hw_truncation or not known.counts(now) or now.node in known.cluster.rotten:
         return None
@@ -178,8 +178,8 @@ def log_matching(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
     """Two batches of one leader epoch at one offset are identical in all logs, and so are the batches before them,
-    committed or not. (The latter is not promised with truncation to the high watermark, nor of batches that the leader
-    has deleted: see `LogCopy.compare`; nor across a hole on a rotten disk.)
+    committed or not. (The latter is not promised with truncation to the high watermark, nor for batches that the leader
+    has deleted: see `LogCopy.compare`; nor across a hole on a disk with flipped bits.)
     """
     if now.batch != first.batch:
         return f"{now.batch}; it was {first.batch}"
@@ -227,7 +227,7 @@ def truncation_keeps_committed(node: int, before: int, now: int, known: Partitio
     "recovery-keeps-committed", CheckTrigger.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop"
 )
 def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
-    """Loading a log removes no committed batch that was found whole on the disk. (Not asked of a node whose own disk
+    """Loading a log removes no committed batch that was found whole on the disk. (Not checked for a node whose own disk
     was damaged.)
     """
     if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.ledger.low:
@@ -241,7 +241,7 @@ def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionM
     "loaded-log-is-whole", CheckTrigger.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean"
 )
 def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) -> str | None:
-    """After it was loaded, a log consists of whole batches with the right checksums, up to its end. (Not asked of a
+    """After it was loaded, a log consists of whole batches with the right checksums, up to its end. (Not checked for a
     node whose own disk was damaged.)
     """
     if whole >= now or node in known.cluster.damaged:
@@ -251,8 +251,8 @@ def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) 
 
 @invariant("replicas-agree", CheckTrigger.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: PartitionModel) -> str | None:
-    """Once converged, every replica holds every committed batch, and the leader has committed its whole log. (On a
-    rotten disk, a replica's log must reach as far, but may differ.)
+    """Once converged, every replica holds every committed batch, and the leader has committed its whole log. (On a disk
+    with flipped bits, a replica's log must reach as far, but may differ.)
     """
     if known.truth is None:
         return None

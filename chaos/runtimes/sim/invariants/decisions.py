@@ -175,6 +175,7 @@ def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage
 )
 def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
     """The records between the newest image before and a newer image are in the log of the node that has the newer
-    image, and no record contradicts the records before it. (Not asked if bits rot, nor of a node that is down.)
+    image, and no record contradicts the records before it. (Not checked if bits have flipped, nor for a node that is
+    down.)
     """
     return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

@@ -91,7 +91,7 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
 
 
 def marker_in(batch: memoryview) -> TxnMarkerBatch | None:
-    """Return the marker in a control batch; None for other control records, and for unreadable ones (bit rot)."""
+    """Return the marker in a control batch; None for other control records, and for unreadable ones (flipped bits)."""
     try:
         records = decode_batch(BatchHeader._make(HEADER.unpack_from(batch)), batch)
         _, kind = _KEY.unpack_from(records[0].key or b"")

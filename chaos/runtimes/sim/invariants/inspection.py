@@ -401,7 +401,8 @@ def batches_from(log: Log, disk: InspectedDisk, offset: int, limit: int) -> Iter
 
 
 def record_at(log: Log, disk: InspectedDisk, offset: int) -> bytes | None:
-    """Return the value of the record at an offset; None if the log has none there, or none that can be read (bit rot).
+    """Return the value of the record at an offset; None if the log has none there, or none that can be read (flipped
+    bits).
     """
     if not log.segments[0].base_offset <= offset < log.log_end_offset:
         return None

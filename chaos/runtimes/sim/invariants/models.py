@@ -192,7 +192,7 @@ class PartitionModel:
 
     def serves(self, epoch: int) -> bool:
         """Return whether reads from the leader of this epoch count. False for a leader that a permitted loss has
-        overtaken and for a leader whose disk rots; also if the configuration lets committed records change.
+        overtaken and for a leader whose disk has flipped bits; also if the configuration lets committed records change.
         """
         if epoch < 0 or epoch < self.void_epoch or self.promise.hw_truncation or self.promise.without_controller:
             return False

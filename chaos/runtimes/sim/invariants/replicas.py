@@ -163,7 +163,7 @@ def epoch_durable_before_append(epoch: int, durable: tuple[int, ...]) -> str | N
     "recovery-point-is-durable", CheckTrigger.FLUSHED, "KAFKA-10471, KAFKA-1194; Kafka: UnifiedLog.recoveryPoint"
 )
 def recovery_point_is_durable(recovery_point: int, end: int) -> str | None:
-    """Everything before a log's recovery point is durable: a power loss takes no batch of it. (Not asked of a node
+    """Everything before a log's recovery point is durable: a power loss takes no batch of it. (Not checked for a node
     whose disk was damaged, or forgets synced data.)
     """
     return None if recovery_point <= end else f"the recovery point is {recovery_point}, durable is what is before {end}"

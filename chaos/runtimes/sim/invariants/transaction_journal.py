@@ -102,7 +102,7 @@ class TransactionJournal:
 
 
 def decoded(data: memoryview) -> DecodedRecords:
-    """Return the records of a batch, without records of another kind and unreadable ones (bit rot)."""
+    """Return the records of a batch, without records of another kind and unreadable ones (flipped bits)."""
     said: DecodedRecords = []
     try:
         for record in decode_batch(BatchHeader._make(HEADER.unpack_from(data)), data):

@@ -166,7 +166,7 @@ def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | 
 @invariant("marker-is-decided", CheckTrigger.DECIDED, "KIP-98: markers are written once the decision is committed")
 def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[PreparedTransaction]) -> str | None:
     """For each marker in a log, a coordinator's log has, committed, the same decision for this producer epoch and this
-    partition. (Not asked after a permitted loss in the coordinators' log.)
+    partition. (Not checked after a permitted loss in the coordinators' log.)
     """
     batch, marker = marked.batch, marked.batch.marker
     assert marker is not None
@@ -184,7 +184,7 @@ def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[Pre
 )
 def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place, ProducerReplay | None]) -> str | None:
     """Once a coordinator has written that a transaction is complete, each of its partitions has its marker, committed,
-    and no part of the transaction is open there. (Not asked of deleted topics, nor after a permitted loss.)
+    and no part of the transaction is open there. (Not checked for deleted topics, nor after a permitted loss.)
     """
     entry = prepared.entry
     for place, sender in committed.items():
@@ -200,8 +200,8 @@ def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place,
 )
 def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTransaction]) -> str | None:
     """Each transactional id has at most one open transaction: if a transaction of the id begins to be committed in a
-    partition, no other partition has an open transaction of another producer id or epoch. (Not asked after a permitted
-    loss.)
+    partition, no other partition has an open transaction of another producer id or epoch. (Not checked after a
+    permitted loss.)
     """
     wrong = {place: owner for place, owner in others.items() if owner != now}
     return f"{now} began, and open are {wrong}" if wrong else None
