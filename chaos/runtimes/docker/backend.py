@@ -157,6 +157,7 @@ class ContainerBackend(ClusterBackend):
                 )
                 return candidate
             except EngineError as error:
+                # The engine has no code for a range that another run has just taken, only this word.
                 if "overlaps" not in str(error):
                     raise
                 refused = error

@@ -80,9 +80,10 @@ class PacketLossRules:
         change.lines += lines
         if first:
             try:
-                await trio.lowlevel.checkpoint()  # who begins at the same moment comes in now
+                await trio.lowlevel.checkpoint()  # losses that begin at the same moment add their lines now
                 self._next = None
                 text = "\n".join(("*filter", *change.lines, "COMMIT", ""))
+                # Shielded: other tasks wait for this call, and would count rules that may or may not be on.
                 with trio.CancelScope(shield=True):
                     change.said = await self._container.run(["sh", "-c", f"{CHANGE} <<'END'\n{text}END"])
             except HarnessError as trouble:

@@ -69,6 +69,7 @@ class AttachedContainer:
 
     async def _end(self, signal: str, within_s: float) -> Evidence:
         before = await self._seen()
+        # Recorded before the signal: if the harness dies in between, `squall clean` still restores the container.
         self._registration.hurt(self._container)
         asked_ns = time.monotonic_ns()
         await trio.to_thread.run_sync(self._engine.kill, self._container, signal)

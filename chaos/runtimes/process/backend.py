@@ -145,6 +145,7 @@ class ProcessBackend(ClusterBackend):
 
     @override
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
+        # All are launched before the first wait: no KRaft node is ready before a majority of the voters runs.
         for node in nodes:
             self.brokers[node].launch()
         for node in nodes:

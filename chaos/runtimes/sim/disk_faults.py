@@ -82,10 +82,12 @@ class DiskFaults:
                     active.hits += 1
                     failed = failed or (errno.ENOSPC, max(0, space))
                 continue
+            # A full disk does not fail a truncation, which needs no space.
             if growth == TRUNCATION and isinstance(active.fault, FailWrites) and active.fault.errno == "ENOSPC":
                 continue
             code = _strike(active, "write", path)
             if code and failed is None:
+                # On a full disk write(2) may write a beginning of the data before it fails.
                 space = self._rng.randrange(growth + 1) if code == errno.ENOSPC and growth else 0
                 failed = (code, min(space, max(0, growth - 1)))
         return failed

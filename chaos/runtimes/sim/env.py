@@ -218,6 +218,7 @@ class SimEnv(Env):
         """Hold every wait and every deadline, as SIGSTOP does."""
         self.paused = True
         for scope in self._scopes:
+            # A stopped process handles no timer: the deadline takes effect after `resume`, if it has passed by then.
             if scope.deadline != inf:
                 self._stopped_scopes.append((scope, scope.deadline))
                 scope.deadline = inf

@@ -259,6 +259,7 @@ class OneWayStream:
         now = wire.kernel.now
         if not wire.faulty:
             at = now + wire.base_s() + later_s
+            # Each piece draws a latency of its own, but bytes never overtake each other, as in TCP.
             if at < self._last:
                 at = self._last
             else:

@@ -135,6 +135,7 @@ class SimNetwork:
         wire = self.wire(env.source if env.source is not None else zone, target)
         again_s = SYN_AGAIN_S
         await env.sleep(wire.base_s() + wire.takes_connecting_s())
+        # A cut swallows the SYN or its answer. The kernel repeats the SYN; the client's own time-out ends the wait.
         while wire.silent and not wire.refuses:
             await env.sleep(again_s)
             again_s = min(again_s * 2, SYN_AGAIN_MAX_S)

@@ -199,6 +199,7 @@ class LogCopy:
                 same += 1
             if same == len(batches) or batches[same].end > low:
                 break
+            # Batches below `low` may differ: skip them, and align again behind them.
             same = bisect_right(batches, low, lo=same, key=_end)
             behind = self.end if same == len(batches) else batches[same].base
             shift = self._shift = ledger.index(behind) - same

@@ -149,6 +149,7 @@ class LogReplay:
         self.news.append(WrittenMarker(batch, None if found is None else found.known))
         if found is None:
             found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+        # A marker may carry a newer producer epoch: an abort that fences a producer, or any marker since KIP-890.
         found.in_epoch(batch.producer_epoch)
         found.coordinator_epoch = marker.coordinator_epoch
         if found.first < 0:

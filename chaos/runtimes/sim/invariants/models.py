@@ -293,6 +293,7 @@ class PartitionModel:
         self.void_epoch = epoch
         for node, copy in self.copies.items():
             copy.ledger_was_cut(self.ledger)
+            # Its high watermark may lie above the cut until it has followed the new leader.
             self.stale.add(node)
         self.stale.discard(leader)
         self.lost.clear()
