@@ -186,8 +186,8 @@ class RealFs(Fs):
 
     @override
     def space(self, path: str) -> DiskSpace:
-        told = os.statvfs(path)
-        return DiskSpace(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
+        volume = os.statvfs(path)
+        return DiskSpace(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
     @override
     def fsync_dir(self, path: str) -> None:

@@ -206,8 +206,8 @@ class CommittedOffsetApis:
         """Build a large response in pieces: one small request may ask for the offsets that a hundred clients have
         committed.
         """
-        # Whether anything may be told yet: all wait for that side by side, because it takes no memory. In the lane, one
-        # whose log does not commit would keep the others waiting.
+        # Wait outside of the lane until the coordinator may answer: such waits take no memory. In the lane, a request
+        # whose log does not commit would keep all later requests waiting.
         first = await self._answers([replace(each, partitions=()) for each in asked])
         if all(one.error for one in first):
             found: fetch_wire.OffsetFetchResponse = run_to_end(making(first))
@@ -249,10 +249,10 @@ class CommittedOffsetApis:
                 if by_id and topic_id == bytes(16):
                     continue  # an offset of a topic that is deleted has no name in this version
                 topic = topics[name] = fetch_wire.OffsetFetchResponseTopics(name, topic_id, [])
-            told = _or_no_commit(committed)
+            position = _or_no_commit(committed)
             topic.partitions.append(
                 fetch_wire.OffsetFetchResponsePartitions(
-                    index, told.offset, told.leader_epoch, told.metadata, int(error)
+                    index, position.offset, position.leader_epoch, position.metadata, int(error)
                 )
             )
         found = list(topics.values())
@@ -320,8 +320,10 @@ def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPart
         if number % PIECE == 0:
             yield
         DONE.entries += 1
-        told = _or_no_commit(committed)
-        part = fetch_wire.OffsetFetchResponsePartition(index, told.offset, told.leader_epoch, told.metadata, int(error))
+        position = _or_no_commit(committed)
+        part = fetch_wire.OffsetFetchResponsePartition(
+            index, position.offset, position.leader_epoch, position.metadata, int(error)
+        )
         topics.setdefault(name, []).append(part)
     return fetch_wire.OffsetFetchResponse(
         topics=[fetch_wire.OffsetFetchResponseTopic(name, parts) for name, parts in topics.items()]

@@ -181,7 +181,7 @@ class ConsumerGroupApis:
             of.client_host,
             list(of.topics),
             of.regex or "",
-            # What it still has to give up counts, too: as with Kafka.
+            # Partitions that the member has yet to revoke are included, as with Kafka.
             self._assignment((*member.current.assigned, *member.current.revoking)),
             self._assignment(member.target),
             kind if version >= TYPES_FROM else -1,

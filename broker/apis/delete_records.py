@@ -73,7 +73,7 @@ class DeleteRecordsApi:
         """
         delayed = DelayedDeleteRecordsResponse()
         asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
-        for topic in request.topics:  # What is named twice counts the last time, as in Kafka's map of partitions.
+        for topic in request.topics:  # The last mention of a partition counts, as in Kafka's map.
             asked.setdefault(topic.name, {}).update((part.partition_index, part) for part in topic.partitions)
         topics = [
             DeleteRecordsTopicResult(

@@ -35,17 +35,17 @@ def describe_producers(
     topics = [TopicResponse(name=topic.name) for topic in request.topics]
     response = DescribeProducersResponse(topics=topics)
     pairs = zip(topics, request.topics, strict=True)
-    asked = [(told, index) for told, topic in pairs for index in topic.partition_indexes]
+    asked = [(result, index) for result, topic in pairs for index in topic.partition_indexes]
     seen: set[tuple[str, int]] = set()
     if len(asked) <= MOST_AT_ONCE:
-        for told, index in asked:
-            told.partitions.append(_describe(replicas, told.name, index, seen))
+        for result, index in asked:
+            result.partitions.append(_describe(replicas, result.name, index, seen))
         return response
 
     async def wait() -> DescribeProducersResponse:
         left = MOST_AT_ONCE
-        for told, index in asked:
-            told.partitions.append(part := _describe(replicas, told.name, index, seen))
+        for result, index in asked:
+            result.partitions.append(part := _describe(replicas, result.name, index, seen))
             cost = 1 + len(part.active_producers)
             left -= cost
             DONE.entries += cost

@@ -69,15 +69,15 @@ def _topic(view: TopicDescriber, topic: Topic, indexes: list[int]) -> wire.Descr
 
 def _partition(view: TopicDescriber, topic: Topic, index: int) -> wire.DescribeTopicPartitionsResponsePartition:
     partition = topic.partitions[index]
-    told = view.partition(index, partition)
+    described = view.partition(index, partition)
     return wire.DescribeTopicPartitionsResponsePartition(
-        error_code=told.error_code,
+        error_code=described.error_code,
         partition_index=index,
-        leader_id=told.leader_id,
-        leader_epoch=told.leader_epoch,
-        replica_nodes=told.replica_nodes,
-        isr_nodes=told.isr_nodes,
+        leader_id=described.leader_id,
+        leader_epoch=described.leader_epoch,
+        replica_nodes=described.replica_nodes,
+        isr_nodes=described.isr_nodes,
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=told.offline_replicas,
+        offline_replicas=described.offline_replicas,
     )

@@ -100,8 +100,8 @@ class DelayedFetch:
             api.forget(self)
             return
         if self.min_bytes > 1 or self.isolation == READ_COMMITTED:
-            # A high watermark that moves need not mean anything for a reader of committed data. And a partition that
-            # stood still when the fetch was parked may have moved since: look at all of them.
+            # A new high watermark may mean nothing for a reader of committed data. And partitions that had not changed
+            # when the fetch was parked may have changed since. So check all of them.
             self.look = list(enumerate(self.wants))
             if not api.satisfied(self):
                 return
@@ -261,7 +261,7 @@ class FetchApi:
             if effects:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
-                    # Without an epoch there is none that the leader could lack (measured with Kafka 4.3.1).
+                    # A request without an epoch cannot be ahead of the leader's epoch (measured with Kafka 4.3.1).
                     fetch.refused[place] = _NOT_LEADER if part.leader_epoch == NO_EPOCH else int(refused)
                     continue
             if h.deletions:

@@ -69,7 +69,7 @@ def without_duplicates(
     listed = [(key, part) for key, parts in topics for part in parts]
     if len(listed) == 1:
         return listed
-    # Nearly always each is named once. Sets of plain numbers tell, and cost less than the table below.
+    # Nearly always there are no duplicates. Sets of plain numbers show that, and cost less than the table below.
     if len(topics) == 1 or len({key for key, _ in topics}) == len(topics):
         for _, parts in topics:
             if len(parts) > 1 and len({part[0] for part in parts}) < len(parts):

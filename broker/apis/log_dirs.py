@@ -31,8 +31,8 @@ def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest)
             topics.setdefault(name, []).append(_partition(hosted))
     found = [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
     total, usable = replicas.space()
-    told = DescribeLogDirsResult(log_dir=replicas.log_dir, topics=found, total_bytes=total, usable_bytes=usable)
-    return DescribeLogDirsResponse(results=[told])
+    directory = DescribeLogDirsResult(log_dir=replicas.log_dir, topics=found, total_bytes=total, usable_bytes=usable)
+    return DescribeLogDirsResponse(results=[directory])
 
 
 def _partition(hosted: HostedPartition) -> DescribeLogDirsPartition:

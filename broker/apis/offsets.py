@@ -158,7 +158,7 @@ class OffsetApis:
         if replica_id == _CONSUMER:
             limit = state.read_limit(isolation, h.first_unstable_offset())
         # A new leader's high watermark may be lower than one that clients already heard from the old leader. It is
-        # safe to tell once it has reached the start of the new leader's epoch.
+        # safe to answer once it has reached the start of the new leader's epoch.
         settled = replica_id != _CONSUMER or state.latest_offset_available()
         if wanted >= 0 or wanted == MAX_TIMESTAMP:
             lookup = log.offset_for_timestamp(None if wanted == MAX_TIMESTAMP else wanted, limit)
@@ -171,7 +171,7 @@ class OffsetApis:
             if not settled:
                 return _refuse(part, ErrorCode.OFFSET_NOT_AVAILABLE)
             part.offset, part.leader_epoch = limit, state.leader_epoch
-        # What is in tiered storage, or on its way there, is nothing: -1.
+        # There is no tiered storage, so no offset is in it or on its way there: -1.
         return part
 
     def offset_for_leader_epoch(

@@ -109,7 +109,7 @@ class ProduceApi:
     def _checked(self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches) -> None:
         """Continue once the batches that need validation are validated: verify the transaction, if any, then append."""
         if request.transactional_id is None:
-            # Nobody can be asked whether the producer has a transaction: nothing of the request is appended.
+            # Without a transactional id no coordinator can verify the transaction, so the whole request is refused.
             self._append_all(slot, request, checked, _all_refused(request) if _has_transactions(request) else None)
             return
         by_ids = slot.version >= _TOPIC_IDS_FROM
@@ -160,7 +160,7 @@ class ProduceApi:
         def append(topics: Topics) -> int:
             """Append these batches, and return the time of the append in ms of the node's clock."""
             now_ms, out, parked = self._append_some(slot.version, request.acks, topics, checked, refused)
-            if results:  # the first topic of a later turn is the last one of the turn before
+            if results:  # the last topic of a chunk continues as the first of the next
                 results[-1][1].extend(out.pop(0)[1])
             results.extend(out)
             if request.acks != 0 and not delayed.is_over():

@@ -67,7 +67,7 @@ class RecordValidator:
                 if h is None or records is None or not h.log.config.checks_records or len(records) < HEADER_SIZE:
                     continue
                 packed = read_header(records, 0).attributes & CODEC_MASK or len(records) > QUICK_BYTES
-                # What the header betrays is not read: the log refuses it.
+                # A batch whose header is invalid is not read: the log refuses it anyway.
                 if packed and refusal(records, h.log.config, self._env.wall_ms(), client=True, zstd=True) is None:
                     waiting.append(((key, index), records, h.log.config))
         return waiting

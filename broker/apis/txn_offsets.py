@@ -113,7 +113,7 @@ class TxnOffsetApis:
             verdicts = await self._coordinators.ask(transaction, [place], add=slot.version >= ADDS_FROM)
             error = error_for_client(verdicts[place], slot.version)
             if not error:
-                # Of no use if a marker has come since: then the log takes nothing.
+                # Has no effect if a marker was written meanwhile: the log then refuses the offsets.
                 question.agreed = True
             answer = self._refused(request, error) if error else self._commit(request)
         finally:

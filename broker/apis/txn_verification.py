@@ -166,7 +166,7 @@ class TxnVerification:
             if error:
                 refused[question.key, question.partition] = int(error_for_producer(error, slot.version))
             else:
-                # Of no use if a marker has come since: then the log asks another question.
+                # Has no effect if a marker was written meanwhile: the next batch then needs a new verification.
                 question.verification.agreed = True
         append(refused)  # may hold the connection again: nothing was taken from it in between
         self._replicas.settle()

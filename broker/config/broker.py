@@ -322,7 +322,7 @@ class BrokerConfig:
             try:
                 config = cls(**known, given=MappingProxyType(dict(properties)))
             except ConfigError as error:
-                # A setting without a value cannot be held against another one.
+                # A setting without a value cannot be compared with another setting.
                 names = [each.setting for each in wrong]
                 wrong += [each for each in error.each if not any(name in str(each) for name in names)]
         if config is None or strange or wrong:

@@ -37,10 +37,10 @@ def read_selector(text: str) -> str:
         raise ValueError(f"{text!r} should be one of {', '.join(SELECTORS)}, with = and a pattern")
     pattern = pattern.strip()
     if len(pattern) > MOST_CHARACTERS:
-        told = f"it has {len(pattern)} characters, and at most {MOST_CHARACTERS} are read"
-        raise ValueError(f"{text[:MOST_CHARACTERS]!r} has no pattern that can be read: {told}")
+        length = f"it has {len(pattern)} characters, and at most {MOST_CHARACTERS} are read"
+        raise ValueError(f"{text[:MOST_CHARACTERS]!r} has no pattern that can be read: {length}")
     try:
-        # Nobody matches by it. To compile it as well could take half a second: "(?i)" and 200 sets of all characters.
+        # The pattern is never used, so it is only parsed. Compiling "(?i)" and 200 sets of characters takes half a second.
         _parser.parse(pattern)
     except (re.error, RecursionError, OverflowError) as wrong:  # the latter two: nested or repeated beyond measure
         raise ValueError(f"{text!r} has no pattern that can be read: {wrong}") from None

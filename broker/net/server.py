@@ -49,7 +49,7 @@ _QUIET_MS = 10_000
 """Gives the ms of silence after which a connection between brokers may be closed to make room for another."""
 FIRST_PRODUCE = 3
 _NEVER = 1 << 15
-"""Stands for "no version": it is greater than every version."""
+"""Means "no version": it is greater than every version."""
 OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 
@@ -206,7 +206,7 @@ class Server:
         except MalformedFrame as wrong:
             self._env.trace("malformed_frame", peer=link.peer, listener=listener, why=str(wrong))
             if turns is not None:
-                turns.spend(min(mono() - busy_since, _TURN_S))  # less where it is what a wait for bytes ended with
+                turns.spend(min(mono() - busy_since, _TURN_S))  # at most a turn: the time may include a wait for bytes
         except LinkClosed:
             pass  # LinkClosed alone, no other OSError: a disk's error must end the node, as it does with Kafka
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NO_NODE: Final = -1
-"""Stands for no broker: a partition without a leader, a vote that was not given, an unknown controller."""
+"""Means no broker: a partition without a leader, a vote that was not given, an unknown controller."""
 
 
 def broker_id_in(name: str) -> int | None:

@@ -6,5 +6,5 @@ holds the records that kio lacks, in the same form; `facts` has what kio's class
 modules, `functions` into straight-line code: one reader and one writer for each distinct wire shape of a structure.
 """
 
-# One dataclass stands for all versions of a message, so a handler is written once and version ranges are in generated
+# One dataclass represents all versions of a message, so a handler is written once and version ranges are in generated
 # code. Rejected: a class for each version.
