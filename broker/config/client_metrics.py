@@ -40,7 +40,7 @@ def read_selector(text: str) -> str:
         length = f"it has {len(pattern)} characters, and at most {MOST_CHARACTERS} are read"
         raise ValueError(f"{text[:MOST_CHARACTERS]!r} has no pattern that can be read: {length}")
     try:
-        # The pattern is never used, so it is only parsed. Compiling "(?i)" and 200 sets of characters takes half a second.
+        # The pattern is never used, so it is only parsed. Compiling "(?i)" and 200 sets of characters takes 0.5 s.
         _parser.parse(pattern)
     except (re.error, RecursionError, OverflowError) as wrong:  # the latter two: nested or repeated beyond measure
         raise ValueError(f"{text!r} has no pattern that can be read: {wrong}") from None
