@@ -103,7 +103,7 @@ def _judge(
         _withdraw(directory)
         give_up(directory.path, refused)
         return
-    harness_troubles = harness_troubles(info)
+    harness_troubles = troubles_of_the_harness(info)
     troubles: list[str] = []
     history = None
     if not directory.history.exists() or not directory.history.stat().st_size:
@@ -213,7 +213,7 @@ def _not_compared(
     return [f"the replicas of {lacking[0]}{others} were not all compared: {said}"]
 
 
-def harness_troubles(info: Mapping[str, Any]) -> list[str]:
+def troubles_of_the_harness(info: Mapping[str, Any]) -> list[str]:
     """Return the troubles of the harness and the machine in run.json, which may have stopped clients and brokers, too.
 
     info: from `RunFacts`.
