@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PARTITION_CHANGE_VERSION = 2
 
 
-class Election(Enum):
+class ElectionType(Enum):
     """Names the kinds of leader elections, which differ in the replicas that may be elected."""
 
     PREFERRED = "preferred"
@@ -53,7 +53,7 @@ class PartitionChange:
     """Returns whether a broker may lead: it is alive and not about to stop."""
     min_isr: int
     """Gives the topic's min.insync.replicas, at most the replication factor."""
-    election: Election = Election.ONLINE
+    election: ElectionType = ElectionType.ONLINE
     elr_enabled: bool = False
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -94,7 +94,7 @@ class PartitionChange:
         """Return the leader, and whether its election is unclean."""
         valid = [replica for replica in target.replicas if self._valid(replica, target)]
         preferred = target.replicas[0]
-        if self.election is Election.PREFERRED and preferred in valid:
+        if self.election is ElectionType.PREFERRED and preferred in valid:
             return preferred, False
         # A valid leader stays whatever the replica order, because each change of leader costs a leader epoch.
         if self.before.leader in valid:
@@ -103,7 +103,7 @@ class PartitionChange:
             return valid[0], False
         if self._last_known_leader_may_lead(target):
             return self.before.last_known_elr[0], True
-        if self.election is Election.UNCLEAN:
+        if self.election is ElectionType.UNCLEAN:
             for replica in target.replicas:
                 if self.acceptable(replica):
                     return replica, True
@@ -184,10 +184,10 @@ class _PlannedPartition:
         )
 
 
-def election_for(command: Command, topic: str) -> Election:
+def election_for(command: Command, topic: str) -> ElectionType:
     """Return UNCLEAN if the topic, or the brokers by default, allow unclean elections, else ONLINE."""
     unclean = command.settings.unclean_leader_election_enabled(command.image, topic)
-    return Election.UNCLEAN if unclean else Election.ONLINE
+    return ElectionType.UNCLEAN if unclean else ElectionType.ONLINE
 
 
 def partition_change(command: Command, topic_id: bytes, index: int, before: PartitionImage) -> PartitionChange:

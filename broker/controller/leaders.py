@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.controller.decision import Decision, Refusal
-from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
+from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, ElectionType, election_for, partition_change
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from squall.broker.controller.decision import Command
     from squall.broker.protocol.schema import elect_leaders as wire
 
-ELECTION_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+ELECTION_TYPES = {0: ElectionType.PREFERRED, 1: ElectionType.UNCLEAN}
 """Maps the values of `ElectLeadersRequest.election_type`."""
 
 
@@ -56,14 +56,14 @@ def _asked(image: ClusterImage, request: wire.ElectLeadersRequest) -> Iterator[t
         yield from seen
 
 
-def _elect(command: Command, name: str, index: int, election: Election) -> MetadataRecord:
+def _elect(command: Command, name: str, index: int, election: ElectionType) -> MetadataRecord:
     topic = command.image.topic(name)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     partition = topic.partitions.get(index)
     if partition is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    preferred = election is Election.PREFERRED
+    preferred = election is ElectionType.PREFERRED
     if partition.leader == partition.preferred_leader if preferred else partition.leader != NO_NODE:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     write = _election(command, topic.id, index, partition, election)
@@ -75,7 +75,7 @@ def _elect(command: Command, name: str, index: int, election: Election) -> Metad
 
 
 def _election(
-    command: Command, topic_id: bytes, index: int, partition: PartitionImage, election: Election
+    command: Command, topic_id: bytes, index: int, partition: PartitionImage, election: ElectionType
 ) -> MetadataRecord | None:
     change = partition_change(command, topic_id, index, partition)
     change.election = election
@@ -89,8 +89,8 @@ def elect_unclean(command: Command) -> Decision[None]:
     """
     writes = []
     for topic, index, partition in command.image.partitions():
-        if partition.leader == NO_NODE and election_for(command, topic.name) is Election.UNCLEAN:
-            write = _election(command, topic.id, index, partition, Election.UNCLEAN)
+        if partition.leader == NO_NODE and election_for(command, topic.name) is ElectionType.UNCLEAN:
+            write = _election(command, topic.id, index, partition, ElectionType.UNCLEAN)
             writes += [] if write is None else [write]
     return Decision(None, tuple(writes))
 
@@ -100,6 +100,6 @@ def balance(command: Command) -> Decision[None]:
     writes = []
     for topic, index, partition in command.image.partitions():
         if partition.leader != partition.preferred_leader and partition.preferred_leader in partition.isr:
-            write = _election(command, topic.id, index, partition, Election.PREFERRED)
+            write = _election(command, topic.id, index, partition, ElectionType.PREFERRED)
             writes += [] if write is None else [write]
     return Decision(None, tuple(writes))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from squall.broker.cluster.image import RECOVERING
 from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.controller.decision import Decision, Refusal
-from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
+from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, ElectionType, election_for, partition_change
 from squall.broker.controller.placement import check_manual
 from squall.broker.controller.replica_count_limit import ReplicaCountLimit
 from squall.broker.protocol.errors import ErrorCode
@@ -92,7 +92,7 @@ def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImag
     change.isr = tuple(member for member in partition.isr if member not in partition.adding)
     assert change.replicas
     if not change.isr:
-        if election_for(command, topic.name) is not Election.UNCLEAN:
+        if election_for(command, topic.name) is not ElectionType.UNCLEAN:
             message = (
                 f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
                 "leader election."

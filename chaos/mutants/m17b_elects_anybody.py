@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from squall.broker.controller import elections, leaders
 from squall.broker.controller.decision import Command
-from squall.broker.controller.elections import Election
+from squall.broker.controller.elections import ElectionType
 from squall.chaos.mutants.hunt_plans import hunt_plan
 from squall.chaos.mutants.m17_unclean_election import plan as followers_out_then_leader_dies
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def election_for(command: Command, topic: str) -> Election:
+def election_for(command: Command, topic: str) -> ElectionType:
     """Always the unclean one."""
-    return Election.UNCLEAN
+    return ElectionType.UNCLEAN
 
 
 def plan(seed: int) -> Plan:

@@ -243,7 +243,7 @@ CONTROL_PLANE = (
                 "never elects the preferred leader",
                 at.ELECTIONS,
                 "PartitionChange._elect",
-                piece="if self.election is Election.PREFERRED and",
+                piece="if self.election is ElectionType.PREFERRED and",
                 by="if False and",
             ),
         ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from squall.broker.cluster.image import RECOVERING, PartitionImage
 from squall.broker.cluster.replay import changed
-from squall.broker.controller.elections import Election, PartitionChange
+from squall.broker.controller.elections import ElectionType, PartitionChange
 from squall.broker.protocol.ids import NO_NODE
 
 TOPIC = b"t" * 16
@@ -81,24 +81,24 @@ def test_an_isr_member_that_returns_leads_again() -> None:
 
 
 def test_an_unclean_election_takes_any_live_replica_alone_and_recovering() -> None:
-    after = plan(a_partition(isr=(1,)), 1, election=Election.UNCLEAN)
+    after = plan(a_partition(isr=(1,)), 1, election=ElectionType.UNCLEAN)
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), RECOVERING)
     assert after.leader_epoch == 6
 
 
 def test_an_unclean_election_prefers_a_live_isr_member() -> None:
-    after = plan(a_partition(isr=(1, 3)), 1, election=Election.UNCLEAN)
+    after = plan(a_partition(isr=(1, 3)), 1, election=ElectionType.UNCLEAN)
     assert (after.leader, after.isr, after.leader_recovery_state) == (3, (3,), 0)
 
 
 def test_an_unclean_election_without_a_live_replica_elects_nobody() -> None:
-    after = plan(a_partition(isr=(1,)), 1, 2, 3, election=Election.UNCLEAN)
+    after = plan(a_partition(isr=(1,)), 1, 2, 3, election=ElectionType.UNCLEAN)
     assert (after.leader, after.isr) == (NO_NODE, (1,))
 
 
 def test_the_preferred_leader_takes_over_only_when_asked_and_only_from_the_isr() -> None:
-    assert plan(a_partition(leader=2), election=Election.PREFERRED).leader == 1
-    assert plan(a_partition(leader=2, isr=(2, 3)), election=Election.PREFERRED).leader == 2
+    assert plan(a_partition(leader=2), election=ElectionType.PREFERRED).leader == 1
+    assert plan(a_partition(leader=2, isr=(2, 3)), election=ElectionType.PREFERRED).leader == 2
 
 
 def test_recovery_ends_when_the_leader_says_so() -> None:

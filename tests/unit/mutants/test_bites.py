@@ -11,7 +11,7 @@ from squall.broker.control.kraft.quorum_storage import QuorumStorage
 from squall.broker.controller import brokers, elections, leaders
 from squall.broker.controller import isr as controller_isr
 from squall.broker.controller.decision import Refusal
-from squall.broker.controller.elections import Election
+from squall.broker.controller.elections import ElectionType
 from squall.broker.log import recovery
 from squall.broker.log.checkpoints import EpochEntry
 from squall.broker.log.epochs import EpochCache
@@ -201,8 +201,8 @@ def test_16b_whoever_comes_back_had_stopped_cleanly() -> None:
 def test_17b_every_election_is_unclean() -> None:
     command: Any = None
     with find("17b").planted():
-        assert elections.election_for(command, "t") is Election.UNCLEAN
-        assert leaders.election_for(command, "t") is Election.UNCLEAN
+        assert elections.election_for(command, "t") is ElectionType.UNCLEAN
+        assert leaders.election_for(command, "t") is ElectionType.UNCLEAN
 
 
 def test_19b_a_vote_is_readable_but_not_durable() -> None:
