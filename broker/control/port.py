@@ -232,7 +232,7 @@ NodeHandler = Callable[[Any], Any]
 
 
 class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Protocol):
-    """Provides what a node needs of its control plane."""
+    """Describes the control plane as a node uses it."""
 
     @property
     def feed(self) -> ImageFeed:

@@ -330,7 +330,7 @@ class Log:
         return reads.aborted_transactions(self.segments, offset, end_offset)
 
     def bound_of(self, found: FileSlice, offset: int) -> int:
-        """Return an offset after all batches of a slice that begins at `offset`, and not far after them."""
+        """Return an offset after all batches of a slice from `offset` on. It may be a bit high, as no batch is read."""
         for segment in self.segments[segment_at(self.segments, offset) :]:
             if segment.file is found.file:
                 return segment.bound_at(found.position + found.length)

@@ -76,7 +76,8 @@ def producers_at(
 
 
 def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) -> None:
-    """Complete the windows of a snapshot, which has one batch per producer, from the batches just before the snapshot.
+    """Complete each producer's window of its newest batches, of which a snapshot has only the last one, from the
+    batches just before the snapshot.
 
     Kafka does not do this, so it forgets four of the five batches at each restart, and a retry of them is out of order.
     """

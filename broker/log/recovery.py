@@ -265,7 +265,7 @@ class _LogLoader:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def _complete_epochs(self) -> None:
-        """Add the epochs before the first known one if the log start is lower than it, because a crash came before the
+        """Rebuild the epochs before the first known epoch, if the log start is lower because a crash came before the
         new start was checkpointed.
         """
         known = self.epochs.entries

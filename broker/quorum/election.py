@@ -74,4 +74,5 @@ class VoteTally:
         """Is True if a majority cannot be reached any more, or all voters have answered or are unreachable."""
         refused = sum(answer is False for answer in self._answers.values())
         voters = len(self._settings.voters)
+        # Unreachable voters (None) may still grant their vote, so they count only once every voter is accounted for.
         return not self.won and (refused > voters - self._settings.majority or len(self._answers) == voters)

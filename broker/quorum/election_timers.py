@@ -26,6 +26,7 @@ class ElectionTimers:
 
     def for_majority(self) -> int:
         """Return the time after which a leader without fetches from a majority resigns (KAFKA-15489)."""
+        # Longer than a follower's time-out, by the factor of Kafka's LeaderState (CHECK_QUORUM_TIMEOUT_FACTOR).
         return self._settings.fetch_timeout_ms * 3 // 2
 
     def jitter(self) -> int:

@@ -67,6 +67,7 @@ class FetchFromLeaderState:
     def probe(self) -> int:
         """Begin to ask the voters for the leader, and return the first voter to ask."""
         self.probing = True
+        # At random, so that all observers that lost the leader do not ask the same voter.
         self.source = self._rng.choice(self._settings.voters)
         return self.source
 

@@ -74,6 +74,7 @@ class LeaderState:
         them.
         """
         ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
+        # Descending: at least a majority of the voters have reached the majority-th largest end.
         end = ends[self._settings.majority - 1]
         return end if end > self.epoch_start_offset else 0
 
@@ -149,7 +150,7 @@ class LeaderState:
             if news or now_ms >= waiting.deadline_ms:
                 answers.append((waiting.message, self.serve(log, high_watermark, fetch.offset)))
         for message, _ in answers:
-            del self.parked[message.sender]
+            del self.parked[message.sender]  # After the loop: it iterates over the parked fetches.
         return answers
 
     def next_deadline_ms(self) -> int:
@@ -185,4 +186,5 @@ class LeaderState:
         """
         if not self._begun[voter]:
             return 0
+        # Half the time-out: a voter that does not know the leader learns of it before it begins an election.
         return self.voters[voter].fetched_ms + self._settings.fetch_timeout_ms // 2

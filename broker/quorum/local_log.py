@@ -78,6 +78,7 @@ class LocalLog:
         assert target < self.extent.end_offset, f"{diverging} does not diverge from a log that ends at {target}"
         assert target >= high_watermark, f"{diverging} cuts at {target}, below the high watermark {high_watermark}"
         self.extent.truncate_to(target)
+        # A sync that began before the truncation reports the old generation, and is ignored by `synced`.
         self.synced_offset = min(self.synced_offset, target)
         self.generation += 1
         self.ops.append(Truncate(target, self.generation))

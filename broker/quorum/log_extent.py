@@ -50,6 +50,7 @@ class LogExtent:
         """Remove the records at and after `offset`."""
         assert self.start_offset <= offset <= self.end_offset
         self.end_offset = offset
+        # An epoch that begins at the new end has no record left.
         while self.epochs and self.epochs[-1][1] >= offset:
             self.epochs.pop()
 

@@ -46,12 +46,12 @@ class QuorumMembership:
         self.high_watermark = snapshot.end_offset if snapshot is not None else 0
         """Gives the offset before which, as far as this node knows, everything is committed. It never decreases."""
         self.leadership: LeaderState | None = None
-        """Is set while this node leads."""
+        """Holds the leader's state while this node leads, else None."""
         self.settings = settings
         self.timers = ElectionTimers(settings, rng)
         self.local = LocalLog(log)
         self.state = state
-        """Holds epoch, vote and leader, which must be durable."""
+        """Holds epoch, vote and leader, which must be durable before messages that depend on them are sent."""
         self.tally: VoteTally | None = None
         """Counts the votes of the running election, or is None."""
         self.began_ms = 0

@@ -63,6 +63,7 @@ class Outbox:
         more).
         """
         line = self._lines.get(voter)
+        # Ticket 0 means no outstanding request. Another ticket belongs to a request from before `forget`.
         if line is None or not ticket or line.ticket != ticket:
             return False
         line.ticket = 0
@@ -100,7 +101,7 @@ class Outbox:
         due = []
         for voter, line in self._lines.items():
             if line.due_ms <= now_ms and not line.ticket:
-                line.due_ms = NEVER
+                line.due_ms = NEVER  # The caller sets it again with `due` if no request is sent now.
                 due.append(voter)
         return due
 

@@ -185,7 +185,7 @@ class KraftControlPlane:
 
     async def wait_until_not_needed(self) -> None:
         """Wait until no stopping broker needs this voter any more."""
-        await self.voter_shutdown.due()
+        await self.voter_shutdown.wait_until_safe()
 
     async def leave(self) -> None:
         """Leave the quorum: when this returns, its files are not accessed any more."""

@@ -39,14 +39,14 @@ def leaves_no_majority(image: ClusterImage, node_id: int, voters: Sequence[int])
 
 
 class VoterShutdown:
-    """Waits, at one node's shutdown, until the quorum can do without this node's vote."""
+    """Delays one node's shutdown until the quorum can do without the node's vote."""
 
     def __init__(self, env: Env, node_id: int, quorum: MetadataQuorum, feed: ImageFeed) -> None:
         self._env, self._node_id, self._quorum, self._feed = env, node_id, quorum, feed
         self._changed = env.signal()
         feed.follow(lambda delta: self._changed.set() if delta.brokers else None)
 
-    async def due(self) -> None:
+    async def wait_until_safe(self) -> None:
         """Wait until no stopping broker needs this voter. Has no time limit if a stopping broker never completes its
         shutdown.
         """
