@@ -30,8 +30,8 @@ from squall.chaos.runtimes.layout import zone_names
 from squall.chaos.runtimes.sim.core import MONO_S
 from squall.chaos.runtimes.sim.coverage_probes import counted
 from squall.chaos.runtimes.sim.interruptions import interruption_of
+from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
 from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
-from squall.chaos.runtimes.sim.invariants.group_clock import GroupClocks
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.invariants.writes import Written, noted
 from squall.chaos.runtimes.sim.kernel import Deadlock
@@ -72,7 +72,7 @@ class _SimulatedRun:
         plan: Plan,
         written: Written,
         connections: ConnectionOrderWatch,
-        clocks: GroupClocks,
+        calls: BrokerCalls,
         *,
         messages: bool,
         stop_at_first: bool,
@@ -88,7 +88,7 @@ class _SimulatedRun:
             self.world.kernel.after_event.append(OffsetTracer(self.world).look)
         zones = zone_names(plan.workload.zones)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
-        self.watch = InvariantChecker(self.world, written=written, connections=connections, clocks=clocks)
+        self.watch = InvariantChecker(self.world, written=written, connections=connections, calls=calls)
         self.store = _DamageReportingRunStore(f"sim-seed{plan.seed}", plan, self.watch.damaged)
         self.run: Run | None = None
         self.scope = trio.CancelScope()
@@ -227,10 +227,10 @@ def simulate(
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
     load_what_comes_late()
     began = time.process_time()
-    connections, clocks = ConnectionOrderWatch(), GroupClocks()
-    with planted(mutant), noted() as written, connections.heard(), clocks.heard():
+    connections, calls = ConnectionOrderWatch(), BrokerCalls()
+    with planted(mutant), noted() as written, connections.heard(), calls.heard():
         sim = _SimulatedRun(
-            plan, written, connections, clocks, messages=messages, stop_at_first=stop_at_first, enough=enough
+            plan, written, connections, calls, messages=messages, stop_at_first=stop_at_first, enough=enough
         )
         with counted(sim.world.counts):
             sim.simulate()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from squall.broker.apis import fetch
+from squall.broker.coordinators.transactions.rules import TransactionRules
 from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.log import recovery
 from squall.broker.log.indexes import AbortedIndex
@@ -21,12 +24,21 @@ pytestmark = pytest.mark.gate
 
 STOPS = [{"at_s": 2.0 * node, "duration_s": 1.0, "action": "stop", "target": f"node:{node}"} for node in (1, 2, 3)]
 """Clean ones: what is known of producers is then read from a snapshot."""
+CRASHES = [
+    {"at_s": 2.5, "duration_s": 7.0, "action": "client", "target": f"producer:{n}", "params": {"how": "crash"}}
+    for n in (0, 1)
+]
 SEEDS = range(4)
 
 
 def plan(seed: int, faults: list[dict[str, Any]]) -> Plan:
     load = {"name": "transactions", "rate": 6, "producers": 2, "partitions": 2, "aborts": 0.4}
-    settings = {"transaction.state.log.num.partitions": "1", "replica.lag.time.max.ms": "1500"}
+    load["transaction_timeout_ms"] = 1000
+    settings = {
+        "transaction.state.log.num.partitions": "1",
+        "replica.lag.time.max.ms": "1500",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+    }
     values = {"seed": seed, "runtime": "sim", "time_s": 10, "warmup_s": 1, "workload": load, "faults": faults}
     return make_plan({**values, "cluster": {"settings": settings}})
 
@@ -74,6 +86,28 @@ def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
     return replay
 
 
+def begins_anew(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Each record of a transaction has the moment at which it was written as the start."""
+
+    def decide(self: TransactionCoordinatorShard, request: Any, now_ms: int, *more: Any) -> Any:
+        found = rule(self, request, now_ms, *more)
+        return replace(found, records=tuple(_from_now_on(each, now_ms) for each in found.records))
+
+    return decide
+
+
+def _from_now_on(record: Any, now_ms: int) -> Any:
+    transaction = record.transaction
+    if transaction is None:
+        return record
+    return replace(record, transaction=replace(transaction, started_ms=now_ms))
+
+
+def without_the_first(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A response lists all aborted transactions but the first."""
+    return lambda hosted, offset, records: rule(hosted, offset, records)[1:]
+
+
 Broken = tuple[list[tuple[Any, str, Callable[[Any], Any]]], list[dict[str, Any]]]
 """Rules, each with what is made of it, and faults."""
 BROKEN: dict[str, Broken] = {
@@ -93,6 +127,9 @@ BROKEN: dict[str, Broken] = {
         [(MarkerJob, "__init__", lambda rule: lambda job, log, txn: forgets_a_partition(job, log, txn, rule))],
         [],
     ),
+    "open-transaction-keeps-its-start": ([(TransactionCoordinatorShard, "decide", begins_anew)], []),
+    "transaction-times-out": ([(TransactionRules, "is_timed_out", lambda _: nothing_is_undecided)], CRASHES),
+    "aborted-are-listed": ([(fetch, "_aborted", without_the_first)], []),
     "coordinator-state-is-a-replay": ([(TransactionCoordinatorShard, "replay", every_third_is_lost)], []),
 }
 

@@ -11,9 +11,11 @@ from squall.chaos.runtimes.sim.invariants.transaction_journal import (
     COMPLETE_COMMIT,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    TransactionChange,
     TransactionRecord,
 )
 from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState, OpenTransaction, PreparedTransaction
+from squall.chaos.runtimes.sim.invariants.txn_times import MARGIN_MS, OverdueTransaction, ReadCommittedAnswer
 from tests.support.clusters.known_partitions import known, one, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
@@ -87,7 +89,28 @@ OLD, GONE = CompletedTxn(9, 3, 8, 9), CompletedTxn(9, 20, 25, 26)
 RESTED = SENDER._replace(first=-1)
 BEGUN, MARKED = (data(0, 0), data(1, 1), data(2, 2)), (data(0, 0), mark(1), data(2, 1))
 
+OPEN = TransactionRecord(9, 0, 1_000, 1, (), 5_000, 5_000, None)
+
+
+def step(started_ms: int, state: int = 1) -> Arguments:
+    return (TransactionChange("t", OPEN, OPEN._replace(started_ms=started_ms, state=state)),)
+
+
+def overdue(for_ms: int) -> Arguments:
+    return (OverdueTransaction("t", 1_000, 9_000, for_ms, 500),)
+
+
+def answer(*listed: tuple[int, int]) -> Arguments:
+    return (ReadCommittedAnswer(0, 9, frozenset(listed), (CompletedTxn(7, 2, 5, 6),)),)
+
+
 TXNS: dict[str, list[Case]] = {
+    "open-transaction-keeps-its-start": [
+        ("a partition later", step(5_001), step(5_000)),
+        ("as it is decided", step(5_001, PREPARE_COMMIT), step(5_001, COMPLETE_COMMIT)),
+    ],
+    "transaction-times-out": [("one ms beyond the limit", overdue(1_001 + MARGIN_MS), overdue(1_000 + MARGIN_MS))],
+    "aborted-are-listed": [("none", answer(), answer((7, 2))), ("another", answer((7, 3)), answer((8, 1), (7, 2)))],
     "producer-state-is-a-replay": [
         ("a newer epoch", states(SENDER._replace(epoch=5)), states(SENDER)),
         ("the next sequence", states(SENDER._replace(expected=6)), states(SENDER)),

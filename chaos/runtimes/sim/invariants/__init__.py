@@ -21,6 +21,7 @@ from squall.chaos.runtimes.sim.invariants import (
     replicas,
     request_order,
     transactions,
+    txn_times,
 )
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, Invariant
 from squall.chaos.runtimes.sim.invariants.topic_guarantees import TopicGuarantees
@@ -29,7 +30,7 @@ from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
 CHECK_MODULES = (
     *(acks, commitment, decisions, derived, group_times, groups, metadata, producers, reads, replicas),
-    *(request_order, transactions),
+    *(request_order, transactions, txn_times),
 )
 """Lists the modules that define invariants: importing a module enters its invariants into the table."""
 

@@ -148,6 +148,13 @@ class LogCopy:
         self.replay.take(self.batches)
         self.journal = journal
 
+    def between(self, offset: int, end: int) -> Iterator[BatchIdentity]:
+        """Yield the batches of this log with records in `offset` .. `end` - 1."""
+        for at in range(bisect_right(self.batches, offset, key=_end), len(self.batches)):
+            if self.batches[at].base >= end:
+                return
+            yield self.batches[at]
+
     def at(self, offset: int) -> BatchIdentity | None:
         """Return this log's batch that contains `offset`; None if there is none."""
         at = bisect_right(self.batches, offset, key=_end)

@@ -1,21 +1,17 @@
-"""Records when members of groups send requests, and derives the time-outs that their coordinators must keep."""
+"""Notes when members of groups sent requests, and says what time-outs their coordinators owe them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import GroupState
 from squall.chaos.runtimes.sim.invariants.group_times import GroupTimes, MemberTimes, MovedRevocation, RebalanceTimes
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.classic import ClassicGroup
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-    from squall.broker.coordinators.groups.values import ClockReading
-    from squall.broker.replication.partition import Partition
+    from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 
 REBALANCES: Final = frozenset({GroupState.PREPARING, GroupState.COMPLETING})
 
@@ -24,7 +20,7 @@ class GroupClock:
     """Records when each member of one shard's groups last sent a request, in ms of the coordinator's monotonic clock.
     """
 
-    __slots__ = ("_heard", "_high_watermark", "_moved", "_rebalances", "_revoking")
+    __slots__ = ("_heard", "_moved", "_rebalances", "_revoking")
 
     def __init__(self) -> None:
         self._heard: dict[str, dict[str, int]] = {}
@@ -34,8 +30,7 @@ class GroupClock:
         self._revoking: dict[str, dict[str, tuple[int, int]]] = {}
         """Maps a group and a member id to the epoch of the member's revocation, and the deadline of the revocation."""
         self._moved: dict[str, list[MovedRevocation]] = {}
-        """Maps a group to the revocations whose deadline has moved since the last look."""
-        self._high_watermark = -1
+        """Group -> what has moved since the last look."""
 
     def heard(self, shard: GroupCoordinatorShard, group_id: str, member_id: str, now_ms: int) -> None:
         """Record that a member has sent a request."""
@@ -67,12 +62,6 @@ class GroupClock:
         for group_id in (*shard.groups, *shard.ledger.consumers):
             self._heard[group_id] = dict.fromkeys(_members_of(shard, group_id)[0], now_ms)
 
-    def may_write(self, log: Partition) -> bool:
-        """Return whether the shard's log takes and commits records, as far as can be seen since the last look."""
-        before, self._high_watermark = self._high_watermark, log.high_watermark
-        moves = log.high_watermark > before or log.high_watermark == log.log_end_offset
-        return log.is_leader and moves and not log.under_min_isr_before_append()
-
     def times(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[GroupTimes]:
         """Yield the times of each group of the shard."""
         moved, self._moved = self._moved, {}
@@ -91,7 +80,7 @@ class GroupClock:
     def _of_classics(self, group: ClassicGroup) -> tuple[MemberTimes, ...]:
         heard = self._heard[group.group_id]
         return tuple(
-            MemberTimes(name, each.deadline_ms, _waits(each), heard[name], each.session_ms)
+            MemberTimes(name, each.deadline_ms, waits(each), heard[name], each.session_ms)
             for name, each in group.members.items()
         )
 
@@ -122,59 +111,8 @@ class GroupClock:
         return found
 
 
-class GroupClocks:
-    """Holds a clock for each shard of a group coordinator in a simulation."""
-
-    def __init__(self) -> None:
-        self._of: dict[GroupCoordinatorShard, GroupClock] = {}
-
-    def of(self, shard: GroupCoordinatorShard) -> GroupClock:
-        """Return the clock of a shard."""
-        return self._of.setdefault(shard, GroupClock())
-
-    @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Observe the requests to shards inside this block. It wraps the present methods, those of a planted bug too.
-        """
-        rules = {name: getattr(GroupCoordinatorShard, name) for name in ("begin", "submit", "settle", "tick")}
-        GroupCoordinatorShard.submit = self._submitted(rules["submit"])  # type: ignore[method-assign]
-        for name in ("begin", "settle", "tick"):
-            setattr(GroupCoordinatorShard, name, self._moved(rules[name]))
-        try:
-            yield
-        finally:
-            for name, rule in rules.items():
-                setattr(GroupCoordinatorShard, name, rule)
-
-    def _submitted(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(rule)
-        def submit(shard: GroupCoordinatorShard, request: Any, token: Any, now: ClockReading) -> Any:
-            clock, group_id = self.of(shard), request.group_id
-            clock.follow(shard, group_id, now.mono_ms)
-            effects = rule(shard, request, token, now)
-            clock.heard(shard, group_id, getattr(request, "member_id", ""), now.mono_ms)
-            return effects
-
-        return submit
-
-    def _moved(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(rule)
-        def move(shard: GroupCoordinatorShard, *args: Any) -> Any:
-            clock, now_ms = self.of(shard), args[-1].mono_ms
-            names = [name for name, group in shard.groups.items() if any(map(_waits, group.members.values()))]
-            for name in names:
-                clock.follow(shard, name, now_ms)
-            effects = rule(shard, *args)
-            if rule.__name__ == "settle" and args[1]:
-                clock.forgive(shard, now_ms)
-            for name in names if rule.__name__ != "begin" else (*shard.groups, *shard.ledger.consumers):
-                clock.follow(shard, name, now_ms)
-            return effects
-
-        return move
-
-
-def _waits(member: Any) -> bool:
+def waits(member: Any) -> bool:
+    """Return whether a coordinator owes a member of a classic group an answer to a JoinGroup or SyncGroup."""
     return member.joining is not None or member.syncing is not None
 
 
@@ -185,4 +123,4 @@ def _members_of(shard: GroupCoordinatorShard, group_id: str) -> tuple[list[str],
         return list(consumer.members), set()
     if classic is None:
         return [], set()
-    return list(classic.members), {name for name, each in classic.members.items() if _waits(each)}
+    return list(classic.members), {name for name, each in classic.members.items() if waits(each)}

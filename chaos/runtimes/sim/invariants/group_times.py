@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
-LOOK_MS: Final = 1_000
-"""Is the virtual time between two looks at the groups of a coordinator, in ms."""
 MARGIN_MS: Final = 2_000
 """Is the time that a coordinator may take beyond a time-out, in ms: its timer, the append of a record, and a retry of
 that append.

@@ -9,10 +9,11 @@ from squall.chaos.runtimes.sim.invariants.group_differences import records_of
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.group_clock import GroupClocks
+    from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
     from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
     from squall.chaos.runtimes.sim.invariants.models import PartitionModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
+    from squall.chaos.runtimes.sim.invariants.watched import WatchedNode
 
 GROUPS_LOG: Final = "__consumer_offsets"
 
@@ -20,9 +21,9 @@ GROUPS_LOG: Final = "__consumer_offsets"
 class GroupWatch:
     """Checks the invariants of groups."""
 
-    def __init__(self, report: Report, clocks: GroupClocks | None = None) -> None:
-        """Start without groups. `clocks`: the observed requests of members; without it, time-outs are not checked."""
-        self._report, self._clocks = report, clocks
+    def __init__(self, report: Report, calls: BrokerCalls | None = None) -> None:
+        """`calls`: where requests of members are heard; without it, time-outs are not judged."""
+        self._report, self._calls = report, calls
         self._of_times = entered(CheckTrigger.GROUP_TIMES)
         self._of_groups, self._of_offsets = entered(CheckTrigger.GROUPS), entered(CheckTrigger.OFFSETS)
         self._of_owners, self._of_given = entered(CheckTrigger.OWNERS), entered(CheckTrigger.GIVEN)
@@ -57,15 +58,15 @@ class GroupWatch:
             if (wrong := each.check(offsets, journal.unmarked)) is not None:
                 self._report(each, wrong, node, known, {})
 
-    def look(self, node: int, known: PartitionModel, hosted: Any, now_ms: int, *, idle: bool) -> None:
-        """Check the time-outs of the groups of a serving shard. `idle`: its node did not run since the last look."""
-        if self._clocks is None:
+    def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
+        """Look at the time-outs of the groups of a shard that serves. `able`: it ran, and wrote, since the last look.
+        """
+        if self._calls is None:
             return
-        clock = self._clocks.of(hosted.machine)
-        # What a coordinator cannot write down it cannot do: a member of a consumer group stays until then.
-        if not clock.may_write(hosted.log.hosted.state) or idle:
-            clock.forgive(hosted.machine, now_ms)
-        for now in clock.times(hosted.machine, now_ms):
+        clock, shard, mono_ms = self._calls.clock(hosted.machine), hosted.machine, int(seen.sim.env.mono() * 1000)
+        if not able:
+            clock.forgive(shard, mono_ms)
+        for now in clock.times(shard, mono_ms):
             for each in self._of_times:
                 if (wrong := each.check(now)) is not None:
-                    self._report(each, f"group {now.name}: {wrong}", node, known, {})
+                    self._report(each, f"group {now.name}: {wrong}", seen.id, known, {})

@@ -126,8 +126,16 @@ class CheckTrigger(StrEnum):
     """Means that records in the log of a serving coordinator change owners: check(before: PartitionOwners | None, now:
     PartitionOwners).
     """
+    TXN_STEP = "transaction step"
+    """Means that a coordinator's log has a record of a transactional id: check(step: TransactionChange)."""
+    TXN_TIMES = "transaction times"
+    """Means that a look at a serving coordinator finds a transaction over its time-out: check(found:
+    OverdueTransaction).
+    """
+    FETCHED = "fetched"
+    """Means that a read_committed Fetch is answered with records: check(answer: ReadCommittedAnswer)."""
     GIVEN = "given"
-    """Means that records in the log of a serving coordinator assign a partition to a member: check(given:
+    """Means that records in the log of a serving coordinator give a partition to a member: check(given:
     AssignedPartition).
     """
     GROUP_TIMES = "group times"

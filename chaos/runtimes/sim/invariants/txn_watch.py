@@ -9,9 +9,10 @@ from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
 from squall.chaos.runtimes.sim.invariants.log_replay import WrittenMarker
-from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, Invariant, entered
 from squall.chaos.runtimes.sim.invariants.transaction_journal import COMPLETED, PREPARED, TransactionJournal
 from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState, OpenTransaction, PreparedTransaction
+from squall.chaos.runtimes.sim.invariants.txn_times import OverdueTransactions, ReadCommittedAnswer
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, LogCopy
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import PartitionModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
     from squall.chaos.runtimes.sim.invariants.transaction_journal import Place, TransactionChange, TransactionRecord
+    from squall.chaos.runtimes.sim.invariants.watched import WatchedNode, WatchedReplica
 
 COORDINATORS_LOG: Final = "__transaction_state"
 NEVER_FORGOTTEN_MS: Final = 86_400_000
@@ -42,6 +44,10 @@ class TransactionWatch:
         self._of_log, self._of_marker = entered(CheckTrigger.REPLAY), entered(CheckTrigger.MARKER)
         self._of_decided, self._of_completed = entered(CheckTrigger.DECIDED), entered(CheckTrigger.COMPLETED)
         self._of_opened, self._of_coordinator = entered(CheckTrigger.OPENED), entered(CheckTrigger.COORDINATOR)
+        self._of_step, self._of_times = entered(CheckTrigger.TXN_STEP), entered(CheckTrigger.TXN_TIMES)
+        self._of_answers = entered(CheckTrigger.FETCHED)
+        self._times: dict[tuple[int, PartitionModel], OverdueTransactions] = {}
+        """Node and partition of the coordinators' log -> its transactions that are over their time-out."""
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
         """Maps (producer id, epoch) to the committed decisions for it."""
         self._owners: dict[int, str] = {}
@@ -113,6 +119,39 @@ class TransactionWatch:
                     self._report(each, wrong, node, known, {})
         journal.changed_ids = {}
 
+    def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
+        """Look at the open transactions of a shard that serves. `able`: it ran, and wrote, since the last look."""
+        times = self._times.setdefault((seen.id, known), OverdueTransactions())
+        copy = known.copies.get(seen.id)
+        if not able:
+            times.forgive()
+        if copy is None or not isinstance(copy.journal, TransactionJournal):
+            return
+        interval_ms = seen.broker.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        for found in times.look(copy.journal.entries, seen.sim.env.wall_ms(), now_ms, interval_ms):
+            self._check(self._of_times, found, seen.id, known)
+
+    def answered(self, replica: WatchedReplica, offset: int, end: int, listed: Iterable[tuple[int, int]]) -> None:
+        """A read_committed reader gets the records from `offset` up to `end`, with this list of aborted transactions.
+        """
+        aborted = [each for each in replica.copy.replay.aborted if each.first < end and each.last >= offset]
+        if aborted and replica.node.id not in replica.known.cluster.rotten:
+            found = replica.copy.between(offset, end)
+            data = {(batch.producer_id, batch.base) for batch in found if not batch.is_control}
+            with_data = tuple(
+                each
+                for each in aborted
+                if any(producer == each.producer_id and each.first <= base <= each.last for producer, base in data)
+            )
+            answer = ReadCommittedAnswer(offset, end, frozenset(listed), with_data)
+            self._check(self._of_answers, answer, replica.node.id, replica.known)
+
+    def _check(self, checks: Iterable[Invariant], found: Any, node: int, known: PartitionModel) -> None:
+        for each in checks:
+            wrong = each.check(found)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
     # -------------------------------------------------------------------------------------------------- all of it
 
     def settle(self, changed: Iterable[PartitionModel]) -> None:
@@ -130,6 +169,7 @@ class TransactionWatch:
             if isinstance(copy.journal, TransactionJournal) and copy.journal.news:
                 steps, copy.journal.news = copy.journal.news, []
                 for batch, step in steps:
+                    self._check(self._of_step, step, node, known)
                     self._completion(node, known, batch, step)
             if copy.replay.news:
                 markers, copy.replay.news = copy.replay.news, []

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.derived import kept_start
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
-from squall.chaos.runtimes.sim.invariants.group_clock import GroupClocks
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from squall.chaos.runtimes.sim.invariants.group_times import LOOK_MS
 from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG, GroupWatch
 from squall.chaos.runtimes.sim.invariants.guarantee_cache import TopicGuaranteeCache
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
@@ -36,6 +34,10 @@ from squall.chaos.runtimes.sim.invariants.watched import Glance, Place, WatchedN
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
+    from squall.broker.protocol.hot.types import FetchResponsePartition
+    from squall.broker.replicas.hosted_partition import HostedPartition
+    from squall.broker.replication.partition import Partition
+    from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
     from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
     from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay, PartitionDecision
     from squall.chaos.runtimes.sim.invariants.models import ReplicaSnapshot
@@ -44,8 +46,13 @@ if TYPE_CHECKING:
 
 WHOLE_EVERY = 64
 """Counts the looks between two that compare every replica, whether it was written to or not."""
+LOOK_S = 1.0
+"""Gives the virtual seconds between two looks at the time-outs of a node's coordinators."""
 LOOKS = 5
 """Is how often a quorum leader is looked at, at least, within the time after which it must have resigned."""
+
+COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS_LOG}
+"""Maps the journal of a coordinators' log to its topic."""
 
 
 class VirtualClock(Protocol):
@@ -83,12 +90,12 @@ class InvariantChecker:
         promise: TopicGuarantees | None = None,
         written: dict[Any, None] | None = None,
         connections: ConnectionOrderWatch | None = None,
-        clocks: GroupClocks | None = None,
+        calls: BrokerCalls | None = None,
     ) -> None:
         """Start without nodes. `promise`: the promises of the cluster's configuration; by default read from the nodes'
         configuration. `written`: the dict that `writes.noted` yields; without it, every look compares every replica.
-        `connections`: the watch of requests; without it, their order is not checked. `clocks`: the observed requests of
-        group members; without it, time-outs of groups are not checked.
+        `connections`: the watch of requests; without it, their order is not checked. `calls`: the watch of other calls;
+        without it, time-outs of groups and responses to readers are not checked.
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, TopicGuaranteeCache()
@@ -97,7 +104,7 @@ class InvariantChecker:
         self.quorum = QuorumWatch(self._report)
         self._checks = PartitionChecks(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
-        self._groups = GroupWatch(self._report, clocks)
+        self._groups = GroupWatch(self._report, calls)
         self._of: dict[type, Any] = {TransactionJournal: self._txns, GroupJournal: self._groups}
         self._nodes: dict[str, WatchedNode] = {}
         """Maps a node's name to its last seen state."""
@@ -107,6 +114,10 @@ class InvariantChecker:
         self._config: Any = None
         """Is the configuration of the node whose image has moved last."""
         self._reported: set[tuple[str, str | None, int | None]] = set()
+        self._committed: dict[tuple[int, PartitionModel], int] = {}
+        """Maps a node and a partition of a coordinators' log to its high watermark at the last look."""
+        if calls is not None:
+            calls.answered = self._answered
         if connections is not None:
             connections.tell = self._out_of_order
             self.cluster.asked = connections.asked
@@ -133,8 +144,8 @@ class InvariantChecker:
             glance = seen.glance()
             if glance != seen.before or self._kernel.now >= seen.due:
                 self._look_closer(seen, glance, images)
-            if self._kernel.now >= seen.groups_due:
-                self._look_at_groups(seen)
+            if self._kernel.now >= seen.coordinators_due:
+                self._look_at_coordinators(seen)
             alive.append(seen)
             if seen.loading:
                 loading.append(seen)
@@ -215,17 +226,26 @@ class InvariantChecker:
                 seen.loading.remove(replica)
                 self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
-    def _look_at_groups(self, seen: WatchedNode) -> None:
-        """Look at the time-outs of the groups that a node coordinates."""
+    def _look_at_coordinators(self, seen: WatchedNode) -> None:
+        """Look at the time-outs that a node's coordinators keep."""
         now = self._kernel.now
-        idle = now - seen.groups_due > LOOK_MS / 1000
-        seen.groups_due = now + LOOK_MS / 1000
-        if seen.sim.env.paused or seen.id in self.cluster.rotten:
-            idle = True
-        for index, shard in seen.shards[GroupJournal].items():
-            known = self._by_name.get((GROUPS_LOG, index))
-            if shard.serves and known is not None:
-                self._groups.look(seen.id, known, shard, int(seen.sim.env.mono() * 1000), idle=idle)
+        ran = now - seen.coordinators_due <= LOOK_S and not seen.sim.env.paused
+        seen.coordinators_due = now + LOOK_S
+        if seen.id in self.cluster.rotten:
+            return
+        for kind, topic in COORDINATED.items():
+            for index, shard in seen.shards[kind].items():
+                known = self._by_name.get((topic, index))
+                if shard.serves and known is not None:
+                    # What a coordinator cannot write down it cannot do.
+                    able = self._may_write(seen, known, shard.log.hosted.state) and ran
+                    self._of[kind].look(seen, known, shard, int(now * 1000), able=able)
+
+    def _may_write(self, seen: WatchedNode, known: PartitionModel, log: Partition) -> bool:
+        """Return whether a log took and committed records since the last look, as far as can be seen."""
+        before, self._committed[seen.id, known] = self._committed.get((seen.id, known), -1), log.high_watermark
+        moves = log.high_watermark > before or log.high_watermark == log.log_end_offset
+        return log.is_leader and moves and not log.under_min_isr_before_append()
 
     def _read(self, seen: WatchedNode, replica: WatchedReplica, view: ReplicaSnapshot) -> None:
         copy, known, log = replica.copy, replica.known, replica.log
@@ -408,6 +428,12 @@ class InvariantChecker:
         known = self._by_name.get((topic, partition))
         if known is not None:
             self._checks.served(known, epoch, records)
+
+    def _answered(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
+        """A read_committed reader is answered with records."""
+        replica = self._replicas.of(hosted.state)
+        if replica is not None and replica.log is hosted.log and replica.copy.generation == hosted.log.generation:
+            self._txns.answered(replica, offset, hosted.log.bound_of(answer.records, offset), answer.aborted or ())
 
     def _out_of_order(self, node: int, now: RequestEffect, last: RequestEffect) -> None:
         for each in entered(CheckTrigger.ORDER):

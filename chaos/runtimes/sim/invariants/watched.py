@@ -91,8 +91,8 @@ class WatchedNode:
         "before",
         "broker",
         "by_id",
+        "coordinators_due",
         "due",
-        "groups_due",
         "id",
         "image",
         "incarnation",
@@ -118,8 +118,8 @@ class WatchedNode:
         """Holds the result of the last `glance`."""
         self.due = inf
         """Is the time at which a quorum leader is looked at again, whatever happens."""
-        self.groups_due = -inf
-        """Is the time at which the time-outs of the node's groups are checked again."""
+        self.coordinators_due = -inf
+        """Is the time at which the time-outs of its coordinators are looked at again."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
         """Maps the kind of a log's journal, and a partition, to the coordinator's shard on this node."""
         self.loading: list[WatchedReplica] = []
@@ -154,6 +154,10 @@ class WatchedReplicas:
         """Maps a state machine, log or follower state to its replica. Follower states that a leader has replaced stay
         here: they are not written to any more.
         """
+
+    def of(self, state: Any) -> WatchedReplica | None:
+        """Return the replica whose state machine this is; None if it is of none that is watched."""
+        return self._owners.get(state)
 
     def host(self, node: WatchedNode, replicas: Iterable[WatchedReplica]) -> None:
         """Replace the list of a node's replicas."""

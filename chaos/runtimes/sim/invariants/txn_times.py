@@ -1,0 +1,108 @@
+"""Defines the invariants of the time that a transaction takes, and of the aborted ones that readers are told of.
+
+How long a transaction has been open follows from the records in its coordinator's log, and not from what the
+coordinator keeps in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
+from squall.chaos.runtimes.sim.invariants.transaction_journal import PREPARED, TransactionChange, TransactionRecord
+
+if TYPE_CHECKING:
+    from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn
+
+ONGOING: Final = 1
+"""The state of an open transaction, by the number that Kafka's log has for it."""
+MARGIN_MS: Final = 2_000
+"""What a coordinator may take beyond its second look: the append of a record, and a retry of that append."""
+
+
+class OverdueTransaction(NamedTuple):
+    """Describes a transaction that is open after its time-out. Times in ms."""
+
+    transactional_id: str
+    timeout_ms: int
+    open_ms: int
+    """By the coordinator's wall clock."""
+    overdue_ms: int
+    """For how long it has been seen to be over its time-out; the coordinator could end it all that time."""
+    interval_ms: int
+    """Between two looks of the coordinator: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+
+
+class ReadCommittedAnswer(NamedTuple):
+    """Describes one partition of a read_committed Fetch response that has records."""
+
+    offset: int
+    end: int
+    """The end of its records, exclusive."""
+    listed: Set[tuple[int, int]]
+    """(producer id, first offset) of the aborted transactions that the response lists."""
+    aborted: tuple[CompletedTxn, ...]
+    """The aborted transactions with data among the records."""
+
+
+@invariant("open-transaction-keeps-its-start", CheckTrigger.TXN_STEP, "KIP-98: the time-out counts from the start")
+def open_transaction_keeps_its_start(step: TransactionChange) -> str | None:
+    """The records of an open transaction, up to the one that decides it, have the start of the first of them."""
+    before, after = step.before, step.after
+    if before is None or after is None or before.state != ONGOING or after.state not in (ONGOING, *PREPARED):
+        return None
+    if before.started_ms == after.started_ms:
+        return None
+    return f"{step.transactional_id} began at {before.started_ms} ms, and by its next record at {after.started_ms} ms"
+
+
+@invariant("transaction-times-out", CheckTrigger.TXN_TIMES, "KIP-98: transaction.timeout.ms")
+def transaction_times_out(found: OverdueTransaction) -> str | None:
+    """A transaction that is open beyond its time-out is ended at the second look of its coordinator at the latest,
+    while that serves and can write to its log."""
+    if found.overdue_ms <= 2 * found.interval_ms + MARGIN_MS:
+        return None
+    return (
+        f"{found.transactional_id} has been open for {found.open_ms} ms, its time-out is {found.timeout_ms} ms; its "
+        f"coordinator looks every {found.interval_ms} ms"
+    )
+
+
+@invariant("aborted-are-listed", CheckTrigger.FETCHED, "KIP-98: AbortedTransactions of a Fetch response")
+def aborted_are_listed(answer: ReadCommittedAnswer) -> str | None:
+    """Each read_committed Fetch response lists every aborted transaction that has data among its records."""
+    for each in answer.aborted:
+        if (each.producer_id, each.first) not in answer.listed:
+            return (
+                f"records {answer.offset} to {answer.end - 1} hold data of producer id {each.producer_id}, whose "
+                f"transaction from {each.first} on was aborted at {each.last}, and the response does not list it"
+            )
+    return None
+
+
+class OverdueTransactions:
+    """Notes since when the open transactions of one coordinator's shard have been over their time-out."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, int, int, int], int] = {}
+        """Transactional id, producer id, epoch and start -> virtual ms."""
+
+    def forgive(self) -> None:
+        """Begin all times anew: the coordinator could not write to its log, or was not running."""
+        self._since.clear()
+
+    def look(
+        self, entries: Mapping[str, TransactionRecord], wall_ms: int, now_ms: int, interval_ms: int
+    ) -> Iterator[OverdueTransaction]:
+        """Yield the transactions that are over their time-out. `wall_ms`: the coordinator's clock; `now_ms`: virtual.
+        """
+        before, self._since = self._since, {}
+        for name, entry in entries.items():
+            open_ms = wall_ms - entry.started_ms
+            if entry.state == ONGOING and open_ms > entry.timeout_ms:
+                key = name, entry.producer_id, entry.epoch, entry.started_ms
+                since = self._since[key] = before.get(key, now_ms)
+                yield OverdueTransaction(name, entry.timeout_ms, open_ms, now_ms - since, interval_ms)
