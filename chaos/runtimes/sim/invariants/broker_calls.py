@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from squall.broker.replicas.hosted_partition import HostedPartition
 
 READ_COMMITTED: Final = 1
+ReadObserver = Callable[["HostedPartition", int, "FetchResponsePartition"], None]
 
 
 class BrokerCalls:
     """Holds a clock for each shard of a group coordinator, and passes on what read_committed readers are answered."""
 
     def __init__(self) -> None:
-        self.answered: Callable[[HostedPartition, int, FetchResponsePartition], None] = lambda hosted, offset, answer: None
-        """Called with a partition, the offset that was asked for, and an answer that has records."""
+        self.answered: ReadObserver = lambda hosted, offset, answer: None
+        """Is called with a partition, the offset that was asked for, and a response that has records."""
         self._clocks: dict[GroupCoordinatorShard, GroupClock] = {}
 
     def clock(self, shard: GroupCoordinatorShard) -> GroupClock:
