@@ -1,7 +1,7 @@
 """Reads default flags from `squall.toml` and from environment variables such as SQUALL_RUN_SEED.
 
-Both become click's `default_map`, so that the command line wins; the environment wins over the file. Their values are
-checked as the command line is, and an error names the file and the line, or the variable.
+Both become click's `default_map`, so that the command line wins; the environment wins over the file. Values are checked
+as the command line is, and an error names the file and the line, or the variable.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def default_map(ctx: click.Context, name: str, command: click.Command, names: Ma
 
 
 def of_this_call(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags without the values that file and environment give. Those are defaults of new plans only; an
-    existing plan keeps its own values.
+    """Return the flags without the values that file and environment give, because those are defaults of new plans only,
+    and an existing plan keeps its own values.
     """
     ctx = click.get_current_context()
     kept = dict(flags)

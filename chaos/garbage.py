@@ -20,10 +20,10 @@ _simulated_before = _stays = False
 
 @contextmanager
 def garbage_waits() -> Iterator[None]:
-    """Collect garbage inside the block only when a simulation begins. It is also a decorator.
+    """Collect garbage inside the block, or the decorated function, only when a simulation begins.
 
-    During a simulation, memory use would decide when a finaliser runs. Around many simulations it saves time, because a
-    collection after each simulation would search all objects that the earlier results still hold.
+    During a simulation, memory use would decide when a finaliser runs. Around many simulations this saves time, because
+    a collection after each simulation would search all objects that the earlier results still hold.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -36,8 +36,8 @@ def garbage_waits() -> Iterator[None]:
 
 @contextmanager
 def garbage_stays() -> Iterator[None]:
-    """Do not collect garbage inside the block, not even between simulations. It is for processes that end before memory
-    runs out. From `ROOM_MIB` on, garbage is collected between simulations all the same.
+    """Do not collect garbage inside the block, not even between simulations, in a process that ends before memory runs
+    out. From `ROOM_MIB` on, garbage is collected between simulations all the same.
     """
     global _stays
     before, _stays = _stays, True

@@ -108,7 +108,7 @@ def _through_spark(
 
 
 def _collect_nothing(night: Night, place: Path) -> None:
-    """Store a night in which nothing ran. That needs no Spark."""
+    """Store a night in which nothing ran, without starting Spark."""
     from squall.checkers.nightly import store
     from squall.spark_analysis.nightly.collect import NightCollector
 
@@ -130,8 +130,8 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) 
 
 @contextmanager
 def _with_findings(night: Night, place: Path) -> Iterator[Path]:
-    """Yield a new folder of the store that holds the night's findings, for the caller to fill. It is removed at the
-    end, unless the caller committed it, which renames it.
+    """Yield a new folder of the store that holds the night's findings, for the caller to fill. The folder is removed at
+    the end, unless the caller committed it, which renames the folder.
     """
     from squall.checkers.nightly import store
     from squall.checkers.nightly.runs import facts_of_night

@@ -27,7 +27,7 @@ UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("power loss of several brokers (WM)", ("W1", "WM")),
     ("disk damage on one replica (D)", ("D",)),
 )
-"""Lists the columns of the matrix of guarantees: a title, and the classes of faults that it stands for."""
+"""Lists the columns of the matrix of guarantees: the title of a column, and its classes of faults."""
 NOT_WITH_V2 = (
     "Not permitted with V2: KAFKA-17754, a late EndTxn that ends the producer's next transaction. Each transaction has "
     "an epoch of its own (KIP-890 part 2), so the coordinator refuses the late request. V1 permits it."

@@ -41,8 +41,8 @@ def json_flag(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def set_json_result(make: Callable[[], CommandOutput]) -> bool:
-    """Set the function that makes the command's JSON result. It is called after the command has ended. Return False,
-    and do nothing, if the command was called without --json.
+    """Set the function that makes the command's JSON result after the command has ended. Return False, and do nothing,
+    if the command was called without --json.
     """
     context = click.get_current_context(silent=True)
     if context is None or _KEY not in context.meta:

@@ -167,8 +167,8 @@ def _tell(directory: RunDirectory, done: ShrinkResult, took_s: float, wanted: st
 
 
 def write_story(path: Path, wanted: str | None = None) -> str:
-    """Write story.txt and story.svg of a run directory. They tell the story of the anomaly or invariant `wanted`, else
-    the first story of the run.
+    """Write story.txt and story.svg of a run directory: the story of the anomaly or invariant `wanted`, else the run's
+    first story.
 
     Return the text; empty if the run has no story.
     """

@@ -10,7 +10,7 @@ continues; ["x", why] an error for which it ends.
 
 A member of a group also gets ["offsets", id, generation, [[topic, partition, position], ...]] commit as that member,
 ["rewind"] go back to the committed offsets, ["leave"], and, after it has asked by ["giving", ...], ["now", [[topic,
-partition, position], ...]] commit these first. It sends, each with its member id and generation: ["joined", id,
+partition, position], ...]] commit these first. A member sends, each with its member id and generation: ["joined", id,
 generation, [[topic, partition], ...]] all partitions that it owns; ["stood", id, generation, began_ns, stable, [[topic,
 partition, committed or -1], ...], [[topic, partition], ...], error] the committed offsets, or why they are not known of
 the partitions in the second list; ["began", id, generation, [[topic, partition, position, committed], ...]] it reads

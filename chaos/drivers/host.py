@@ -111,8 +111,8 @@ class LibraryProducer(WorkloadProducer):
                 await self._process.close_input()
 
     async def _end_if_silent(self) -> None:
-        """Kill a process that still has not answered a record long after its delivery time-out. Its records are then in
-        doubt.
+        """Kill the process if it has not answered a record long after the delivery time-out. The process' records are
+        then in doubt.
         """
         while True:
             await trio.sleep(SILENT_EVERY_S)

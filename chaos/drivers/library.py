@@ -1,4 +1,5 @@
-"""Defines the interface of client libraries in a driver process. One module for each library implements it."""
+"""Defines the interface that a driver process uses for a client library. Each library has a module that implements it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class DriverConfig(NamedTuple):
     transactional_id: str = ""
     transaction_timeout_ms: int = 60_000
     group: str = ""
-    """Names the consumer group. This field and all fields below are used by members only."""
+    """Names the consumer group. Only members use `group` and the fields below."""
     topics: Sequence[str] = ()
     group_protocol: str = "classic"
     assignor: str = "range"
@@ -86,7 +87,7 @@ class ReadRecord(NamedTuple):
 
     @classmethod
     def of(cls, place: Place, record: Any) -> ReadRecord:
-        """Convert a record of aiokafka or kafka-python. Its timestamp type 0 means CreateTime."""
+        """Convert a record of aiokafka or kafka-python, in which timestamp type 0 means CreateTime."""
         sent_ms = NOT_KNOWN if record.timestamp_type else record.timestamp
         return cls(place, record.offset, record.key, record.value, record.headers, sent_ms)
 

@@ -199,9 +199,7 @@ class LineProtocol:
         return self._meaning(said)
 
     def _meaning(self, said: Any) -> list[Any]:
-        """Return the message that a decoded reply stands for. Raise ProtocolViolation if the reply answers no open
-        request.
-        """
+        """Return a decoded reply as a message. Raise ProtocolViolation if the reply answers no open request."""
         match said:
             case OkReply(op, partition, offset, timestamp_ms):
                 self._placed(op, partition)

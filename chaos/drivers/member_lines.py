@@ -116,7 +116,7 @@ FORMS = {
 
 
 class MemberLineProtocol(LineProtocol):
-    """Decodes the lines of a program that is a group member. Its reports become messages ["m", report]."""
+    """Decodes the lines of a program that is a group member, whose reports become messages ["m", report]."""
 
     TYPES = "ready, assigned, revoked, lost, processed, commit, committed, output, ok, fail or info"
     decoder = msgspec.json.Decoder(ReadyReply | Report | OkReply | FailReply | InfoReply, dec_hook=_number)

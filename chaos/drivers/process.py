@@ -57,8 +57,8 @@ class MessageCodec(Protocol):
 
 
 class PipedProcess:
-    """Is a child process that exchanges messages over its pipes, and ends with this process. Its standard error goes to
-    `log`.
+    """Is a child process that exchanges messages over its pipes, writes its standard error to `log`, and ends with this
+    process.
     """
 
     FAILED = "ended: {why} (see {log})"

@@ -89,7 +89,7 @@ class ProgramProtocolError(HarnessError):
 
 
 class ProgramProcess(PipedProcess):
-    """Is a process of the program under test. It is ready when it has answered `init`.
+    """Is a process of the program under test, which is ready when it has answered `init`.
 
     needs: name the command, as the user gave it. understood: the roles in which a process of the program has answered
     more than `init`; this process adds its own role.

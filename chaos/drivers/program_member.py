@@ -89,7 +89,7 @@ class ReportSequencer:
 
 
 class ProgramMember(LibraryConsumer):
-    """Drives one process of the program that is a group member. Its reports go to `hearing`, in their order."""
+    """Drives one process of the program that is a group member, and hands its reports to `hearing`, in their order."""
 
     ended = False
 
@@ -101,7 +101,7 @@ class ProgramMember(LibraryConsumer):
         reports: ReportSequencer,
         flush: Callable[[], None],
     ) -> None:
-        """topics: the topic that the member reads, and the topic of its outputs, if there is one."""
+        """Take the process. topics: the topic that the member reads, and the topic of its outputs, if there is one."""
         self._process, self._hearing, self._reports, self._flush = process, hearing, reports, flush
         self._topic, self._out_topic = topics[0], topics[-1]
         self.reports: deque[list[Any]] = deque()

@@ -1,4 +1,5 @@
-"""Findings that somebody has accepted for a while: `accepted.toml`, by the fingerprints of the durability report."""
+"""Reads `accepted.toml`: findings that were accepted for a limited time, by the fingerprints of the durability report.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +17,26 @@ from squall.chaos.plans.words import in_plain_words
 
 FILE = "accepted.toml"
 _PLACE = re.compile(r"\baccepted\.\d+\.")
-"""Of a setting. The line says the same."""
+"""Matches the index of an entry in a setting's name, to remove it: the line number already says which entry is meant.
+"""
 
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class AcceptedError(ValueError):
-    """The file cannot be used; the message lists what is wrong, one line each."""
+    """Is raised if the file cannot be used; the message lists all mistakes, one in each line."""
 
 
 class AcceptedFinding(BaseModel):
-    """One finding that fails no night up to and including a day."""
+    """Describes a finding that fails no night up to and including the day `until`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     fingerprint: Annotated[str, StringConstraints(pattern="^[0-9a-f]{12}$")]
     owner: Words
-    """The person who looks after it."""
+    """Names the person in charge of the finding."""
     until: date
-    """The last day on which it is accepted, in UTC."""
+    """Is the last day on which the finding is accepted, in UTC."""
     why: Words
 
     def expired(self, today: date) -> bool:
@@ -49,7 +51,8 @@ class _AcceptedFile(BaseModel):
 
 
 def read_accepted(path: Path) -> dict[str, AcceptedFinding]:
-    """The entries of a file by fingerprint, expired ones included. AcceptedError."""
+    """Return the entries of a file by fingerprint, including expired ones. Raise AcceptedError if the file is invalid.
+    """
     try:
         text = path.read_text()
         entries = _AcceptedFile.model_validate(tomllib.loads(text)).accepted

@@ -1,7 +1,7 @@
 """Reports a run to Allure, through allure-pytest: phases at their own times, faults with evidence, attachments.
 
-allure-pytest takes the time of a step from the clock. A run is over when its item is reported, so steps are given to
-its reporter with the times that they had.
+allure-pytest takes the time of a step from the clock. But a run is over when its item is reported, so the steps are
+given to allure-pytest's reporter with their original times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def add_labels(node: pytest.Item, item: PlannedRun) -> None:
 
 
 def report_attempt(node: pytest.Item, item: PlannedRun, attempt: Attempt, evidence: Evidence | None, runs: int) -> None:
-    """Everything about the last attempt at an item. runs: how many attempts there were."""
+    """Report the last attempt at an item with its evidence. runs: the number of attempts."""
     reporter = _reporter(node.config)
     if reporter is None:
         return
@@ -98,7 +98,9 @@ def _began_s(attempt: Attempt) -> float:
 
 
 def set_times(node: pytest.Item, item: PlannedRun, attempt: Attempt | None, turn: int) -> None:
-    """Its times, and what makes it the same test in each night: configuration, faults, and the number of its seed."""
+    """Set the start and end of the item's run, and the id that makes it the same test in each night: configuration,
+    faults, and the index of its seed.
+    """
     reporter = _reporter(node.config)
     result = reporter.get_test(None) if reporter is not None else None
     if result is None:

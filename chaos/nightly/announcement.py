@@ -1,6 +1,6 @@
-"""The outputs of a night for other programs: summary.json, a command that gets it, and a file of metrics.
+"""Hands the result of a night to other programs: summary.json, a command that gets it, and a file of metrics.
 
-The schema of summary.json is that of `nightly --json`: `docs/json.md`.
+summary.json has the schema of `nightly --json`: `docs/json.md`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from squall.chaos.nightly.findings import STATES
 from squall.checkers.nightly.results import VERDICTS
 
 NOTIFY_S = 60.0
-"""The command may take this long."""
+"""Limits the seconds that the command may take."""
 
 Facts = dict[str, Any]
-"""The object that `nightly --json` prints: `NightlyOutput` in `chaos/commands/outputs.py`."""
+"""Is the object that `nightly --json` prints: `NightlyOutput` in `chaos/commands/outputs.py`."""
 
 
 def announce(facts: Facts, file: Path, metrics: Path | None, command: str | None) -> Iterator[str]:
-    """Write summary.json and the metrics, and notify. Yields a sentence for each of them that fails."""
+    """Write summary.json and the metrics, and run the command. Yield a sentence for each of these that fails."""
     text = json.dumps(facts, indent=1) + "\n"
     try:
         write_whole(file, text)
@@ -43,7 +43,7 @@ def announce(facts: Facts, file: Path, metrics: Path | None, command: str | None
 
 
 def _notify(command: str, text: str) -> str:
-    """Why it failed, in a sentence; empty if it did not."""
+    """Run the command with the text on its input. Return why it failed, in a sentence; empty if it succeeded."""
     try:
         done = subprocess.run(shlex.split(command), input=text, capture_output=True, text=True, timeout=NOTIFY_S)
     except subprocess.TimeoutExpired:
@@ -56,7 +56,7 @@ def _notify(command: str, text: str) -> str:
 
 
 def runnable(command: str) -> str:
-    """Why a command cannot be run, in a sentence; empty if it can."""
+    """Return a sentence that says why a command cannot be run; empty if it can."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -67,7 +67,7 @@ def runnable(command: str) -> str:
 
 
 def unwritable(file: str) -> str:
-    """Why a file cannot be written, in a sentence; empty if it can."""
+    """Return a sentence that says why a file cannot be written; empty if it can."""
     if not file:
         return "a file is needed"
     path = Path(file)
@@ -79,7 +79,7 @@ def unwritable(file: str) -> str:
 
 
 def _write_metrics(path: Path, facts: Facts) -> None:
-    """Replace the file whole, as node_exporter's textfile collector wants it."""
+    """Write the metrics, replacing the whole file at once, as node_exporter's textfile collector requires."""
     from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
     registry = CollectorRegistry()

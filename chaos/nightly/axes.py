@@ -1,7 +1,7 @@
-"""Defines the axes of a matrix: the values of each, the flags that a value gives a run, and the default.
+"""Defines the axes of a matrix: the values of each axis, the flags that a value gives a run, and the default.
 
-A cell is a configuration: axis -> value, all as words. It holds every axis that affects its runs, also those that are
-not named, so that the same configuration is the same cell in each night. Pure.
+A cell is a configuration: a map from each axis to its value, both as text. A cell contains every axis that affects its
+runs, also those that the matrix does not name, so that equal configurations are equal cells in each night. Pure.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ EXTERNAL = "external"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Describes one axis. `values`: all that there are; empty: any whole number above 0, or any name."""
+    """Describes one axis. `values`: the possible values; if empty, any whole number above 0 (`numeric`), or any name.
+    """
 
     name: str
     values: tuple[str, ...]
     flags: Callable[[str], tuple[str, ...]]
-    """What a command gets for a value."""
+    """Returns the flags that a command gets for a value."""
     default: str = ""
-    """Where nobody names it and no workload has a default of its own."""
+    """Is the default if the matrix does not name the axis and the workload has no default."""
     setting: str = ""
-    """The workload's setting that it is, so that workloads without one have no such axis."""
+    """Names the setting of the workload that this axis varies. Workloads without that setting do not have the axis."""
     numeric: bool = False
 
 
@@ -79,19 +80,20 @@ _ALL = (
     Axis("mutant", (), lambda value: () if value == "none" else ("--mutant", value), "none"),
 )  # fmt: skip
 AXES: Mapping[str, Axis] = {axis.name: axis for axis in _ALL}
-"""By name, in the order in which a cell has them."""
+"""Maps names to axes, in the order in which a cell has them."""
 SHOWN = ("target", "runtime", "workload")
-"""What the name of a configuration always begins with; of the others it has those that are not as they always are."""
+"""Lists the axes with which the name of a configuration begins. Of the other axes it names those without their default.
+"""
 PROMISED: Mapping[str, str] = {"acks": "all", "idempotence": "on"}
-"""What a workload without the setting does."""
+"""Holds the values that a workload without these settings uses."""
 
 
 class ImpossibleCombination(Exception):
-    """A combination of values that makes no sense. The message says why."""
+    """Is raised for a combination of values that cannot be run; the message says why."""
 
 
 def word(axis: str, value: Any) -> str:
-    """A value as a cell has it. ValueError for one that the axis cannot have."""
+    """Return a value as text, as a cell has it. Raise ValueError for a value that the axis cannot have."""
     known = AXES[axis]
     said = as_word(axis, value)
     if known.values and said not in known.values:
@@ -111,14 +113,16 @@ def word(axis: str, value: Any) -> str:
 
 
 def workloads_of(axis: str) -> tuple[str, ...]:
-    """Those to which this axis means something."""
+    """Return the workloads that have this axis."""
     setting = AXES[axis].setting
     has_it = [name for name, scenario in SCENARIOS.items() if not setting or setting in scenario.model_fields]
     return tuple(SCENARIOS) if axis in PROMISED else tuple(has_it)
 
 
 def cell_of(named: Mapping[str, str]) -> dict[str, str]:
-    """The whole configuration of a combination of values. NoSuchRun."""
+    """Return the whole configuration for a combination of values, with defaults. Raise ImpossibleCombination if it
+    cannot be run.
+    """
     workload = named.get("workload", DEFAULT)
     scenario = SCENARIOS[workload]
     given = dict(named)
@@ -166,7 +170,9 @@ def _check(cell: Cell) -> None:
 
 
 def plan_of(cell: Cell, **values: Any) -> Plan:
-    """A plan of this configuration, without faults. NoSuchRun with what contradicts itself in it."""
+    """Return a plan of this configuration, without faults. Raise ImpossibleCombination if the configuration is
+    contradictory.
+    """
     scenario = SCENARIOS[cell["workload"]]
     table: dict[str, Any] = {"name": cell["workload"], "topic_settings": _topic_settings(cell)}
     for name, axis in AXES.items():
@@ -212,7 +218,7 @@ def usual(cell: Cell, name: str) -> str:
 
 
 def title(cell: Cell) -> str:
-    """The name of a configuration: where it runs, its workload, and what is not as it always is."""
+    """Return the name of a configuration: target and runtime, workload, and all values that are not the default."""
     where = "/".join(dict.fromkeys((cell["target"], cell["runtime"])))
     first = [where, cell["workload"]]
     rest = [f"{name}={value}" for name, value in cell.items() if name not in SHOWN and value != usual(cell, name)]
@@ -220,6 +226,6 @@ def title(cell: Cell) -> str:
 
 
 def slug(cell: Cell) -> str:
-    """The same as a word for names of files."""
+    """Return the name of a configuration in a form that file names can hold."""
     words = (re.sub(r"[^\w.+\-]+", "-", word).strip("-.") for word in title(cell).replace("_", "-").split(" "))
     return ".".join(filter(None, words))

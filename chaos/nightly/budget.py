@@ -14,68 +14,70 @@ from squall.workloads.registry import SCENARIOS
 
 MIB = 1 << 20
 CORES: Mapping[str, int] = {"sim": 1}
-"""Cores that a run wants to itself, by runtime; others want two."""
+"""Maps a runtime to the CPU cores that one of its runs needs; others need two."""
 _PRIOR_S = {"sim": (3.0, 0.15), "process": (28.0, 1.0), "docker": (45.0, 1.0), "external": (28.0, 1.0)}
-"""Before any run has ended: seconds beside the load, and for each second of load."""
+"""Estimates a run's seconds before any has ended, by runtime: a constant, and a factor for each second of load."""
 _KAFKA_S = 20.0
-"""A JVM for each broker has to start and to come back."""
+"""Estimates the additional seconds of a run of Apache Kafka, whose JVMs have to start and restart."""
 _THIN_BYTES = 1.5 * MIB, 500.0
-"""What stays of a valid run: beside its records, and for each second of load and record a second. Measured: half of it
-to nearly all of it."""
+"""Estimates what remains of a valid run: a constant, and the bytes for each record, of which `rate` are sent in a
+second. Measured runs left half of it to nearly all of it.
+"""
 _WHOLE_MIB = {"sim": 5.0}
 _OTHER_WHOLE_MIB = 60.0
 _KAFKA_WHOLE_MIB = 250.0
-"""What stays of a run that is not valid, and so is kept whole: data, traces and logs."""
+"""Estimates what remains of a run that is not valid and therefore kept whole: data, traces and logs."""
 WHOLE_SHARE = 0.1
-"""So many of the runs of each runtime and target, and at least one, are taken to be kept whole."""
+"""Estimates the share of the runs of each runtime and target, at least one, that are kept whole."""
 PAGES_BYTES = int(2.5 * MIB)
-"""Of each run, in Allure's results and in its page. Measured: 104 MiB of 48 runs."""
+"""Estimates the bytes of a run in Allure's results and Allure's page. Measured: 104 MiB for 48 runs."""
 PAGE_SHARE = 1.4
-"""Allure's page is one file, with all of its results as base64 in it."""
+"""Estimates the size of Allure's page as a multiple of its results, which the page contains as base64."""
 _WARM_S = 3.0
 _REPORT_S = 30.0, 2.0
-"""Estimate for the report and Allure's page before any night has made them: seconds, and seconds for each run."""
+"""Estimates the seconds of the reports before any night has made them: a constant, and a factor for each run."""
 
 
 _LIMIT_S = (600.0, 3.0)
-"""What a run may take at most: seconds beside the load, and for each second of load. Waits of a run are bounded; this
-is for one that hangs all the same."""
+"""Limits the seconds of one run: a constant, and a factor for each second of load. All waits of a run are bounded; this
+limit is for a run that hangs all the same.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """Holds the cost of one run: seconds of wall time, and bytes that stay."""
+    """Holds the cost of one run: seconds of wall time, and bytes that remain on disk."""
 
     seconds: float
     bytes: float
-    """Once it is thinned."""
+    """Counts the bytes after the run is thinned."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ObservedCost:
-    """Of a run that has ended. bytes: None where it was kept whole."""
+    """Holds the cost of a run that has ended. bytes: None if the run was kept whole."""
 
     seconds: float
     bytes: float | None
 
 
 def cores(item: PlannedRun) -> int:
-    """That it wants to itself."""
+    """Return the CPU cores that a run needs."""
     return CORES.get(item.runtime, 2)
 
 
 def limit_s(item: PlannedRun) -> float:
-    """Return the seconds that one run may take: far more than any run that goes well."""
+    """Return the seconds that one run may take, which is far more than a healthy run takes."""
     fixed, each_s = _LIMIT_S
     return fixed + each_s * item.time_s
 
 
 class CostModel:
-    """Learns the cost of runs, in seconds and bytes, from those that have ended."""
+    """Learns the cost of runs, in seconds and bytes, from runs that have ended, and predicts the cost of others."""
 
     def __init__(self, known: Iterable[tuple[PlannedRun, Attempt]] = ()) -> None:
         self.report = False
-        """True if the night makes its report."""
+        """Is True if the night makes its report."""
         self._reports: list[float] = []
         self._seen: dict[tuple[str, ...], list[_ObservedCost]] = {}
         self._whole: dict[tuple[str, str], float] = {}
@@ -83,7 +85,7 @@ class CostModel:
             self.learn(item, attempt)
 
     def learn(self, item: PlannedRun, attempt: Attempt) -> None:
-        """A run has ended."""
+        """Learn from an attempt that has ended."""
         thin = attempt.verdict == VALID and not attempt.fails
         for kind in _kinds(item):
             self._seen.setdefault(kind, []).append(_ObservedCost(attempt.seconds, attempt.bytes if thin else None))
@@ -92,17 +94,19 @@ class CostModel:
             self._whole[place] = max(self._whole.get(place, 0), attempt.bytes)
 
     def learn_report(self, runs: int, seconds: float) -> None:
-        """A night of so many runs has made its report."""
+        """Learn how many seconds the report of a night with so many runs took."""
         self._reports.append(seconds / _usual_report_s(runs))
 
     def report_s(self, runs: int) -> float:
-        """Seconds that the end of a night of so many runs takes."""
+        """Return the predicted seconds of the report of a night with so many runs; 0 if the night makes none."""
         if not self.report:
             return 0.0
         return (fmean(self._reports) if self._reports else 1.0) * _usual_report_s(runs)
 
     def of(self, item: PlannedRun) -> RunCost:
-        """The mean of the runs that are most like it; else what such runs usually cost. Bytes: of valid ones."""
+        """Return the mean cost of the most similar runs; without such runs, an estimate. The bytes are those of valid
+        runs.
+        """
         cost = self._usual(item)
         for kind in _kinds(item):
             if seen := self._seen.get(kind):
@@ -111,7 +115,7 @@ class CostModel:
         return cost
 
     def whole_bytes(self, item: PlannedRun) -> float:
-        """Return the bytes of such a run if it is kept whole: the most that was seen, else what usually stays."""
+        """Return the bytes of a run that is kept whole: the largest that was seen, else an estimate."""
         place = _place(item)
         usual = _KAFKA_WHOLE_MIB if item.cell["target"] == "kafka" else _WHOLE_MIB.get(item.runtime, _OTHER_WHOLE_MIB)
         return self._whole.get(place, usual * MIB)
@@ -130,7 +134,7 @@ def _usual_report_s(runs: int) -> float:
 
 
 def rate(item: PlannedRun) -> float:
-    """Records a second that it asks for."""
+    """Return the records that a run sends in a second."""
     if "--rate" in item.arguments:
         return float(item.arguments[item.arguments.index("--rate") + 1])
     scenario = SCENARIOS[item.cell["workload"]]
@@ -143,7 +147,7 @@ def _place(item: PlannedRun) -> tuple[str, str]:
 
 
 def _kinds(item: PlannedRun) -> tuple[tuple[str, ...], ...]:
-    """Runs that cost alike, the most alike first."""
+    """Return keys of runs with similar costs, the most similar first."""
     where = (*_place(item), f"{item.time_s:g}")
     return (*where, item.cell["workload"], f"{rate(item):g}"), where
 
@@ -158,14 +162,14 @@ class Forecast:
     plays: tuple[PlannedRun, ...]
     left_out: tuple[tuple[PlannedRun, str], ...]
     enough_s: float
-    """A budget with time for all of them and for the report."""
+    """Is the budget, in seconds, that would be enough for all runs and the report."""
 
 
 def forecast(
     items: Sequence[PlannedRun], costs: CostModel, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
 ) -> Forecast:
-    """Return the forecast of what fits into a night of `budget_s` seconds, in this order, with its report, which is
-    also of the runs that are `done`. slots: process runs side by side.
+    """Return which of the items, in this order, fit into a night of `budget_s` seconds with its report. The report also
+    covers the `done` runs of earlier sessions. slots: process runs side by side.
     """
     spent = used = planned = enough = 0.0
     plays: list[PlannedRun] = []
@@ -186,7 +190,7 @@ def forecast(
 
 
 def _beside(plays: Sequence[PlannedRun], costs: CostModel) -> float:
-    """Bytes beside thinned runs and their pages: those of runs that are kept whole."""
+    """Return the expected bytes of runs that are kept whole."""
     places: dict[tuple[str, str], list[PlannedRun]] = {}
     for item in plays:
         places.setdefault(_place(item), []).append(item)
@@ -196,7 +200,9 @@ def _beside(plays: Sequence[PlannedRun], costs: CostModel) -> float:
 def no_room(
     cost: RunCost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int, report_s: float = 0.0
 ) -> str:
-    """Why a run is left out; empty where it fits. report_s: what of the budget is kept for the report."""
+    """Return why a run does not fit into the rest of the budget; empty if it fits. report_s: seconds reserved for the
+    report.
+    """
     if budget_s is not None and spent_s + cost.seconds + report_s > budget_s:
         left = max(0.0, budget_s - spent_s)
         kept = f", of which the report takes about {ceil(report_s)} s" if report_s else ""
@@ -211,7 +217,9 @@ def no_room(
 
 
 def spent_s(attempts: Iterable[Attempt]) -> float:
-    """Seconds in which at least one run was under way: what lies between an interruption and a resumption is free."""
+    """Return the seconds in which at least one run was under way. The time between an interruption and a resumption
+    does not count.
+    """
     spans = sorted((began, began + each.seconds) for each in attempts
                    if (began := datetime.fromisoformat(each.began).timestamp()))  # fmt: skip
     total = reached = 0.0

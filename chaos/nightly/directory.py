@@ -1,4 +1,4 @@
-"""The folder of a night (`docs/nightly.md`): what was planned, what came of it, and the runs themselves."""
+"""Names, reads and writes the files in the folder of a night (`docs/nightly.md`)."""
 
 from __future__ import annotations
 
@@ -19,74 +19,78 @@ from squall.checkers.nightly.results import Attempt, parse
 
 NIGHTS = Path("nights")
 GOES = ("nodes", "spark.log", "clients.log")
-"""What is removed of a valid run. History, nemesis.jsonl, verdict.json and the page stay: reports are made of them."""
+"""Lists what is removed of a valid run. History, nemesis.jsonl, verdict.json and the page stay, because reports need
+them.
+"""
 STORIES = ("trace.jsonl", "broker.log")
-"""Of each node of a valid run that found what is permitted: `squall explain` tells of brokers by these."""
+"""Lists the files of each node that stay if a valid run has permitted findings, because `squall explain` reads them."""
 
 
 class NightDirectory:
-    """The names of the files in it."""
+    """Gives access to the files in the folder of one night."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def existing_folder(self) -> Path:
-        """It, or the nearest folder above it that there is already."""
+        """Return the night's folder, or the nearest parent of it that exists."""
         path = self.path.absolute()
         return next(each for each in (path, *path.parents) if each.is_dir())
 
     @property
     def night(self) -> Path:
-        """night.json: all that was planned, in the order of running."""
+        """Returns the path of night.json, which holds the whole plan, in the order of playing."""
         return self.path / FILE
 
     @property
     def matrix(self) -> Path:
-        """The matrix as it was run."""
+        """Returns the path of the matrix that the night was planned by."""
         return self.path / "matrix.toml"
 
     @property
     def results(self) -> Path:
-        """results.jsonl: a line for each attempt, as soon as it ended."""
+        """Returns the path of results.jsonl, which gets a line for each attempt as soon as the attempt has ended."""
         return self.path / RESULTS
 
     @property
     def end(self) -> Path:
-        """end.json: there is one once the night has ended."""
+        """Returns the path of end.json, which exists once the night has ended."""
         return self.path / END
 
     @property
     def runs(self) -> Path:
-        """The run directories."""
+        """Returns the folder of the run directories."""
         return self.path / "runs"
 
     @property
     def logs(self) -> Path:
-        """Folder of what each run printed."""
+        """Returns the folder of the output of each run."""
         return self.path / "said"
 
     @property
     def allure(self) -> Path:
-        """Results of allure-pytest."""
+        """Returns the folder of the results of allure-pytest."""
         return self.path / "allure-results"
 
     @property
     def junit(self) -> Path:
-        """Return the path of the JUnit report for CI."""
+        """Returns the path of the JUnit report for CI."""
         return self.path / "junit.xml"
 
     @property
     def summary(self) -> Path:
-        """The night in Markdown."""
+        """Returns the path of the night's summary in Markdown."""
         return self.path / "summary.md"
 
     @property
     def facts(self) -> Path:
-        """summary.json: the same for programs."""
+        """Returns the path of summary.json, the night's summary for programs."""
         return self.path / "summary.json"
 
     def bytes_outside_runs(self) -> int:
-        """Of everything but the run directories: Allure's results and page, what runs printed, the report."""
+        """Return the size of everything but the run directories: Allure's results and page, the output of runs, the
+        report.
+        """
         return sum(
             bytes_of(each) if each.is_dir() else each.lstat().st_size
             for each in (self.path.iterdir() if self.path.is_dir() else ())
@@ -94,11 +98,11 @@ class NightDirectory:
         )
 
     def write(self, path: Path, told: Mapping[str, Any]) -> None:
-        """Replace a JSON file whole."""
+        """Write a JSON file, replacing the whole file at once."""
         write_whole(path, json.dumps(told, indent=1) + "\n")
 
     def planned(self) -> tuple[dict[str, Any], list[PlannedRun]]:
-        """night.json, and its items. Refused where it cannot be read."""
+        """Return night.json and its items. Raise PreconditionError if night.json cannot be read."""
         try:
             told = read_head(self.path)
             return told, [item_of(each) for each in told["items"]]
@@ -112,20 +116,23 @@ class NightDirectory:
         return parse(self.results.read_text(errors="replace"))[0] if self.results.exists() else []
 
     def report_s(self) -> float | None:
-        """Seconds that its report took; None: it made none."""
+        """Return the seconds that the night's report took; None if the night made none."""
         try:
             return float(json.loads(self.facts.read_text())["report_s"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def add(self, attempt: Attempt) -> None:
-        """Note an attempt that has ended, so that it is there whatever happens next. OSError: nothing is noted."""
+        """Append an attempt that has ended to results.jsonl, and sync it to disk. If OSError is raised, nothing was
+        appended.
+        """
         append_line(self.results, attempt.line())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """This session alone works on it, and has some room kept back. Refused if another session works on it, if there
-        is no room, or if the folder cannot be made."""
+        """Lock the night for this session during the block, and reserve some disk space. Raise PreconditionError if
+        another session has the lock, if there is no space, or if the folder cannot be made.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
@@ -152,7 +159,7 @@ class NightDirectory:
 
 
 def append_line(path: Path, text: str) -> None:
-    """Add a line to a file, and have it on disk. OSError: nothing was added."""
+    """Append a line to a file, and sync it to disk. If OSError is raised, nothing was appended."""
     with path.open("ab+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         line = text.encode()
@@ -169,7 +176,7 @@ def append_line(path: Path, text: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file whole: a reader sees the old one or the new one."""
+    """Replace a file at once: a reader sees either the old content or the new content."""
     fresh = path.with_name(f".{path.name}.new")
     with fresh.open("w") as file:
         file.write(text)
@@ -179,7 +186,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def nights_beside(path: Path) -> list[NightDirectory]:
-    """The other nights in the same folder, the newest first."""
+    """Return the other nights in the same folder, the newest first."""
     if not path.parent.is_dir():
         return []
     folders = [each for each in path.parent.iterdir() if each != path and (each / FILE).exists()]
@@ -187,7 +194,7 @@ def nights_beside(path: Path) -> list[NightDirectory]:
 
 
 def _began(folder: Path) -> tuple[str, str]:
-    """By when nights are in order; one that cannot be read is the oldest."""
+    """Return the key by which nights are sorted; a night that cannot be read sorts as the oldest."""
     try:
         return str(read_head(folder).get("began") or ""), folder.name
     except NoNight:
@@ -195,8 +202,8 @@ def _began(folder: Path) -> tuple[str, str]:
 
 
 def thin(run: Path, *, found: bool = False) -> None:
-    """Remove the files of a valid run that are not read again. found: it has findings, all of them permitted, which
-    have stories.
+    """Remove the files of a valid run that nothing reads again. found: the run has permitted findings, whose stories
+    need some of the files.
     """
     goes = [run / name for name in GOES]
     if found and (run / "nodes").is_dir():

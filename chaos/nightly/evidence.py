@@ -1,4 +1,4 @@
-"""Holds what a run directory shows of a run, for JUnit and Allure. Readers of run directories fill it in. Pure."""
+"""Defines the evidence of a run that JUnit and Allure show. Readers of run directories fill it in. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 GOOD, BAD, UNSURE, SKIPPED = "passed", "failed", "broken", "skipped"
-"""How a step ended, in Allure's words."""
+"""Are the statuses of a step, in Allure's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceStep:
-    """Something that happened in a run. Times in seconds of the run, None where they are not known."""
+    """Describes a step of a run: a phase, a fault or a check. Times are in seconds of the run, None if they are not
+    known.
+    """
 
     title: str
     status: str = GOOD
     began: float | None = None
     ended: float | None = None
     told: Mapping[str, str] = field(default_factory=dict)
-    """What else is known of it, by name."""
+    """Holds further facts about the step, by name."""
     steps: tuple[EvidenceStep, ...] = ()
 
 
@@ -28,19 +30,19 @@ class Evidence:
     """Holds the evidence of one run."""
 
     steps: tuple[EvidenceStep, ...] = ()
-    """Phases, with the faults that began in them; then the checks."""
+    """Lists the phases, each with the faults that began in it, and then the checks."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Versions, digest, counts."""
+    """Holds versions, digest and counts, by name."""
     sentence: str = ""
-    """The verdict and what it means."""
+    """Says the verdict and what it means."""
     lost: bool = False
-    """Whether a record that was acknowledged is lost, and that is not permitted."""
+    """Is True if an acknowledged record was lost, and that is not permitted."""
     stories: Mapping[str, str] = field(default_factory=dict)
-    """Finding -> its story, as text."""
+    """Maps a finding to its story, as text."""
     picture: str = ""
-    """The timeline as SVG; empty where there is none."""
+    """Holds the timeline as SVG; empty if there is none."""
     page: Path | None = None
     command: str = ""
-    """What repeats the run."""
+    """Is the command that repeats the run."""
     origin_s: float | None = None
-    """When second 0 was, in seconds since 1970; None in virtual time."""
+    """Is the time of the run's second 0, in seconds since 1970; None in virtual time."""

@@ -1,7 +1,7 @@
-"""A disk that is full in the middle of a night: how that is seen, and what is kept back so that the night ends well.
+"""Detects a disk that is full in the middle of a night, and reserves space so that the night can still end well.
 
-A run that fails because of it says nothing of the cluster, and neither would those behind it. So the night ends there,
-the run is as if it had not been played, and `--resume` plays it once there is room.
+A run that fails for want of space proves nothing about the cluster, and neither would the runs after it. So the night
+ends there, the run counts as not played, and `--resume` plays it once there is space.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from squall.chaos.runs.directory import TOO_SMALL
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 WORDS = tuple(map(os.strerror, FULL))
-"""What programs print of these."""
+"""Lists the error messages that programs print if the disk is full."""
 LOW_BYTES = 64 << 20
-"""If a run proves nothing, and less than this is free when it has ended, the disk was too small for it."""
+"""Is the free space below which a run that proves nothing is assumed to have failed for want of space."""
 RESERVE = ".reserve"
 RESERVE_BYTES = 4 << 20
-"""Given back when the disk is full: enough for the results of the runs that have ended, JUnit and the summary."""
+"""Is the size of the reserved file, which is removed when the disk is full, so that there is space for the results of
+the runs that have ended, JUnit and the summary.
+"""
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return whether an error, or one that caused it, is a disk without room."""
+    """Return whether an error, or an error that caused it, means that the disk is full."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup) and any(map(is_full, error.exceptions)):
             return True
@@ -36,24 +38,25 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def caused_by_full_disk(why: str, folder: Path) -> bool:
-    """Return whether a run below `folder` that proves nothing, for the reason `why`, failed for want of room."""
+    """Return whether a run below `folder`, which proves nothing for the reason `why`, failed because the disk is full.
+    """
     return any(word in why for word in (*WORDS, TOO_SMALL)) or free_bytes(folder) < LOW_BYTES
 
 
 def free_bytes(folder: Path) -> int:
-    """On the disk of a folder, or of the nearest one above it that there is."""
+    """Return the free bytes of the disk of a folder, or of the nearest parent of it that exists."""
     path = folder.absolute()
     return shutil.disk_usage(next(each for each in (path, *path.parents) if each.is_dir())).free
 
 
 def reserve(folder: Path) -> None:
-    """Keep room back. OSError where there is none."""
+    """Reserve space with a file. Raise OSError if there is no space."""
     with (folder / RESERVE).open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
 
 
 def give_back(folder: Path) -> None:
-    """Free what was kept back."""
+    """Remove the file that reserves space."""
     with suppress(OSError):
         (folder / RESERVE).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""From a matrix to the runs of a night: each with its configuration, faults, seed and command. Pure."""
+"""Turns a matrix into the runs of a night, each with its configuration, faults, seed and command. Pure."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from squall.chaos.nightly.matrix import Matrix, MatrixSection, meets
 from squall.chaos.plans.plan import PlanError, with_schedule
 
 DRAWN = "drawn"
-"""The word for faults that a run draws by itself."""
+"""Is the word for faults that a run draws by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One run of a night."""
+    """Describes one planned run of a night."""
 
     item: str
-    """Its id, which is also a word for names of files: configuration, mix, seed."""
+    """Is the run's id, which also names its files: configuration, mix of faults, seed."""
     cell: Cell
     faults: str
-    """Kinds with commas between them; "none"; or `DRAWN`."""
+    """Lists the kinds of faults with commas between them; or is "none" or `DRAWN`."""
     mix: str
-    """What the matrix calls them."""
+    """Is the matrix's name for the mix of faults."""
     seed: int
     time_s: float
     arguments: tuple[str, ...]
-    """Of the `squall` program, without the folder for runs."""
+    """Holds the arguments of the `squall` program, without the folder for runs."""
     part: str = ""
-    """The part of the matrix that it is of, by its name."""
+    """Names the section of the matrix that the run belongs to."""
     clients: tuple[str, ...] = ()
-    """Client libraries that its program needs."""
+    """Lists the client libraries that the run's program needs."""
 
     @property
     def runtime(self) -> str:
-        """Runtime of its brokers."""
+        """Returns the runtime of its brokers."""
         return self.cell["runtime"]
 
     @property
     def configuration(self) -> str:
-        """The name of its cell."""
+        """Returns the name of its configuration."""
         return title(self.cell)
 
     def as_json(self) -> dict[str, Any]:
-        """As night.json has it."""
+        """Return the run as night.json contains it."""
         told = ("workload", "target", "runtime", "client")
         named = {name: self.cell.get(name, "squall") for name in told}
         return {**asdict(self), "cell": dict(self.cell), "configuration": self.configuration, **named}
 
 
 def item_of(told: Mapping[str, Any]) -> PlannedRun:
-    """The item that night.json tells of. KeyError, TypeError."""
+    """Return the run that an entry of night.json describes. Raise KeyError or TypeError if the entry is invalid."""
     plain = {name: told[name] for name in ("item", "cell", "faults", "mix", "seed", "time_s", "part")}
     return PlannedRun(arguments=tuple(told["arguments"]), clients=tuple(told.get("clients", ())), **plain)
 
 
 @dataclass(frozen=True, slots=True)
 class ExcludedCombination:
-    """A combination that is not run, and why."""
+    """Names a combination of values that is not run, and why."""
 
     what: str
     why: str
@@ -69,14 +69,16 @@ class ExcludedCombination:
 
 @dataclass(frozen=True, slots=True)
 class NightPlan:
-    """Everything that a matrix asks for: its runs in the order in which it lists them, and what makes no sense."""
+    """Holds the runs that a matrix asks for, in the order of the matrix, and the combinations that cannot be run."""
 
     items: tuple[PlannedRun, ...]
     excluded: tuple[ExcludedCombination, ...]
 
 
 def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> NightPlan:
-    """The runs of a night. `seeds`: how many for each configuration and mix, whatever the matrix says."""
+    """Return the runs of a night. `seeds`: the number of seeds for each configuration and mix; None: as the matrix
+    says.
+    """
     items: dict[str, PlannedRun] = {}
     excluded: dict[ExcludedCombination, None] = {}
     for runs in matrix.runs:
@@ -93,7 +95,7 @@ def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> Nig
 
 
 def idle(matrix: Matrix, items: Iterable[PlannedRun]) -> list[str]:
-    """Expectations that none of these runs meets, in words: a night cannot fail by them."""
+    """Return, in words, the expectations that apply to none of these runs, so that the night cannot fail by them."""
     cells = [each.cell for each in items]
     return [
         " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in each.where.items())
@@ -103,7 +105,9 @@ def idle(matrix: Matrix, items: Iterable[PlannedRun]) -> list[str]:
 
 
 def _cells(matrix: Matrix, runs: MatrixSection, excluded: dict[ExcludedCombination, None]) -> Iterator[Cell]:
-    """The configurations of a part, each once: axes that mean nothing to a workload make no second one."""
+    """Yield the configurations of a section, each once. An axis that a workload does not have makes no second
+    configuration.
+    """
     axes = runs.values()
     seen: list[Cell] = []
     for values in product(*axes.values()):
@@ -144,7 +148,9 @@ def _item(matrix: Matrix, runs: MatrixSection, cell: Cell, mix: str, seed: int) 
 
 
 def _impossible(cell: Cell, kinds: Sequence[str] | None, runs: MatrixSection) -> str:
-    """Why this configuration cannot have these faults; empty where it can. Of external clusters the run itself says."""
+    """Return why this configuration cannot have these faults; empty if it can. An external cluster is checked by the
+    run itself.
+    """
     if cell["runtime"] == EXTERNAL:
         return ""
     warmup = {} if runs.warmup_s is None else {"warmup_s": runs.warmup_s}

@@ -1,4 +1,4 @@
-"""Ends what a killed session of a night has left running, before the night is resumed. Nothing else is touched."""
+"""Ends the processes and containers that a killed session of a night has left, before the night is resumed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from squall.chaos.toolchain.engine import EngineError, reach_engine
 
 
 def end_leftovers(runs: Path) -> list[str]:
-    """End what runs below this folder left whose harness is gone. Returns what was ended, in words.
+    """End what the runs below this folder have left if their harness is gone. Return what was ended, in words.
 
-    Containers of somebody else's that such a run had down or paused are left to `squall clean`, which is said.
+    Foreign containers that such a run had stopped or paused are left to `squall clean`, and a line says so.
     """
     ended = []
     for each in registry.runs():

@@ -1,4 +1,4 @@
-"""Finds what this machine lacks for a run of a matrix. Nothing is fetched and nothing is built here."""
+"""Finds what this machine lacks for a run of a matrix, without fetching or building anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCRIPTS = (".py", ".java", ".jar", ".js", ".rb", ".sh")
 
 
 def missing_for(item: PlannedRun, bootstrap: str) -> str:
-    """Why this machine cannot run it, in one line; empty where it can."""
+    """Return in one line why this machine cannot play the run; empty if it can."""
     cell = item.cell
     if cell["runtime"] == EXTERNAL:
         return "" if bootstrap else 'no external cluster is named: bootstrap = "HOST:PORT" in the matrix'
@@ -31,7 +31,9 @@ def missing_for(item: PlannedRun, bootstrap: str) -> str:
 
 
 def _program(command: str) -> str:
-    """The program, or a script among its words, that is not there. Programs are started in the current folder."""
+    """Return which program, or which script among its arguments, does not exist; empty if all exist. Relative paths are
+    relative to the current folder.
+    """
     first, *words = shlex.split(command)
     if shutil.which(first) is None:
         return f"the program {first} is not there"

@@ -1,4 +1,6 @@
-"""A matrix as data: which runs a night consists of. Reading one checks all of it, as reading a plan does."""
+"""Defines a matrix, which says what runs a night consists of, and reads it from a file. Reading checks all of it at
+once.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,13 @@ NO_FAULTS = "none"
 
 
 class MatrixError(ValueError):
-    """A matrix that cannot be run; the message lists what is wrong, one line each."""
+    """Is raised for a matrix that cannot be run; the message lists all mistakes, one in each line."""
 
 
 def seconds(given: Any) -> float:
-    """A time as people write it: "90s", "20m", "1h"; a number, as matrix.toml of a night has it, is in seconds.
-    ValueError."""
+    """Return a time in seconds: "90s", "20m", "1h", or a number of seconds, as in a night's matrix.toml. Raise
+    ValueError for anything else.
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(given).strip())
     if found is None or (isinstance(given, str) and not found[2]):
         raise ValueError(f"{given!r} is no time: write it as 90s, 20m or 1h")
@@ -51,63 +54,65 @@ Kinds = Annotated[tuple[str, ...], BeforeValidator(lambda given: given.split(","
 
 
 class MatrixSection(StrictModel):
-    """A part of the matrix: every combination of its axes, with every mix of faults and every seed."""
+    """Describes a section of the matrix: every combination of its axes, with every mix of faults and every seed."""
 
     name: str = ""
     axes: dict[str, Values] = Field(default_factory=dict)
     faults: tuple[str, ...] = ()
-    """Names of mixes. None: the kinds that `squall run` draws by itself."""
+    """Names the mixes of faults; empty: the kinds that `squall run` draws by itself."""
     seeds: int | None = Field(None, ge=1, le=10_000)
-    """For each configuration and mix. None: as the matrix says."""
+    """Is the number of seeds for each configuration and mix; None: as the matrix says."""
     time_s: float = Field(10, gt=0, le=86_400)
     warmup_s: float | None = Field(None, ge=0, le=600)
     rate: int | None = Field(None, ge=1, le=1_000_000)
     fault_count: int | None = Field(None, ge=1)
     clients: tuple[str, ...] = ()
-    """Client libraries that the program of the axis `command` needs."""
+    """Lists the client libraries that the program of the axis `command` needs."""
 
     def values(self) -> dict[str, tuple[str, ...]]:
-        """Axis -> its values, as words."""
+        """Return a map from each axis to its values, as text."""
         return {axis: tuple(word(axis, each) for each in given) for axis, given in self.axes.items()}
 
 
 class ExclusionRule(StrictModel):
-    """Combinations that are not run. `where`: axis -> the value or values that all have to be met."""
+    """Excludes combinations of values from the matrix. `where`: axis -> one or more values; all axes have to match."""
 
     where: dict[str, Values]
     why: str
 
 
 class ExpectationRule(StrictModel):
-    """Forbids findings in the cells that have these values, though the configuration may permit them."""
+    """Forbids anomalies in the cells that match `where`, even if their configuration permits them."""
 
     where: dict[str, Values] = Field(default_factory=dict)
     never: tuple[str, ...] = Field(min_length=1)
-    """Names of anomalies."""
+    """Lists names of anomalies."""
 
 
 class Matrix(StrictModel):
-    """A whole night."""
+    """Describes a whole night: its runs, its expectations and its limits."""
 
     budget: Seconds | None = None
-    """Seconds that the night may take; None: as long as it takes."""
+    """Limits the seconds of the night; None: no limit."""
     seeds: int = Field(1, ge=1, le=10_000)
     seed: int | None = Field(None, ge=0, lt=1 << 62)
-    """The first seed. None: of the night's date, so that each night tries others."""
+    """Is the first seed; None: derived from the night's date, so that each night tries other seeds."""
     unknown_share: float = Field(0.2, ge=0, le=1)
-    """Above this share of runs without a verdict a night proves too little."""
+    """Is the share of runs without a verdict, 0 to 1, above which a night proves too little."""
     max_unplayed: float = Field(0.5, ge=0, le=1)
-    """If more than this share of the planned runs was not played, a night proves too little."""
+    """Is the share of planned runs that were not played, 0 to 1, above which a night proves too little."""
     run_limit: Seconds | None = None
-    """Seconds that one run may take; None: ten minutes and three times its load."""
+    """Limits the seconds of one run; None: ten minutes and three times its load."""
     retries: int = Field(1, ge=0, le=10)
-    """How often a run of unknown verdict is tried again. Simulations never are: they would end the same."""
+    """Limits how often a run of unknown verdict is tried again. Simulations are not, because they would end in the same
+    way.
+    """
     keep_mib: int = Field(4096, ge=1)
-    """What the night may take on disk: run directories, their pages, and what Allure makes of them."""
+    """Limits the MiB of the night on disk: run directories, their pages, and Allure's results and page."""
     bootstrap: str = ""
-    """Where the target `external` is found: HOST:PORT."""
+    """Is the address of the target `external`: HOST:PORT."""
     faults: dict[str, Kinds] = Field(default_factory=dict)
-    """Name of a mix -> its kinds of faults."""
+    """Maps the name of a mix to its kinds of faults."""
     runs: tuple[MatrixSection, ...] = Field(min_length=1)
     exclude: tuple[ExclusionRule, ...] = ()
     expect: tuple[ExpectationRule, ...] = ()
@@ -119,7 +124,7 @@ class Matrix(StrictModel):
         return self
 
     def kinds(self, mix: str) -> tuple[str, ...] | None:
-        """The kinds of a mix; None: those that are drawn by themselves."""
+        """Return the kinds of faults of a mix; None: those that a run draws by itself."""
         if mix in self.faults:
             return self.faults[mix]
         return None if not mix else () if mix == NO_FAULTS else tuple(mix.split(","))
@@ -168,7 +173,7 @@ def _wrong_axes(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
 
 
 def _idle_axes(parts: Iterable[MatrixSection]) -> Iterator[str]:
-    """Axes that mean something to no workload of the parts that name them: their runs would all be the same."""
+    """Yield a mistake for each axis that no workload of the sections naming it has: their runs would all be equal."""
     workloads: dict[str, set[str]] = {}
     for runs in parts:
         for axis in runs.axes.keys() & AXES.keys():
@@ -205,7 +210,7 @@ def _wrong_anomalies(names: tuple[str, ...]) -> list[str]:
 
 
 def make_matrix(values: Mapping[str, Any]) -> Matrix:
-    """A checked matrix. MatrixError lists everything that is wrong."""
+    """Return a checked matrix. Raise MatrixError with all mistakes."""
     try:
         return Matrix.model_validate(values)
     except ValidationError as error:
@@ -215,7 +220,9 @@ def make_matrix(values: Mapping[str, Any]) -> Matrix:
 
 
 def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
-    """A matrix of what can be checked on its own of wrong values: names of axes, kinds, anomalies, and axes' values."""
+    """Return a matrix of the valid parts of invalid values, so that names of axes, kinds and anomalies are checked,
+    too.
+    """
     faults = values.get("faults")
     mixes = {name: _texts(each) for name, each in faults.items()} if isinstance(faults, dict) else {}
     return Matrix.model_construct(
@@ -242,19 +249,21 @@ def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
 
 
 def _tables(given: Any) -> list[Mapping[str, Any]]:
-    """Tables of a list, with an empty one for what is none, so that the others keep their numbers."""
+    """Return the tables of a list. Any other entry becomes an empty table, so that the tables keep their numbers."""
     return [each if isinstance(each, dict) else {} for each in given] if isinstance(given, list) else []
 
 
 def _texts(given: Any, *, apart: bool = True) -> tuple[str, ...]:
-    """The words of a list; with `apart`, also of a text with commas between them."""
+    """Return the words of a list; with `apart`, also of a text with commas between them."""
     if isinstance(given, str):
         return tuple(given.split(",")) if apart else ()
     return tuple(each for each in given if isinstance(each, str)) if isinstance(given, list | tuple) else ()
 
 
 def _sound(axes: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the axes with their valid values. Axes without any are left out: that is reported already."""
+    """Return the axes with their valid values. An axis without any is left out, because that mistake is reported
+    already.
+    """
     told = axes.items() if isinstance(axes, dict) else ()
     kept = {axis: tuple(each for each in _values(given) if isinstance(each, str | bool | int)) for axis, given in told}
     return {axis: values for axis, values in kept.items() if values or axis not in AXES}
@@ -290,7 +299,7 @@ def _near(loc: tuple[int | str, ...]) -> str:
 
 
 def read_matrix(path: Path) -> Matrix:
-    """The matrix in a TOML file. MatrixError for what cannot be read or run, each with its line."""
+    """Return the matrix in a TOML file. Raise MatrixError with all mistakes and their lines."""
     try:
         text = path.read_text()
         values = tomllib.loads(text)
@@ -308,7 +317,9 @@ def read_matrix(path: Path) -> Matrix:
 
 
 def varied(matrix: Matrix | None, axes: Mapping[str, tuple[str, ...]]) -> Matrix:
-    """A matrix with these axes in each of its parts; None: of nothing else. MatrixError."""
+    """Return the matrix with these axes in each of its sections; for None, a matrix of these axes only. Raise
+    MatrixError if the result is invalid.
+    """
     if matrix is None:
         return make_matrix({"runs": [{"name": "by hand", "axes": dict(axes), "time_s": 30}]})
     values = plain(matrix)
@@ -318,10 +329,10 @@ def varied(matrix: Matrix | None, axes: Mapping[str, tuple[str, ...]]) -> Matrix
 
 
 def plain(matrix: Matrix) -> dict[str, Any]:
-    """A matrix as JSON has it; `make_matrix` of it gives an equal one."""
+    """Return the matrix as JSON values; `make_matrix` turns them into an equal matrix."""
     return matrix.model_dump(mode="json", exclude_defaults=True)
 
 
 def write_matrix(matrix: Matrix) -> str:
-    """A matrix as TOML; `read_matrix` of it gives an equal one."""
+    """Return the matrix as TOML text; `read_matrix` turns it into an equal matrix."""
     return tomli_w.dumps(plain(matrix))

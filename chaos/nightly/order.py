@@ -1,4 +1,4 @@
-"""The order in which a night plays its runs: what it proves must not depend on where the time ran out. Pure."""
+"""Orders the runs of a night, so that what a night proves does not depend on where its time runs out. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from squall.chaos.nightly.items import PlannedRun
 from squall.checkers.nightly.results import VALID, Attempt
 
 NEVER, DOUBTFUL, WELL = 0, 1, 2
-"""A configuration that never ran; one that had a finding or no verdict last time; one that was well."""
+"""Say how a configuration did in the last night that ran it: it never ran; it had a finding or no verdict; it was
+valid.
+"""
 
 
 def in_order(items: Sequence[PlannedRun], history: Mapping[str, int]) -> list[PlannedRun]:
-    """By turns over configurations, so that each has its first run before any has its second. Within a turn those that
-    tell most come first: never run, then doubtful last time (`history`: configuration -> NEVER, DOUBTFUL or WELL).
+    """Return the runs in turns over configurations, so that each has its first run before any has its second. Within a
+    turn, configurations that never ran come first, then doubtful ones (`history`: configuration -> NEVER, DOUBTFUL or
+    WELL).
     """
     turns: dict[str, int] = {}
     keyed = []

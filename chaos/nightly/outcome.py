@@ -1,4 +1,4 @@
-"""Sums up a night: counts, the exit code, and the same as Markdown and as plain text."""
+"""Sums up a night: counts, the exit code, and a summary as Markdown and as plain text."""
 
 from __future__ import annotations
 
@@ -12,89 +12,89 @@ from squall.chaos.typed import place, typed
 from squall.checkers.nightly.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
-"""Exit codes: nothing that is not permitted; a finding; too much is unknown."""
+"""Are exit codes: no forbidden finding; a forbidden finding; too much is unknown or was not played."""
 
 
 @dataclass(frozen=True, slots=True)
 class NightResult:
-    """Holds the result of a night, over or not."""
+    """Holds the result of a night, also of one that is not over."""
 
     night: str
     items: tuple[PlannedRun, ...]
-    """That were to be played, those that a person left out with -k excepted."""
+    """Lists the runs that were to be played, without those that -k left out."""
     attempts: Mapping[str, Sequence[Attempt]]
     left_out: Mapping[str, str]
-    """Item -> why."""
+    """Maps an item that was left out to the reason."""
     unknown_share: float
-    """Above which it proves too little, 0 to 1."""
+    """Is the share of runs without a verdict, 0 to 1, above which the night proves too little."""
     folder: str = ""
-    """Of the night, as somebody types it."""
+    """Is the night's folder as the user typed it."""
     max_unplayed: float = 1.0
-    """The share of `items` that may not be played, 0 to 1, before it proves too little."""
+    """Is the share of `items` that were not played, 0 to 1, above which the night proves too little."""
     by_cause: tuple[NightFinding, ...] = ()
-    """`findings`, as the durability report tells them apart."""
+    """Holds the findings, grouped as the durability report groups them."""
     fail_on: str = ANY
-    """One of `findings.FAIL_ON`."""
+    """Is one of `findings.FAIL_ON`."""
     contradicted: tuple[str, ...] = ()
-    """Runs whose verdict and whose measured history contradict each other, a sentence each."""
+    """Lists runs whose verdict contradicts their measured history, a sentence for each."""
 
     @property
     def last(self) -> dict[str, Attempt]:
-        """Item -> its last attempt, of those that were played."""
+        """Returns a map from each item that was played to its last attempt."""
         return {each.item: self.attempts[each.item][-1] for each in self.items if self.attempts.get(each.item)}
 
     @property
     def findings(self) -> list[tuple[PlannedRun, Attempt]]:
-        """Every attempt that found what was not permitted, whatever came after it."""
+        """Returns every attempt that found something forbidden, even if a later attempt did not."""
         return [(item, each) for item in self.items for each in self.attempts.get(item.item, ()) if each.fails]
 
     @property
     def failing(self) -> list[tuple[PlannedRun, Attempt]]:
-        """Those of them that fail the night."""
+        """Returns the attempts with forbidden findings that fail the night."""
         well = tolerated(self.by_cause, self.fail_on)
         return [(item, each) for item, each in self.findings if (item.item, each.attempt) not in well]
 
     @property
     def unproven(self) -> list[tuple[PlannedRun, Attempt]]:
-        """The runs that say nothing of the cluster, even after they were tried again."""
+        """Returns the runs that prove nothing about the cluster, even after retries."""
         last = self.last
         return [(item, last[item.item]) for item in self.items if item.item in last and not last[item.item].proven]
 
     @property
     def with_permitted_loss(self) -> list[tuple[PlannedRun, Attempt]]:
-        """The valid runs that lost acknowledged records, as their configuration and the night permit."""
+        """Returns the valid runs that lost acknowledged records, as their configuration and the night permit."""
         last = [(item, self.last[item.item]) for item in self.items if item.item in self.last]
         return [(item, each) for item, each in last if each.verdict == VALID and not each.fails and each.permitted_loss]
 
     @property
     def retried(self) -> int:
-        """Number of attempts that were repeated."""
+        """Returns the number of attempts beyond the first of each run."""
         return sum(max(0, len(each) - 1) for each in self.attempts.values())
 
     @property
     def share_without_verdict(self) -> float:
-        """Of the runs that were played, those without a verdict, 0 to 1."""
+        """Returns the share of the played runs that have no verdict, 0 to 1."""
         return len(self.unproven) / len(self.last) if self.last else 1.0
 
     @property
     def share_unplayed(self) -> float:
-        """Of the runs that were to be played, those that were not, 0 to 1."""
+        """Returns the share of the selected runs that were not played, 0 to 1."""
         return 1 - len(self.last) / len(self.items) if self.items else 1.0
 
     @property
     def configurations_without_run(self) -> list[str]:
-        """Configurations without any run."""
+        """Returns the configurations of which no run was played."""
         played = {item.configuration for item in self.items if item.item in self.last}
         return list(dict.fromkeys(item.configuration for item in self.items if item.configuration not in played))
 
     @property
     def exit(self) -> int:
-        """The exit code."""
+        """Returns the exit code of the night."""
         return FOUND if self.failing else TOO_LITTLE if self.too_little else WELL
 
     @property
     def too_little(self) -> str:
-        """Why it proves too little, as a sentence; empty where it does not."""
+        """Returns a sentence that says why the night proves too little; empty if it proves enough."""
         if self.contradicted:
             return "A verdict contradicts its history: nobody knows which of them is right."
         if not self.last:
@@ -105,7 +105,9 @@ class NightResult:
 
     @property
     def gaps(self) -> list[str]:
-        """Parts of the plan that this night did not cover, a sentence each; empty if everything was played."""
+        """Returns the parts of the plan that this night did not cover, a sentence for each; empty if everything was
+        played.
+        """
         if not self.share_unplayed:
             return []
         names = {item.configuration for item in self.items}
@@ -117,12 +119,12 @@ class NightResult:
         return told
 
     def counts(self) -> dict[str, int]:
-        """Verdict -> how many runs ended with it. A run that found what this night forbids counts as invalid."""
+        """Return how many runs ended with each verdict. A run with a forbidden finding counts as invalid."""
         said = [INVALID if each.fails else each.verdict for each in self.last.values()]
         return dict(Counter(said))
 
     def sentence(self) -> str:
-        """The night in a sentence or two."""
+        """Return the result of the night in a sentence or two."""
         counts = self.counts()
         told = ", ".join(f"{counts[word]} {word}" for word in (VALID, INVALID, UNKNOWN, "no verdict") if word in counts)
         played = f"{len(self.last)} of {many(len(self.items), 'run')} played" + (f": {told}" if told else "")
@@ -138,7 +140,7 @@ class NightResult:
 
 
 def many(number: int, noun: str) -> str:
-    """3 runs, 1 run."""
+    """Return a number with its noun: "3 runs", "1 run"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
@@ -148,11 +150,11 @@ HEADS = {
 }
 TOLERATED = "All forbidden findings are known or accepted."
 NAMED = 6
-"""Configurations that a sentence names."""
+"""Limits the number of configurations that a sentence names."""
 
 
 def markdown(outcome: NightResult, page: str = "") -> str:
-    """The night for the page of a CI job. page: of the whole report; empty where there is none."""
+    """Return the summary for the page of a CI job. page: path of the durability report; empty if there is none."""
     return (
         "\n".join([f"# Squall: night {outcome.night}", "", outcome.sentence(), *_loud(outcome), *_body(outcome, page)])
         + "\n"
@@ -205,17 +207,17 @@ def _row(*cells: str) -> str:
 
 
 def _story(outcome: NightResult, attempt: Attempt) -> str:
-    """The command that tells what happened."""
+    """Return the command that prints the story of an attempt's findings."""
     return typed("explain", run_of(outcome, attempt))
 
 
 def run_of(outcome: NightResult, attempt: Attempt) -> str:
-    """The run directory as somebody types it who typed the night's folder."""
+    """Return the run directory below the night's folder as the user typed that folder."""
     return "/".join(filter(None, (outcome.folder, attempt.run)))
 
 
 def by_gravity(outcome: NightResult) -> list[NightFinding]:
-    """New findings first."""
+    """Return the findings sorted by state, new ones first."""
     return sorted(outcome.by_cause, key=lambda each: STATES.index(each.state))
 
 
@@ -229,7 +231,9 @@ def found(attempt: Attempt) -> str:
 
 
 def by_configuration(outcome: NightResult) -> dict[str, tuple[int, int, int, int, int]]:
-    """Configuration -> its runs that were played, and of these valid, with findings, unproven; and those left out."""
+    """Return for each configuration how many runs were played, valid, with findings, and unproven; and how many were
+    left out.
+    """
     last = outcome.last
     rows: dict[str, list[int]] = {}
     for item in outcome.items:
@@ -244,7 +248,7 @@ def by_configuration(outcome: NightResult) -> dict[str, tuple[int, int, int, int
 
 
 def text(outcome: NightResult, page: str = "") -> str:
-    """The night as plain text, for a mail or the end of a log: short lines, the gravest first."""
+    """Return the summary as plain text, for a mail or the end of a log: short lines, the gravest first."""
     lines, failing = [f"Squall, night {outcome.night}", outcome.sentence(), ""], outcome.failing
     for item, each in outcome.findings:
         word = "FOUND" if (item, each) in failing else "TOLERATED"

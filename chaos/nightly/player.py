@@ -1,6 +1,7 @@
-"""Plays the runs of a night, each as a process of its own that ends with this one, however this one ends.
+"""Plays the runs of a night. Each run is a child process that ends when this process ends, in whichever way that
+happens.
 
-Nothing here uses a thread: a tethered process ends with the thread that started it, and that is the main one.
+No thread is used here, because a tethered process ends with the thread that started it, and that is the main thread.
 """
 
 # A run that crashes, or that cannot be stopped, takes no other with it; after `kill -9` of the night no run is left.
@@ -38,65 +39,65 @@ from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID,
 
 POLL_S = 0.1
 ENDING_S = 90.0
-"""For a run that was asked to end."""
+"""Limits the seconds that a run may take to end after it was asked to."""
 CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 TROUBLE = "the harness had trouble"
 
 
 @dataclass(slots=True)
 class _RunProcess:
-    """A run under way."""
+    """Is the child process of a run that is under way."""
 
     item: PlannedRun
     number: int
     popen: subprocess.Popen[bytes]
     cores: int
-    """That nothing else may use meanwhile."""
+    """Counts the CPU cores that no other run may use meanwhile."""
     began: datetime
     clock: float
     asked: float | None = None
-    """When it was asked to end because it took too long; None: it was not."""
+    """Is the time at which the run was asked to end because it took too long; None: it was not asked."""
 
 
 @dataclass(slots=True)
 class NightLimits:
-    """Limits what a night may take: time, disk and runs side by side."""
+    """Limits the time and the disk space of a night, and the runs side by side."""
 
     budget_s: float | None
     keep_bytes: int
     slots: int
-    """Runs of processes side by side; two simulations take the room of one."""
+    """Limits the process runs side by side; two simulations count as one."""
     run_s: float | None = None
-    """What one run may take; None: `budget.limit_s`."""
+    """Limits the seconds of one run; None: `budget.limit_s`."""
 
 
 @dataclass(slots=True)
 class NightRunner:
-    """The runs of one session. `spent_s`: what earlier sessions of the same night took."""
+    """Plays the runs of one session of a night. `spent_s`: the seconds that earlier sessions of the night took."""
 
     directory: NightDirectory
     matrix: Matrix
     items: Sequence[PlannedRun]
-    """Those that are selected, in the order of playing."""
+    """Lists the selected runs, in the order of playing."""
     limits: NightLimits
     costs: CostModel
     attempts: dict[str, list[Attempt]]
-    """What has ended, by item."""
+    """Maps an item to its attempts that have ended."""
     spent_s: float = 0.0
     left_out: dict[str, str] = field(default_factory=dict)
-    """Item -> why it is not played."""
+    """Maps an item that is not played to the reason."""
     on_ended: Callable[[PlannedRun, Attempt], None] = lambda item, attempt: None
-    """Called with each attempt that has ended."""
+    """Is called with each attempt that has ended."""
     on_begun: Callable[[PlannedRun, Path], None] = lambda item, log: None
-    """Called with each attempt that begins, and the file that gets what it prints."""
+    """Is called with each attempt that begins, and the file for its output."""
     stop_at_first: bool = False
-    """Begin nothing behind the first item that is not valid."""
+    """Is True if no run may begin after the first item that is not valid."""
     clean_up: Callable[[], None] = lambda: None
-    """Called when a run that took too long is gone: it may have left processes or containers."""
+    """Is called when a run that took too long has ended, because it may have left processes or containers."""
     disk_full: str = ""
-    """That the disk is full, in words: then nothing more is played. Empty while there is room."""
+    """Says that the disk is full; then nothing more is played. Empty while there is space."""
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "squall.chaos")
-    """What plays a run."""
+    """Is the command that plays a run."""
     ending_s: float = ENDING_S
     _next: int = 0
     _to_retry: list[PlannedRun] = field(default_factory=list)
@@ -120,8 +121,9 @@ class NightRunner:
         return [child.item for child in self._children]
 
     def result(self, item: PlannedRun) -> list[Attempt] | None:
-        """The attempts at an item once it needs no more; None: it is left out, or the disk is full. Plays others
-        meanwhile."""
+        """Play the item, and others beside it, and return its attempts. Return None if it is left out, or if the disk
+        is full.
+        """
         try:
             return self._result(item)
         except OSError as error:
@@ -129,7 +131,7 @@ class NightRunner:
             return None
 
     def stop_for(self, error: OSError) -> None:
-        """End the session if `error` is a full disk; else raise it again."""
+        """End the session if `error` means a full disk; else raise it again."""
         if not is_full(error):
             raise error
         if not self.disk_full:
@@ -148,7 +150,7 @@ class NightRunner:
         return self.attempts[item.item]
 
     def stop(self) -> None:
-        """End what is under way, in good order. Nothing is noted of it: the night's next session plays it again."""
+        """End all runs under way in good order, without a result: the night's next session plays them again."""
         for child in self._children:
             child.popen.send_signal(signal.SIGINT)
         deadline = time.monotonic() + self.ending_s
@@ -164,7 +166,7 @@ class NightRunner:
     # ---------------------------------------------------------------------------------------------------- starting
 
     def _step(self) -> None:
-        """Start what comes next, as far as cores and budget allow."""
+        """Start the next runs, as far as cores and budget allow."""
         while (item := self._next_item()) is not None:
             if sum(child.cores for child in self._children) + self._cores(item) > 2 * self.limits.slots:
                 return
@@ -175,11 +177,15 @@ class NightRunner:
             self._start(item)
 
     def _cores(self, item: PlannedRun) -> int:
-        """Twice as many for each attempt before: what was unknown on a busy machine may not be on a quieter one."""
+        """Return the cores for an attempt, doubled for each earlier attempt: a run that was unknown on a busy machine
+        may have a verdict on a less busy one.
+        """
         return min(cores(item) << len(self.attempts.get(item.item, ())), 2 * self.limits.slots)
 
     def _next_item(self) -> PlannedRun | None:
-        """Every item has its first attempt before any has its second: a night that ends early has seen all of them."""
+        """Return the next item to start, or None. Every item has its first attempt before any has its second, so that a
+        night that ends early has tried all of them.
+        """
         while self._next < self._reachable_items():
             item = self.items[self._next]
             if not self.done(item) and item.item not in self.left_out:
@@ -190,7 +196,7 @@ class NightRunner:
         return self._to_retry[0] if self._to_retry else None
 
     def _reachable_items(self) -> int:
-        """The number of items that may be begun."""
+        """Return the number of items that may be started."""
         failed = (number for number, item in enumerate(self.items) if self.stop_at_first and self._failed(item))
         return next(failed, len(self.items))
 
@@ -212,12 +218,14 @@ class NightRunner:
         return budget.no_room(cost, self.elapsed_s(), used, limits.budget_s, limits.keep_bytes, report_s)
 
     def kept_bytes(self) -> int:
-        """Return the bytes of the night on disk, with the pages still to come of all runs that were begun."""
+        """Return the bytes of the night on disk, including the pages that are still to be made for all runs that were
+        started.
+        """
         runs = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
         return runs + max(budget.PAGES_BYTES * len(self._begun()), self.directory.bytes_outside_runs())
 
     def _begun(self) -> set[str]:
-        """The items that have ended or are under way."""
+        """Return the items that have ended or are under way."""
         ended = {name for name, attempts in self.attempts.items() if attempts}
         return ended | {child.item.item for child in self._children}
 
@@ -246,7 +254,7 @@ class NightRunner:
     # ------------------------------------------------------------------------------------------------------ ending
 
     def _reap(self) -> bool:
-        """Take note of what has ended. Whether anything has."""
+        """Record the attempts that have ended, and return whether there were any."""
         self._end_overdue()
         full: OSError | None = None
         ended = [child for child in self._children if child.popen.poll() is not None]
@@ -270,7 +278,7 @@ class NightRunner:
         return bool(ended)
 
     def _note(self, attempt: Attempt) -> OSError | None:
-        """Put an attempt on record, if need be in the room that was kept back; then the error that made that necessary.
+        """Write an attempt to results.jsonl. If the disk is full, free the reserved space for it, and return the error.
         """
         try:
             self.directory.add(attempt)
@@ -283,12 +291,14 @@ class NightRunner:
         return None
 
     def _forget(self, child: _RunProcess) -> None:
-        """Remove what a run that is to be played again has left."""
+        """Remove the run directories of an attempt that is to be played again."""
         for run in self._runs_of(child.item, child.number):
             shutil.rmtree(run, ignore_errors=True)
 
     def _end_overdue(self) -> None:
-        """Ask runs that take too long to end in good order, and kill those that do not: a night has other runs."""
+        """Ask runs that take too long to end, and kill those that do not, so that the other runs of the night can be
+        played.
+        """
         now = time.monotonic()
         for child in self._children:
             if child.asked is None and now - child.clock > self.limit_s(child.item):
@@ -331,7 +341,7 @@ class NightRunner:
         return forbidden(self._expected, cell, told.get("anomalies"))
 
     def _runs_of(self, item: PlannedRun, number: int) -> list[Path]:
-        """The run directories of an attempt: one, or none."""
+        """Return the run directory of an attempt in a list, which is empty if there is none."""
         wanted = re.compile(rf"\d{{8}}T\d{{6}}-{re.escape(label(item, number))}(-\d+)?")
         folder = self.directory.runs.absolute()
         found = folder.iterdir() if folder.is_dir() else ()
@@ -339,7 +349,9 @@ class NightRunner:
 
 
 def finished(attempts: Sequence[Attempt], retries: int, *, repeats: bool) -> bool:
-    """Return whether an item needs no further attempt. `repeats`: it would end the same, as a simulation does."""
+    """Return whether an item needs no further attempt. `repeats`: a retry would end in the same way, as in the
+    simulator.
+    """
     if not attempts:
         return False
     return attempts[-1].verdict != UNKNOWN or repeats or len(attempts) > retries
@@ -351,7 +363,9 @@ def label(item: PlannedRun, number: int) -> str:
 
 
 def read_verdict(run: Path) -> tuple[str, Mapping[str, object]]:
-    """The verdict of a run directory and all that verdict.json says; `NO_VERDICT` where nothing was judged."""
+    """Return the verdict of a run directory and the content of verdict.json; `NO_VERDICT` and {} if the run was not
+    judged.
+    """
     try:
         told = json.loads((run / "verdict.json").read_text())
         return str(told["verdict"]), told
@@ -360,10 +374,10 @@ def read_verdict(run: Path) -> tuple[str, Mapping[str, object]]:
 
 
 def judged(written: str, code: int, *, ended_by_us: bool = False) -> str:
-    """The verdict of an attempt. written: as verdict.json has it; code: what the process ended with.
+    """Return the verdict of an attempt. written: the verdict in verdict.json; code: the exit code of the process.
 
-    What is invalid stays invalid, however the process ended after it had found that. Any other verdict counts only with
-    its own exit code: a harness that fails behind its verdict proves nothing.
+    An invalid run stays invalid, however the process ended after that. Any other verdict counts only with its own exit
+    code, because a harness that fails after its verdict proves nothing.
     """
     if written in (INVALID, NO_VERDICT) or CODES.get(written) == code:
         return written if written in CODES else NO_VERDICT
@@ -371,7 +385,7 @@ def judged(written: str, code: int, *, ended_by_us: bool = False) -> str:
 
 
 ASIDE = "squall: the traceback is in"
-"""The last line of a run that failed by itself; the one before it says why."""
+"""Begins the last line of a run whose harness failed; the line before it says why."""
 
 
 def _why(verdict: str, told: Mapping[str, object], code: int, log: Path) -> str:

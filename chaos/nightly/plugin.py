@@ -1,8 +1,8 @@
-"""The pytest plugin of a night: its runs are the items, so that -k, -x, JUnit and Allure are pytest's.
+"""Defines the pytest plugin of a night. Runs are pytest items, so that -k, -x, JUnit and Allure work as in pytest.
 
-pytest asks for one item after the other. The player starts others beside it as far as cores allow, so an item is often
-over when its turn comes. A run that ended in an earlier session of the night is not played again: its item takes what
-is on record, so that JUnit and Allure always show the whole night.
+pytest asks for one item after the other. The player starts other runs beside it as far as cores allow, so a run has
+often ended when pytest comes to its item. A run that ended in an earlier session of the night is not played again: its
+item takes the recorded result, so that JUnit and Allure always show the whole night.
 """
 
 # Rejected: pytest-xdist, whose workers know nothing of each other's budget; collecting only what is left after a
@@ -28,24 +28,24 @@ from squall.chaos.typed import place
 from squall.checkers.nightly.results import Attempt
 
 Show = Callable[[Path, Sequence[str]], Evidence]
-"""Reads a run directory; the anomalies that the night forbids, too, have their stories."""
+"""Reads the evidence of a run directory; the second argument names anomalies that the night forbids."""
 
 
 class UnexpectedFinding(AssertionError):
-    """A run found what is not permitted."""
+    """Is raised if a run has a forbidden finding."""
 
 
 class RunWithoutVerdict(Exception):
-    """A run says nothing of the cluster."""
+    """Is raised if a run proves nothing about the cluster."""
 
 
 def case_of(item: PlannedRun) -> tuple[str, str]:
-    """Class and name of its test case in JUnit."""
+    """Return class and name of the item's test case in JUnit."""
     return item.configuration.replace("/", "."), f"{item.mix}-seed{item.seed}"
 
 
 class NightFileCollector(pytest.File):
-    """night.json."""
+    """Collects the configurations of night.json."""
 
     player: NightRunner
     show: Show
@@ -63,7 +63,7 @@ class NightFileCollector(pytest.File):
 
 
 class ConfigurationCollector(pytest.Collector):
-    """Collects one configuration of the matrix."""
+    """Collects the runs of one configuration of the matrix."""
 
     items: list[PlannedRun]
     player: NightRunner
@@ -81,7 +81,7 @@ class ConfigurationCollector(pytest.Collector):
 
 
 class RunItem(pytest.Item):
-    """Represents one run. Playing it is its setup, so that a run that proves nothing is an error; a finding is a
+    """Represents one run, which is played in the item's setup: a run that proves nothing is an error, and a finding a
     failure.
     """
 
@@ -90,10 +90,11 @@ class RunItem(pytest.Item):
     show: Show
     attempts: list[Attempt] | None = None
     story: str = ""
-    """What the first finding came of, in words."""
+    """Holds the story of the first finding; empty if there is none."""
 
     def setup(self) -> None:
-        """Play it, or wait for it. Skipped where it is left out. Ends the session where the disk is full."""
+        """Play the run, or wait for it. Skip the item if the run is left out, and end the session if the disk is full.
+        """
         try:
             self._play()
         except OSError as error:
@@ -113,7 +114,9 @@ class RunItem(pytest.Item):
             raise RunWithoutVerdict(f"{last.verdict}: {last.why}")
 
     def _tell(self, attempt: Attempt) -> None:
-        """Give JUnit its properties and Allure everything. A run that cannot be read keeps its verdict."""
+        """Give JUnit the run's properties, and Allure its evidence. A run whose evidence cannot be read keeps its
+        verdict.
+        """
         evidence = None
         if attempt.run:
             try:
@@ -127,13 +130,13 @@ class RunItem(pytest.Item):
         allure_results.report_attempt(self, self.planned, attempt, evidence, len(self.attempts or ()))
 
     def runtest(self) -> None:
-        """Raise Finding if an attempt found what is not permitted."""
+        """Raise UnexpectedFinding if an attempt has a forbidden finding."""
         for each in self.attempts or ():
             if each.fails:
                 raise UnexpectedFinding(found(each))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """Return what it found, and how to repeat it; for an error of ours the whole traceback."""
+        """Return the findings, and how to repeat the run; for an error of ours the whole traceback."""
         if not isinstance(excinfo.value, UnexpectedFinding | RunWithoutVerdict):
             return str(super().repr_failure(excinfo))
         run = self.attempts[-1].run if self.attempts else ""
@@ -146,13 +149,13 @@ class RunItem(pytest.Item):
 
 
 class NightPlugin:
-    """Collects the night and hands the order and the selection to the player."""
+    """Collects the night, and hands the selected runs, in their order, to the player."""
 
     def __init__(self, directory: NightDirectory, player: NightRunner, show: Show) -> None:
         self._directory, self._player, self._show = directory, player, show
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> NightFileCollector | None:
-        """night.json is the one file of the session."""
+        """Collect night.json, and no other file."""
         if not file_path.samefile(self._directory.night):
             return None
         node = NightFileCollector.from_parent(parent, path=file_path)
@@ -170,7 +173,7 @@ class NightPlugin:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Once allure-pytest has put its own there: the times that the run had, and what it is called in each night."""
+        """Set the run's times and its test id in Allure, after allure-pytest has set its own."""
         yield
         if isinstance(item, RunItem):
             attempt = item.attempts[-1] if item.attempts else None
@@ -188,5 +191,5 @@ class NightPlugin:
         return True
 
     def pytest_sessionfinish(self) -> None:
-        """However it ends: nothing that was started stays."""
+        """End all runs under way, however the session ends."""
         self._player.stop()

@@ -1,4 +1,4 @@
-"""Begins a night: plans its items, leaves out what this machine cannot run, and orders the rest."""
+"""Begins or resumes a night: plans its runs, leaves out what this machine cannot run, and orders the rest."""
 
 from __future__ import annotations
 
@@ -28,36 +28,39 @@ from squall.checkers.nightly.night import SCHEMA, read_night
 from squall.checkers.nightly.results import Attempt, by_item
 
 LOOKED_BACK = 30
-"""Nights whose results decide the order and say what runs cost."""
+"""Limits the number of earlier nights whose results decide the order and the expected costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledNight:
-    """A night that can be played: all of its items, those that this machine cannot run included."""
+    """Holds a night that can be played: all its runs in order, also those that this machine cannot run."""
 
     id: str
     matrix: Matrix
     items: tuple[PlannedRun, ...]
     excluded: tuple[dict[str, str], ...]
     missing: dict[str, str]
-    """Item -> what this machine lacks for it."""
+    """Maps an item to what this machine lacks for it."""
     costs: CostModel
     first_seed: int
 
 
 def new_id() -> str:
-    """Of a night that begins now."""
+    """Return the id of a night that begins now."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
 
 
 def seed_of(night: str) -> int:
-    """The first seed of a night whose matrix names none: of its day, so that each night tries others."""
+    """Return the first seed of a night whose matrix names none. The seed is derived from the day, so that each night
+    tries others.
+    """
     dated = re.match(r"\d{8}", night)
     return int(dated[0] if dated else datetime.now(UTC).strftime("%Y%m%d")) * 100
 
 
 def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int | None) -> ScheduledNight:
-    """Everything that a new night in this folder consists of. Nothing is written."""
+    """Plan a new night in this folder, without writing a file. Raise PreconditionError if none of its runs is possible.
+    """
     first_seed = next(each for each in (seed, matrix.seed, seed_of(directory.path.name)) if each is not None)
     planned = plan_night(matrix, first_seed, seeds)
     if not planned.items:
@@ -72,7 +75,7 @@ def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int
 
 
 Before = tuple[Sequence[PlannedRun], Sequence[Attempt], float | None]
-"""A night: its items, its attempts, and how many seconds its report took; None: it made none."""
+"""Describes an earlier night: its items, its attempts, and the seconds that its report took (None: it made none)."""
 
 
 def _before(directory: NightDirectory) -> list[Before]:
@@ -99,7 +102,7 @@ def _costs(nights: Sequence[Before]) -> CostModel:
 
 
 def write(directory: NightDirectory, opened: ScheduledNight) -> None:
-    """night.json and matrix.toml of a new night. Refused where there is a night already."""
+    """Write night.json and matrix.toml of a new night. Raise PreconditionError if the folder has a night already."""
     if directory.night.exists():
         hint = "--resume goes on with it, --out names another folder"
         raise PreconditionError(f"{directory.path}: there is a night already: {hint}")
@@ -125,8 +128,8 @@ def write(directory: NightDirectory, opened: ScheduledNight) -> None:
 def planned_by(directory: NightDirectory) -> tuple[Matrix, bool]:
     """Return the matrix of a night that is resumed, and whether its file is gone and must be written again.
 
-    Refused if the file is not the matrix that the night was planned by: it asks for other runs, or other expectations,
-    than those that have ended. MatrixError.
+    Raise PreconditionError if the file was changed since the night was planned, because the runs that have ended do not
+    fit it. Raise MatrixError if the matrix is invalid.
     """
     stored = directory.planned()[0].get("matrix")
     if not isinstance(stored, dict):  # an early version planned it, and has the file only
@@ -151,7 +154,7 @@ def _without_it(directory: NightDirectory) -> str:
 
 
 def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
-    """A night that was begun, as it was planned then. Refused where there is none."""
+    """Return a night that was begun, as it was planned then. Raise PreconditionError if the folder has none."""
     told, items = directory.planned()
     before = _before(directory)
     costs = _costs([(items, directory.attempts(), None), *before])
@@ -161,8 +164,8 @@ def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
 
 
 def ended(directory: NightDirectory) -> list[Attempt]:
-    """Return the attempts that have ended so far, with all findings that the night forbids: results.jsonl alone does
-    not decide that.
+    """Return the attempts that have ended so far, with all findings that the night forbids, which results.jsonl alone
+    does not show.
     """
     from squall.checkers.nightly.runs import with_unexpected  # with pyarrow
 
@@ -183,7 +186,8 @@ def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[s
 
 
 def note_commit(directory: NightDirectory) -> str:
-    """Record for the report that a resumed night is of another commit now. Returns that in words, or "" if it is not.
+    """Record for the report that a resumed night runs another commit now. Return that in words; empty if the commit is
+    the same.
     """
     told, _ = directory.planned()
     now, commits = commit(), [str(told.get("commit") or ""), *map(str, told.get("commits_since", ()))]
@@ -205,5 +209,5 @@ def machine() -> dict[str, Any]:
 
 
 def place(out: Path | None, nights: Path) -> NightDirectory:
-    """The folder of a new night."""
+    """Return the folder of a new night."""
     return NightDirectory(out if out is not None else nights / new_id())

@@ -1,4 +1,4 @@
-"""One session of a night, from its folder to its end: pytest is started here, and what it needs is made."""
+"""Runs one session of a night: starts pytest, with its configuration and the night's plugin."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ NEEDED = ("pytest", "allure_pytest")
 NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 _INI = "[pytest]\naddopts =\n"
 USAGE, INTERNAL, INTERRUPTED = 4, 3, 2
-"""Exit codes of pytest."""
+"""Are exit codes of pytest."""
 
 
 def require() -> None:
-    """Refused where a package is missing that a night needs and a single run does not."""
+    """Raise PreconditionError if a package is missing that a night needs and a single run does not."""
     if missing := [name.replace("_", "-") for name in NEEDED if find_spec(name) is None]:
         raise PreconditionError(f"`squall nightly` needs {' and '.join(missing)}: {install('run')}")
 
 
 def play(directory: NightDirectory, player: NightRunner, show: Show, select: str, *, stop_at_first: bool) -> int:
-    """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left.
+    """Play the selected runs, and return pytest's exit code. Afterwards `player.items` are the runs that -k selects.
 
-    INTERRUPTED where the disk is full, of which `player.disk_full` says more.
-    show: what reads a run directory for JUnit and Allure.
+    Return INTERRUPTED if the disk is full; `player.disk_full` then says so. show: reads the evidence of a run directory
+    for JUnit and Allure.
     """
     from squall.chaos.nightly import allure_results
     from squall.chaos.nightly.plugin import NightPlugin
@@ -57,13 +57,17 @@ def play(directory: NightDirectory, player: NightRunner, show: Show, select: str
 
 
 def expression(items: Sequence[PlannedRun], select: str) -> str:
-    """The expression for pytest: a configuration may be named as `--list` shows it, with spaces and equals signs."""
+    """Return the expression for pytest's -k. A configuration may be named as `--list` shows it, with spaces and equals
+    signs.
+    """
     names = {item.configuration: slug(item.cell) for item in items}
     return names.get(select, select.replace("=", "-"))
 
 
 def chosen(items: Sequence[PlannedRun], select: str) -> tuple[PlannedRun, ...]:
-    """Those that -k leaves. Refused for an expression that pytest does not understand, and where nothing is left."""
+    """Return the runs that -k selects. Raise PreconditionError if pytest does not understand the expression, or if it
+    selects nothing.
+    """
     if not select:
         return tuple(items)
     from squall.chaos.nightly.plugin import NightPlugin
@@ -83,7 +87,8 @@ def chosen(items: Sequence[PlannedRun], select: str) -> tuple[PlannedRun, ...]:
 
 
 def _main(words: list[str], plugin: NightPlugin) -> int:
-    """pytest's exit code. Without plugins that happen to be installed: they may shuffle, or end what takes long."""
+    """Run pytest and return its exit code. Other installed plugins are not loaded: they may shuffle items or time out.
+    """
     import pytest
 
     before = os.environ.get(NO_PLUGINS)
@@ -98,7 +103,7 @@ def _main(words: list[str], plugin: NightPlugin) -> int:
 
 
 def _plain(directory: NightDirectory) -> list[str]:
-    """The options of every session: no other configuration, nothing printed, nothing kept."""
+    """Return the options of every session: our own configuration file, no output, no cache."""
     words = ["-c", directory.path / "pytest.ini", "--rootdir", directory.path.absolute()]
     return [*map(str, words), "-p", "no:terminal", "-p", "no:cacheprovider", "--capture=no"]
 

@@ -1,1 +1,1 @@
-"""The programs that Python packages cannot hold: found on PATH, else made once in the cache folder."""
+"""Finds the programs that are no Python packages: on PATH, else in the cache folder, where they are made once."""

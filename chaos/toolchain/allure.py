@@ -1,4 +1,4 @@
-"""Allure 3, which makes one page of a night's Allure results: a program of Node, fetched once by npm into the cache."""
+"""Fetches Allure 3 once by npm into the cache, and makes a page of a night's Allure results with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall.chaos.toolchain.cache import Say, cache_folder, installed
 
 VERSION = "3.18.0"
 FOLDER = f"allure-{VERSION}"
-"""Of the cache."""
+"""Names the folder of Allure in the cache."""
 FETCH_S, MAKE_S = 300, 300
 PAGE = "index.html"
 WITHOUT = "the Allure page is made where Node is: npm was not found on PATH (Debian: apt-get install npm)"
@@ -24,9 +24,9 @@ _COUNTER = re.compile(
 
 
 def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
-    """The page of the results, in `folder`: one file that opens without network.
+    """Make a page of the results in `folder`, one file that opens without network, and return its path.
 
-    Refused where there is no Node; HarnessError where Allure cannot be fetched or does not do its work.
+    Raise PreconditionError if there is no Node; HarnessError if Allure cannot be fetched or fails.
     """
     npm = npm_here()
     if npm is None:
@@ -44,7 +44,7 @@ def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
 
 
 def npm_here() -> str | None:
-    """The path of npm; None if it or Node is not on PATH."""
+    """Return the path of npm; None if npm or Node is not on PATH."""
     return shutil.which("npm") if shutil.which("node") else None
 
 
@@ -54,7 +54,7 @@ def allure_here() -> bool:
 
 
 def without_counter(page: str) -> str:
-    """Allure's page without the counter of visitors that it puts there, which would ask the network."""
+    """Return Allure's page without its counter of visitors, which would use the network."""
     return _COUNTER.sub("", page)
 
 

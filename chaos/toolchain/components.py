@@ -1,4 +1,4 @@
-"""Components that Squall uses and its launcher does not install: each with its size, and with what installs it."""
+"""Lists the components that Squall uses and its launcher does not install, with their sizes, and installs them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from squall.chaos.typed import typed
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Describes one thing that `squall setup --NAME` installs. `brings`: what it is, and for what; `takes`: its size on
-    the disk and the time, on a machine that has none of it.
+    """Describes one component that `squall setup --NAME` installs. `brings`: what it is, and for what; `takes`: its
+    size on disk and the time of installing it.
 
-    `part`: what is here, as `squall doctor` says it; `lacks`: what root has to install first; `make`: gets the rest.
+    `part`: returns its status on this machine; `lacks`: returns what root has to install first; `make`: installs the
+    rest.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Component:
     make: Callable[[Say], object]
 
     def install(self, say: Say) -> None:
-        """Install what is not here yet. `say` hears of it as it goes on. Raises Refused where it cannot be had."""
+        """Install what is missing, and report progress to `say`. Raise PreconditionError if it cannot be installed."""
         if lacks := self.lacks():
             _as_root(f"--{self.name}", lacks, say)
         self.make(say)
@@ -51,7 +52,7 @@ class Component:
 
 
 def components() -> list[Component]:
-    """All of them, those that every run uses first."""
+    """Return all components, those that every run uses first."""
 
     def spark(say: Say) -> None:
         class_archive(java(say), say)
@@ -76,7 +77,7 @@ def components() -> list[Component]:
 
 
 def _clients(say: Say) -> None:
-    """In a checkout, the launcher installs them before `squall setup` begins."""
+    """Install the client libraries by pip. In a checkout, the launcher installs them before `squall setup` begins."""
     if not (told := missing("clients")):
         return
     if is_checkout():
@@ -86,7 +87,9 @@ def _clients(say: Say) -> None:
 
 
 def _as_root(asked: str, lacks: Sequence[Lack], say: Say) -> None:
-    """Let the shell install what needs root. Refused for somebody else, with the line that root types."""
+    """Run the shell commands that need root. Raise PreconditionError for other users, with the line that root has to
+    type.
+    """
     line = one_line(lacks)
     if not line or os.getuid():
         refuse(asked, lacks)

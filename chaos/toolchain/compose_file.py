@@ -15,13 +15,14 @@ from squall.chaos.errors import PreconditionError
 FILES, SERVICE = "com.docker.compose.project.config_files", "com.docker.compose.service"
 FOLDER, ONE_OFF = "com.docker.compose.project.working_dir", "com.docker.compose.oneoff"
 NODE = "squall.node"
-"""A label that says which broker a container is, where its name does not."""
+"""Names a label with the broker id of a container, for containers whose name does not show the id."""
 
 
 def brokers_of(compose: Path, containers: Sequence[Mapping[str, Any]], ids: Sequence[int]) -> dict[int, str]:
-    """Broker id -> container id, of every broker. Refused where one of them has no container, or more than one.
+    """Return a map from each broker id to its container id. Raise PreconditionError if a broker has no container, or
+    several.
 
-    containers: as the engine lists those that have the label FILES.
+    containers: those with the label FILES, as the engine lists them.
     """
     if not compose.is_file():
         raise PreconditionError(f"--compose {compose}: there is no such file")
@@ -47,10 +48,10 @@ def brokers_of(compose: Path, containers: Sequence[Mapping[str, Any]], ids: Sequ
 
 
 def made_from(labels: Mapping[str, str]) -> Iterator[Path]:
-    """The files that a container was made from.
+    """Yield the files that a container was made from.
 
-    Compose 2 writes whole paths. Version 1 writes what it was given, which may be relative to a folder that it does not
-    tell; it does tell the folder of the first file, from which the others can mostly be found.
+    Compose 2 writes absolute paths. Version 1 writes what it was given, which may be relative to a folder that it does
+    not record; it does record the folder of the first file, from which the others can mostly be found.
     """
     files = [Path(file) for file in labels.get(FILES, "").split(",") if file]
     folder = Path(labels.get(FOLDER, "/"))
@@ -63,8 +64,8 @@ def made_from(labels: Mapping[str, str]) -> Iterator[Path]:
 
 
 def node_of(container: Mapping[str, Any]) -> int:
-    """Return the broker id of a container: its label NODE, else the number at the end of its service's name; -1 for
-    neither.
+    """Return the broker id of a container: its label NODE, else the number at the end of its service's name; -1 if it
+    has neither.
     """
     labels = _labels(container)
     if NODE in labels:
@@ -78,7 +79,7 @@ def _labels(container: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _is_one_off(container: Mapping[str, Any]) -> bool:
-    """Made by `docker compose run`, beside the services."""
+    """Return whether the container was made by `docker compose run`, beside the services."""
     return _labels(container).get(ONE_OFF, "").lower() == "true"
 
 

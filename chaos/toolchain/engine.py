@@ -1,7 +1,7 @@
-"""The Docker engine of this machine: found, asked whether it will do, and spoken to.
+"""Finds the Docker engine of this machine, checks that it is suitable, and calls it.
 
-The SDK is seen in this module only. Calls block: from trio, call them in a thread. Any number of threads may call at
-once. What the engine refuses becomes `EngineError`, in words that say what to do.
+Only this module uses the SDK. Calls block: from trio, call them in a thread. Any number of threads may call at the same
+time. An error of the engine becomes `EngineError`, whose message says what to do.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 SOCKET = "/var/run/docker.sock"
 MIN_API = (1, 41)
-"""Of Docker 20.10: older ones cannot measure a container without waiting for a second look."""
+"""Is the API of Docker 20.10: older engines cannot measure a container without waiting for a second sample."""
 HOST_NAME_LETTERS = 63
-"""The kernel refuses longer ones."""
+"""Limits the length of a host name, because the kernel refuses longer ones."""
 MIN_FREE_BYTES = 2 << 30
 CALL_S, LONG_S = 60, 1800
 START = script("compose/engine.sh")
@@ -45,7 +45,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
 
 
 def unpack(tar: tarfile.TarFile, folder: Path) -> None:
-    """Write an archive's files into a folder, and nothing beside it."""
+    """Write an archive's files into a folder, and no file outside of it."""
     if hasattr(tarfile, "data_filter"):
         tar.extractall(folder, filter="data")
     else:  # Python 3.11 before 3.11.4, as in Debian 12, knows no filters; archives are our own containers'.
@@ -53,7 +53,8 @@ def unpack(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 class EngineError(HarnessError):
-    """The engine did not answer, or refused. `status` is 0 where there was no answer."""
+    """Is raised if the engine did not answer, or refused a call. `status` is the HTTP status, 0 if there was no answer.
+    """
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -62,7 +63,7 @@ class EngineError(HarnessError):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of this machine in a container, or a volume of the engine by its name."""
+    """Describes a mount in a container: a folder or file of this machine, or a volume of the engine by its name."""
 
     source: str
     target: str
@@ -71,7 +72,8 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container as it is to be made: no privilege, a read-only root, limits on memory and CPU."""
+    """Describes a container to be made, without privileges, with a read-only root, and with limits on memory and CPU.
+    """
 
     name: str
     image: str
@@ -83,13 +85,13 @@ class ContainerSpec:
     mounts: Sequence[Mount]
     memory_bytes: int
     cpus: float
-    """How many CPUs it may keep busy."""
+    """Limits how many CPUs the container may keep busy."""
     capabilities: Sequence[str] = ()
-    """Added to none at all."""
+    """Lists the only capabilities that the container has."""
 
 
 class Engine:
-    """Represents one engine. `info` is what it says of itself."""
+    """Represents a connection to a Docker engine. `info` is the engine's description of itself."""
 
     def __init__(self, url: str, api: Any, info: Mapping[str, Any]) -> None:
         self.url = url
@@ -98,11 +100,11 @@ class Engine:
 
     @property
     def api_version(self) -> str:
-        """The newest that both sides speak."""
+        """Returns the newest API version that the engine and the SDK both speak."""
         return str(self._api.api_version)
 
     def image(self, reference: str) -> str | None:
-        """Id of an image; None where the engine has no such image."""
+        """Return the id of an image; None if the engine has no such image."""
         try:
             return str(_call(f"look at image {reference}", self._api.inspect_image, reference)["Id"])
         except EngineError as error:
@@ -111,15 +113,15 @@ class Engine:
             raise
 
     def image_bytes(self, reference: str) -> int:
-        """Size of an image that the engine has, with all layers, unpacked."""
+        """Return the size of an image that the engine has, with all layers, unpacked."""
         return int(_call(f"look at image {reference}", self._api.inspect_image, reference)["Size"])
 
     def images(self, label: str) -> list[dict[str, Any]]:
-        """Images with a label ("name" or "name=value")."""
+        """Return the images with a label ("name" or "name=value"), as the engine lists them."""
         return list(_call("list images", self._api.images, filters={"label": [label]}))
 
     def pull(self, reference: str) -> bool:
-        """Pull an image. Returns whether a registry answered with all of it."""
+        """Pull an image. Return whether a registry delivered all of it."""
         repository, _, tag = reference.rpartition(":")
         try:
             _call(f"pull {reference}", self._api.pull, repository, tag=tag)
@@ -128,9 +130,9 @@ class Engine:
         return self.image(reference) is not None  # the engine calls a pull that breaks off a success
 
     def build(self, tag: str, context: IO[bytes], base: str, labels: Mapping[str, str]) -> Iterator[str]:
-        """Build an image of a tar archive with a Dockerfile in it, whose ARG BASE is `base`. Without network.
+        """Build an image, without network, from a tar archive with a Dockerfile, whose ARG BASE is `base`.
 
-        Yields what the build prints, by line.
+        Yield the lines that the build prints.
         """
         arguments = {"fileobj": context, "custom_context": True, "tag": tag, "labels": dict(labels), "decode": True}
         options = {"rm": True, "forcerm": True, "network_mode": "none", "timeout": LONG_S}
@@ -144,7 +146,7 @@ class Engine:
                 yield said[-1]
 
     def import_image(self, tag: str, tar: IO[bytes], changes: Sequence[str]) -> None:
-        """Make an image of a tar archive of its files. changes: lines of a Dockerfile, LABEL and such."""
+        """Make an image from a tar archive of its files. changes: lines of a Dockerfile, such as LABEL."""
         repository, _, version = tag.rpartition(":")
         _call(
             f"import image {tag}",
@@ -163,9 +165,7 @@ class Engine:
         _call(f"name image {reference}", self._api.tag, image, repository, version, force=True)
 
     def forget_image(self, image: str) -> bool:
-        """Remove an image. Returns whether that was possible: an image that containers or other images are made of
-        stays.
-        """
+        """Remove an image. Return False if that is impossible, because containers or other images were made from it."""
         try:
             _call(f"remove image {image}", self._api.remove_image, image, force=True)
         except EngineError as error:
@@ -175,7 +175,9 @@ class Engine:
         return True
 
     def output_of(self, image: str, command: Sequence[str], labels: Mapping[str, str]) -> str:
-        """Return the output of a command in a container without network. EngineError if it does not end with 0."""
+        """Run a command in a new container without network, and return its output. Raise EngineError if it does not
+        exit with 0.
+        """
         what = f"run {command[0]} in image {image}"
         config = self._api.create_host_config(network_mode="none", cap_drop=["ALL"])
         made = _call(what, self._api.create_container, image, list(command), labels=dict(labels), host_config=config)
@@ -190,7 +192,7 @@ class Engine:
         return str(said)
 
     def make_network(self, name: str, subnet: str, labels: Mapping[str, str]) -> str:
-        """Id of a new bridge that leads to this machine and nowhere else."""
+        """Make a bridge network that leads to this machine and nowhere else, and return its id."""
         from docker.types import IPAMConfig, IPAMPool
 
         return str(
@@ -207,31 +209,33 @@ class Engine:
         )
 
     def networks(self, label: str | None = None) -> list[dict[str, Any]]:
-        """Networks of the engine, as it describes them."""
+        """Return the networks of the engine, or those with a label, as the engine lists them."""
         filters = {"label": [label]} if label else {}
         return list(_call("list networks", self._api.networks, filters=filters))
 
     def remove_network(self, network: str) -> None:
-        """Remove a network; one that is not there is no error."""
+        """Remove a network; a network that does not exist is no error."""
         _unless_gone(f"remove network {network[:12]}", self._api.remove_network, network)
 
     def make_volume(self, name: str, size_bytes: int, labels: Mapping[str, str]) -> None:
-        """A new volume of a bounded size, which whoever uses it may write to. It is in memory, and empty again once no
-        running container has it.
+        """Make a volume of a limited size in memory, to which every user may write. The volume loses its data once no
+        running container mounts it.
         """
         options = {"type": "tmpfs", "device": "tmpfs", "o": f"size={size_bytes},mode=0777"}
         _call(f"make volume {name}", self._api.create_volume, name, "local", options, dict(labels))
 
     def volumes(self, label: str) -> list[dict[str, Any]]:
-        """Volumes with a label, as the engine describes them."""
+        """Return the volumes with a label, as the engine lists them."""
         return list(_call("list volumes", self._api.volumes, filters={"label": [label]})["Volumes"] or ())
 
     def remove_volume(self, volume: str) -> None:
-        """Remove a volume; one that is not there is no error."""
+        """Remove a volume; a volume that does not exist is no error."""
         _unless_gone(f"remove volume {volume}", self._api.remove_volume, volume)
 
     def copy_out(self, container: str, path: str, target: Path) -> None:
-        """Write the files below a path of a running container, below its last part, into a folder of this machine."""
+        """Copy the files below a path of a running container into a folder of this machine, in a folder named as the
+        path's last part.
+        """
         what = f"copy {path} out of container {container[:12]}"
         with tempfile.TemporaryFile() as spool, _EngineErrorTranslation(what):
             pieces, _ = self._api.get_archive(container, path)
@@ -242,7 +246,7 @@ class Engine:
                 unpack(tar, target)
 
     def create(self, spec: ContainerSpec) -> str:
-        """Id of a new container that was not started yet."""
+        """Make a container, without starting it, and return its id."""
         api = self._api
         binds = [f"{m.source}:{m.target}:{'ro' if m.read_only else 'rw'}" for m in spec.mounts]
         endpoint = api.create_endpoint_config(ipv4_address=spec.address)
@@ -280,37 +284,39 @@ class Engine:
         return str(made["Id"])
 
     def containers(self, label: str) -> list[dict[str, Any]]:
-        """Every container with a label, ended ones too, as the engine lists them."""
+        """Return all containers with a label, also those that have exited, as the engine lists them."""
         return list(_call("list containers", self._api.containers, all=True, filters={"label": [label]}))
 
     def start(self, container: str) -> None:
-        """Start it."""
+        """Start a container."""
         _call(f"start container {container[:12]}", self._api.start, container)
 
     def kill(self, container: str, signal: str = "SIGKILL") -> None:
-        """Send a signal to its first process."""
+        """Send a signal to the first process of a container."""
         _call(f"send {signal} to container {container[:12]}", self._api.kill, container, signal)
 
     def pause(self, container: str) -> None:
-        """Freeze all of its processes."""
+        """Freeze all processes of a container."""
         _call(f"pause container {container[:12]}", self._api.pause, container)
 
     def unpause(self, container: str) -> None:
-        """Let them go on."""
+        """Let the processes of a paused container continue."""
         _call(f"resume container {container[:12]}", self._api.unpause, container)
 
     def set_cpus(self, container: str, cpus: float) -> None:
         """Limit the CPUs that a container may keep busy from now on.
 
-        A share below one is given a millisecond at a time, the least that the kernel gives: a process that works in
-        short bursts would use up no quota of a longer period, and not be slow at all.
+        A share below one is given in the shortest slices that the kernel allows, of a millisecond. With longer slices a
+        process that works in short bursts would never use up its quota, and would not be slowed down at all.
         """
         period_us = CPU_PERIOD_US if cpus >= 1 else min(int(LEAST_QUOTA_US / cpus), CPU_PERIOD_US)
         limits = {"cpu_period": period_us, "cpu_quota": max(int(cpus * period_us), LEAST_QUOTA_US)}
         _call(f"limit container {container[:12]}", self._api.update_container, container, **limits)
 
     def run_in(self, container: str, command: Sequence[str]) -> str:
-        """Run a command as root in a running container and return its output. EngineError if it does not end with 0."""
+        """Run a command as root in a running container and return its output. Raise EngineError if it does not exit
+        with 0.
+        """
         what = f"run {command[0]} in container {container[:12]}"
         made = _call(what, self._api.exec_create, container, list(command), user="0")["Id"]
         said = str(_call(what, self._api.exec_start, made).decode(errors="replace"))
@@ -320,17 +326,21 @@ class Engine:
         return said
 
     def cpu(self, container: str) -> tuple[float, int]:
-        """CPU seconds that a running container had since it was started, and in how many periods its quota ran out."""
+        """Return the CPU seconds that a running container has used since its start, and the number of periods in which
+        its quota ran out.
+        """
         said = _call(f"measure container {container[:12]}", self._api.stats, container, stream=False, one_shot=True)
         stats = said["cpu_stats"]
         return stats["cpu_usage"]["total_usage"] / 1e9, int(stats["throttling_data"]["throttled_periods"])
 
     def state(self, container: str) -> dict[str, Any]:
-        """As the engine has it: Status ("running", "paused", "exited"), Pid, ExitCode, OOMKilled, FinishedAt."""
+        """Return the engine's description of a container's state: Status ("running", "paused", "exited"), Pid,
+        ExitCode, OOMKilled, FinishedAt.
+        """
         return dict(_call(f"look at container {container[:12]}", self._api.inspect_container, container)["State"])
 
     def status(self, container: str) -> str:
-        """Status of a container, "gone" where there is none."""
+        """Return the status of a container, "gone" if there is no such container."""
         try:
             return str(self.state(container)["Status"])
         except EngineError as error:
@@ -339,46 +349,52 @@ class Engine:
             raise
 
     def last_words(self, container: str, lines: int) -> str:
-        """The end of what a container printed."""
+        """Return the last lines that a container printed."""
         said = _call(f"read what container {container[:12]} printed", self._api.logs, container, tail=lines)
         return str(said.decode(errors="replace")).strip()
 
     def image_of(self, container: str) -> str:
-        """Id of the image that a container was made of."""
+        """Return the id of the image from which a container was made."""
         return str(_call(f"look at container {container[:12]}", self._api.inspect_container, container)["Image"])
 
     def remove(self, container: str) -> None:
-        """End it by force and forget it; one that is not there is no error."""
+        """Kill and remove a container; a container that does not exist is no error."""
         _unless_gone(f"remove container {container[:12]}", self._api.remove_container, container, force=True, v=True)
 
     def events(self, label: str) -> Any:
-        """Return the events of containers with a label from now on, as an iterator with `close`. Waits for ever."""
+        """Return the events of containers with a label from now on, as an iterator with `close`. The iterator waits
+        without limit.
+        """
         filters = {"label": [label], "type": ["container"]}
         return _call("listen to the engine", self._api.events, filters=filters, decode=True)
 
     def second(self) -> Engine:
-        """The same engine over connections of its own."""
+        """Return the same engine over new connections."""
         return Engine(self.url, _client(self.url), self.info)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._api.close()
 
 
 def host_name(container: str) -> str:
-    """The host name of a container: its own, or the end of it, which tells the containers of one run apart."""
+    """Return the host name of a container: the container's name, or as much of its end as the kernel allows. The end
+    differs between the containers of one run.
+    """
     return container[-HOST_NAME_LETTERS:].lstrip("-._")
 
 
 def find_engine() -> Engine:
-    """The engine of this machine. Refused where none answers or it will not do: what is missing, how to get it."""
+    """Return the engine of this machine. Raise PreconditionError if none answers or it is not suitable; the message
+    says how to get one.
+    """
     engine = reach_engine()
     check(engine.info, engine.api_version)
     return engine
 
 
 def reach_engine(url: str = "") -> Engine:
-    """The engine of this machine, whether it will do or not. Refused where none answers. url: of another one."""
+    """Return the engine of this machine, or at `url`, suitable or not. Raise PreconditionError if none answers."""
     url = url or os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
     if not url.startswith("unix://"):
         raise PreconditionError(
@@ -400,7 +416,7 @@ def reach_engine(url: str = "") -> Engine:
 
 
 def check(info: Mapping[str, Any], api_version: str) -> None:
-    """Refused for an engine that will not do, by what it says of itself."""
+    """Raise PreconditionError if the engine is not suitable, according to its description of itself."""
     version = info.get("ServerVersion", "?")
     major, _, minor = api_version.partition(".")
     if (int(major), int(minor)) < MIN_API:
@@ -433,7 +449,7 @@ def _client(url: str) -> Any:
 
 
 class _EngineErrorTranslation:
-    """Turns what the SDK raises into EngineError: "cannot `what`: why; what to do"."""
+    """Translates exceptions of the SDK in its block into EngineError: "cannot `what`: reason; what to do"."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -468,6 +484,6 @@ def _unless_gone(what: str, function: Callable[..., object], *arguments: Any, **
 
 
 def _advised(message: str) -> str:
-    """A message with what to do about it, where that is known."""
+    """Return a message with advice about its cause, if the cause is known."""
     told = next((advice for sign, advice in ADVICE if sign in message.lower()), None)
     return f"{message}; {told}" if told else message

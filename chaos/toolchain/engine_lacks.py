@@ -16,8 +16,8 @@ from squall.chaos.typed import typed
 def engine_lacks() -> list[Lack]:
     """Return what is missing here for runs in containers, as far as this is known without pulling an image.
 
-    An engine that was just installed is not yet everybody's, and has no images, which only root can make if no registry
-    answers.
+    An engine that was just installed cannot be used by every user yet, and has no images, which only root can make if
+    no registry answers.
     """
     if lacks := missing("run"):
         return [Lack(each) for each in lacks]
@@ -42,12 +42,14 @@ def engine_lacks() -> list[Lack]:
 
 
 def reason(trouble: HarnessError) -> str:
-    """Why there is no engine, in one line, without the hint: who asks for all that is lacking gets a better one."""
+    """Return in one line why there is no engine, without the installation hint, because callers print a more complete
+    one.
+    """
     return " ".join(str(trouble).replace(f"; {INSTALL}", "").replace(f": {INSTALL}", ":").split())
 
 
 def _group_of(path: str) -> str:
-    """Return the group that may use an engine's socket, or will once there is one."""
+    """Return the group that may use an engine's socket; "docker" if there is no socket yet."""
     try:
         return grp.getgrgid(os.stat(path).st_gid).gr_name
     except (OSError, KeyError):

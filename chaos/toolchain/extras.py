@@ -1,4 +1,4 @@
-"""The extras of the package: which one brings what a command could not import."""
+"""Finds the extra of the package that installs a module which a command could not import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTRAS = {
     "clients": _CLIENTS,
     "all": tuple(dict.fromkeys((*_RUN, *_SPARK, *_QUERY, *_CLIENTS))),
 }
-"""Extra -> packages that it brings, as they are imported. pyproject.toml has their ranges."""
+"""Maps an extra to the packages that it installs, by the names that are imported. pyproject.toml has their versions."""
 FOR = {
     "run": "for runs with real brokers",
     "figures": "to show a run",
@@ -29,28 +29,28 @@ FOR = {
 
 
 def extra_of(module: str) -> str:
-    """The smallest extra that brings a module; empty where none does."""
+    """Return the smallest extra that installs a module; empty if none does."""
     package = module.partition(".")[0]
     return next((extra for extra, packages in EXTRAS.items() if package in packages), "")
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'squall[{extra}]'"
 
 
 def missing(*extras: str) -> list[str]:
-    """A sentence for each of these extras of which something is not installed."""
+    """Return a sentence for each of these extras that is not completely installed."""
     lacks = ((each, next((name for name in EXTRAS[each] if find_spec(name) is None), "")) for each in extras)
     return [install_hint(module) for _, module in lacks if module]
 
 
 def install_hint(module: str) -> str:
-    """A sentence that says what brings a module that is not there; empty where no extra does."""
+    """Return a sentence that says how to install a missing module; empty if no extra has it."""
     extra = extra_of(module)
     return f"{module} is not installed, which is needed {FOR[extra]}: {install(extra)}" if extra else ""
 
 
 def no_report(missing: ModuleNotFoundError) -> str:
-    """A line that says why a run has no page, and what brings the module that was missing."""
+    """Return a line that says why a run has no page, and how to install the missing module."""
     return f"no report: {install_hint(missing.name or '') or missing}"

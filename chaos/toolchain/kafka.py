@@ -1,4 +1,4 @@
-"""Apache Kafka as its jars: from an unpacked distribution, else fetched once by Maven into the cache folder."""
+"""Finds the jars of Apache Kafka: in an unpacked distribution, else fetched once by Maven into the cache folder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from squall.chaos.toolchain.java import SUPPORTED, java_here
 from squall.chaos.toolchain.lacks import Lack, refuse
 
 VERSION = "4.3.1"
-"""What Maven is asked for."""
+"""Is the version that Maven fetches."""
 OLDEST = (4, 0)
-"""Older ones have another log4j, and may have no KRaft."""
+"""Is the oldest supported version: older ones have another log4j, and may have no KRaft."""
 HOW_TO_GET_IT = "set KAFKA_HOME to an unpacked Apache Kafka 4.x, or install Maven to have its jars fetched"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -31,22 +31,22 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 
 @dataclass(frozen=True, slots=True)
 class ApacheKafka:
-    """An Apache Kafka that can be started: `java -cp CLASS_PATH kafka.Kafka FILE`."""
+    """Describes an Apache Kafka that can be started: `java -cp CLASS_PATH kafka.Kafka FILE`."""
 
     java: str
     class_path: str
     version: str
-    """As its own jar is named."""
+    """Is the version in the name of its jar."""
 
     def command(self, main: str, arguments: Sequence[str], *, flags: Sequence[str] = ()) -> list[str]:
-        """Return the command that starts one of its programs: `flags` are the JVM's."""
+        """Return the command that starts one of its programs; `flags` are flags of the JVM."""
         return [self.java, *flags, "-cp", self.class_path, main, *arguments]
 
 
 def apache_kafka(say: Say) -> ApacheKafka:
-    """$KAFKA_HOME's, else the jars in the cache folder, else those that Maven fetches.
+    """Return the Apache Kafka of $KAFKA_HOME, else of the cache folder, else fetch it by Maven.
 
-    `say` is told before anything that takes long. Raises Refused where it cannot be had, naming what to install.
+    `say` gets a message before each long step. Raise PreconditionError, with what to install, if Kafka cannot be had.
     """
     refuse("Apache Kafka", kafka_lacks())
     java = _java()
@@ -79,7 +79,7 @@ def jars_here() -> bool:
 
 
 def kafka_version_here() -> str:
-    """The version of KAFKA_HOME's jars, else of those in the cache folder; empty if there are none."""
+    """Return the version of KAFKA_HOME's jars, else of those in the cache folder; empty if there are none."""
     home = os.environ.get("KAFKA_HOME")
     try:
         return _version(Path(home) / "libs" if home else cache_folder() / f"kafka-{VERSION}")
@@ -88,7 +88,9 @@ def kafka_version_here() -> str:
 
 
 def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
-    """The unpacked Apache Kafka that --upgrade-to names, of another version than the first. Refused otherwise."""
+    """Return the unpacked Apache Kafka that --upgrade-to names. Raise PreconditionError if there is none, or if its
+    version is the first one's.
+    """
     found = _unpacked(first.java, Path(given).absolute(), f"--upgrade-to {given}")
     if found.version == first.version:
         raise PreconditionError(
@@ -98,7 +100,7 @@ def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
 
 
 def kafka_is_here() -> bool:
-    """Return whether a cluster could be started here without fetching anything."""
+    """Return whether an Apache Kafka could be started here without fetching anything."""
     return (bool(os.environ.get("KAFKA_HOME")) or jars_here()) and java_here() is not None
 
 
@@ -117,7 +119,7 @@ def _found(java: str, jars: Path) -> ApacheKafka:
 
 
 def _version(jars: Path) -> str:
-    """ "4.3.1", from kafka_2.13-4.3.1.jar."""
+    """Return the version in the name of Kafka's jar: "4.3.1" for kafka_2.13-4.3.1.jar."""
     for jar in sorted(jars.glob("kafka_*.jar")):
         if found := re.fullmatch(r"kafka_[\d.]+-(\d+\.\d+[\w.-]*)\.jar", jar.name):
             return found[1]
@@ -125,7 +127,7 @@ def _version(jars: Path) -> str:
 
 
 def _java() -> str:
-    """The program."""
+    """Return the path of the program `java`."""
     there = java_here()
     assert there is not None, "it was just looked for"
     return str(there.home / "bin/java")

@@ -12,8 +12,9 @@ from squall.chaos.typed import typed
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """Something that is not here. `packages`: Debian's that bring it; `command`: what does, once those are there, as
-    root; `flag`: of `squall setup`, which installs it. All three are empty where `what` says it all.
+    """Describes something that is missing on this machine, in words (`what`). `packages`: Debian packages that bring
+    it; `command`: what root runs after installing those; `flag`: the flag of `squall setup` that installs it. Each may
+    be empty.
     """
 
     what: str
@@ -23,7 +24,7 @@ class Lack:
 
 
 def one_line(lacks: Sequence[Lack]) -> str:
-    """The shell's line that gets all that needs root, as root; empty where there is none."""
+    """Return the shell command by which root installs everything that needs root; empty if nothing does."""
     packages = dict.fromkeys(name for lack in lacks for name in lack.packages)
     commands = dict.fromkeys(lack.command for lack in lacks if lack.command)
     installing = (f"apt-get install -y {' '.join(packages)}",) if packages else ()
@@ -31,8 +32,8 @@ def one_line(lacks: Sequence[Lack]) -> str:
 
 
 def remedy(lacks: Sequence[Lack]) -> str:
-    """Return the commands that get all of it; empty if there are none. `squall setup` does root's part itself if root
-    calls it.
+    """Return the commands that install everything; empty if there are none. If root calls `squall setup`, it also does
+    the part that needs root.
     """
     flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
     line = one_line(lacks if os.getuid() else [lack for lack in lacks if not lack.flag])
@@ -40,7 +41,9 @@ def remedy(lacks: Sequence[Lack]) -> str:
 
 
 def refuse(asked: str, lacks: Sequence[Lack]) -> None:
-    """Refused where anything is lacking, with each thing on a line of its own and how to get them all on the last."""
+    """Raise PreconditionError if anything is missing, with a line for each thing, and a last line that says how to get
+    all.
+    """
     if lacks:
         told = "\n".join(f"  {lack.what}" for lack in lacks)
         how = remedy(lacks)

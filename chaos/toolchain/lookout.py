@@ -1,4 +1,5 @@
-"""Lists what this machine has for Squall, found where it is, never fetched and never built. `squall doctor` prints it.
+"""Lists the status of everything that Squall uses on this machine, without fetching or building. `squall doctor` prints
+it.
 """
 
 from __future__ import annotations
@@ -26,19 +27,21 @@ from squall.chaos.typed import typed
 
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-"""Programs that are one."""
+"""Lists the names of the program Chromium."""
 FETCH = typed("setup", "--kafka")
-"""Gets Apache Kafka."""
+"""Is the command that fetches Apache Kafka."""
 GIB = 1 << 30
 ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_FILES, ENOUGH_CPUS = 4 * GIB, 3 * GIB, 1024, 2
-"""Spark's heap is 2 GiB beside three brokers of 50 MB; a set-up with all that the tests need takes 2 GB."""
+"""Are the recommended minima: Spark's heap is 2 GiB beside three brokers of 50 MB, and an installation with everything
+that the tests need takes 2 GB.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """One thing that runs or tests use. `found`: what of it is here, in words; empty where nothing is.
+    """Describes the status of one tool, library or limit. `found`: what is here, in words; empty if nothing is.
 
-    `costs`: what it costs that it is not here, or is as it is; empty where it is well. `get`: how to get it.
+    `costs`: what does not work because it is missing or too old; empty if all works. `get`: how to install it.
     """
 
     name: str
@@ -48,13 +51,15 @@ class ComponentStatus:
 
 
 def parts() -> list[ComponentStatus]:
-    """Everything, in the order in which a newcomer needs it."""
+    """Return the status of everything, in the order in which a newcomer needs it."""
     tools = (java_part(), toxiproxy_part(), engine_part(), _compose(), kafka_part(), clients_part(), chromium_part())
     return [_python(), *tools, allure_part(), *limits()]
 
 
 def python_part(version: tuple[int, int], said: str, *, optimised: bool, better: str) -> ComponentStatus:
-    """Of the interpreter that runs this. `said`: its version and path; `better`: an optimised one on PATH, if any."""
+    """Return the status of this interpreter. `said`: its version and path; `better`: an optimised interpreter on PATH,
+    or "".
+    """
     if version > interpreter.NEWEST:
         tried = "{}.{} to {}.{}".format(*interpreter.OLDEST, *interpreter.NEWEST)
         return ComponentStatus("Python", said, f"newer than {tried}, which the tests are run with")
@@ -65,7 +70,7 @@ def python_part(version: tuple[int, int], said: str, *, optimised: bool, better:
 
 
 def limits() -> list[ComponentStatus]:
-    """Return the limits of this machine and its administrator: CPUs, memory, disk and open files."""
+    """Return the status of this machine's limits: CPUs, memory, disk and open files."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cpus = len(os.sched_getaffinity(0))
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -74,7 +79,9 @@ def limits() -> list[ComponentStatus]:
 
 
 def limit_parts(cpus: int, memory: int, disk: tuple[int, str], files: int) -> list[ComponentStatus]:
-    """cpus: that we may use; memory: bytes; disk: bytes that are free, and where; files: that may be open."""
+    """Return the status of these limits. cpus: usable CPUs; memory: bytes; disk: free bytes, and where; files: open
+    files.
+    """
     slow = f"below {ENOUGH_CPUS} faults land late and tests have one lane"
     little = f"below {ENOUGH_MEMORY // GIB} GiB Spark may not fit beside the brokers"
     full = f"below {ENOUGH_DISK // GIB} GiB a set-up with tests and runs may not fit"
@@ -105,7 +112,7 @@ def _python() -> ComponentStatus:
 
 
 def _better_python() -> str:
-    """An interpreter of the best rank on PATH; empty where there is none."""
+    """Return the path of an interpreter of the best rank on PATH; empty if there is none."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         for program in sorted(Path(folder).glob("python3*")):
             if program.name.removeprefix("python3").strip(".0123456789") == "" and os.access(program, os.X_OK):
@@ -117,7 +124,7 @@ def _better_python() -> str:
 
 
 def java_part() -> ComponentStatus:
-    """Find Java for Spark, and the archive of Spark's classes for it."""
+    """Return the status of Spark's Java, and of the archive of Spark's classes for it."""
     there = java_here() or java_unpacked()
     if there is None:
         return ComponentStatus("Java", "", "the first run fetches one for Spark: 35 MB", typed("setup", "--java"))
@@ -129,7 +136,7 @@ def java_part() -> ComponentStatus:
 
 
 def toxiproxy_part() -> ComponentStatus:
-    """Find Toxiproxy's server."""
+    """Return the status of Toxiproxy's server."""
     there = toxiproxy.toxiproxy_here()
     if there is not None:
         return ComponentStatus("Toxiproxy", f"{toxiproxy.VERSION} ({there})")
@@ -139,7 +146,7 @@ def toxiproxy_part() -> ComponentStatus:
 
 
 def engine_part() -> ComponentStatus:
-    """Find a Docker engine, and the images of this checkout."""
+    """Return the status of the Docker engine, and of this checkout's images."""
     lacks = engine_lacks()
     if lacks:
         costs = f"no --runtime docker, its tests are skipped: {lacks[0].what}"
@@ -154,7 +161,8 @@ def engine_part() -> ComponentStatus:
 
 
 def compose_program() -> list[str] | None:
-    """Return the command that brings a compose file up: Debian's docker-compose, or the plugin of the `docker` program.
+    """Return the command that starts a compose file: Debian's docker-compose, or the plugin of `docker`; None without
+    either.
     """
     if shutil.which("docker-compose"):
         return ["docker-compose"]
@@ -172,7 +180,7 @@ def _compose() -> ComponentStatus:
 
 
 def kafka_part() -> ComponentStatus:
-    """Find Apache Kafka."""
+    """Return the status of Apache Kafka."""
     lacks = kafka_lacks()
     if lacks:
         costs = f"no --target kafka, its tests are skipped: {'; '.join(lack.what for lack in lacks)}"
@@ -187,7 +195,7 @@ def kafka_part() -> ComponentStatus:
 
 
 def clients_part() -> ComponentStatus:
-    """Find client libraries of Kafka."""
+    """Return the status of Kafka's client libraries."""
     there = {name: found for name in CLIENTS if (found := installed_version(name))}
     said = ", ".join(f"{name} {found}" for name, found in there.items())
     if len(there) == len(CLIENTS):
@@ -198,24 +206,24 @@ def clients_part() -> ComponentStatus:
 
 
 def chromium_here() -> str:
-    """The path of a Chromium; empty where there is none."""
+    """Return the path of Chromium; empty if there is none."""
     return next((path for name in CHROMIUM if (path := shutil.which(name))), "")
 
 
 def chromium_lacks() -> list[Lack]:
-    """The components that are missing here for looking at pages."""
+    """Return what is missing for tests that look at pages: Chromium, or nothing."""
     return [] if chromium_here() else [Lack("Chromium", ("chromium",), flag="--chromium")]
 
 
 def chromium_part() -> ComponentStatus:
-    """Find Chromium."""
+    """Return the status of Chromium."""
     if there := chromium_here():
         return ComponentStatus("Chromium", there)
     return ComponentStatus("Chromium", "", "tests that look at pages are skipped", remedy(chromium_lacks()))
 
 
 def allure_part() -> ComponentStatus:
-    """Find Allure, or what fetches it."""
+    """Return the status of Allure, and of npm, which fetches it."""
     if npm_here() is None:
         costs = "a night has no Allure page, only its results"
         return ComponentStatus("Allure", "", costs, remedy([Lack("npm", ("npm",))]))

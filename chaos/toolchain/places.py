@@ -1,4 +1,4 @@
-"""Finds files that are no code, in a checkout or in an installed package; and the commit that they are of.
+"""Finds files that are no Python code, in a checkout or in an installed package, and the commit that they are from.
 
 hatch_build.py runs this file by itself, so it imports nothing of ours.
 """
@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-"""Where `squall.broker` and so on have their folders: a checkout, or `squall/` in site-packages."""
+"""Is the folder that contains the packages `broker`, `chaos` and so on: a checkout, or `squall/` in site-packages."""
 SHARED = ROOT / "chaos" / "shared"
-"""Where a wheel has them."""
+"""Is the folder of these files in a wheel."""
 COMMIT_OF_WHEEL, COMMIT_OF_SDIST = SHARED / "commit", ROOT / "COMMIT"
-"""Files with the commit that a wheel or an sdist was built from."""
+"""Are the files with the commit from which a wheel or an sdist was built."""
 
 
 def is_checkout() -> bool:
@@ -22,14 +22,14 @@ def is_checkout() -> bool:
 
 
 def shared(name: str) -> Path:
-    """A folder or file that a checkout has at its root: compose, plans."""
+    """Return the path of a folder or file that a checkout has at its root, such as compose or plans."""
     return ROOT / name if is_checkout() else SHARED / name
 
 
 def commit() -> str:
-    """The commit of this checkout, or the one that this package was built from. Empty if neither is known.
+    """Return the commit of this checkout, or the commit from which this package was built; empty if neither is known.
 
-    It has 40 digits, and `-dirty` behind them if files of the checkout were changed.
+    It has 40 digits, followed by `-dirty` if files of the checkout were changed.
     """
     written = COMMIT_OF_SDIST if is_checkout() else COMMIT_OF_WHEEL
     if written.is_file():
@@ -44,4 +44,4 @@ def commit() -> str:
 
 
 PACKAGES = ROOT if is_checkout() else ROOT.parent
-"""What PYTHONPATH names for a process that is to import this Squall: a checkout (its squall.py), or site-packages."""
+"""Is the PYTHONPATH of a process that imports this Squall: a checkout (with its squall.py), or site-packages."""

@@ -1,4 +1,4 @@
-"""A broker's program as files: which program a folder holds, and whether it holds one."""
+"""Finds the broker's package in a folder, and compares two of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pathlib import Path
 from squall.chaos.errors import PreconditionError
 
 MAGIC = re.compile(r'^MAGIC = b"(\w+)"', re.MULTILINE)
-"""Of the file that a broker counts in what was done to its files: another layout has another one."""
+"""Matches the magic bytes of the file in which a broker counts its file faults. Another layout of the file has other
+bytes.
+"""
 
 
 def digest_of(package: Path) -> str:
-    """16 hex digits over all Python files of a package, by name. Equal programs have equal digests in any folder."""
+    """Return 16 hex digits over all Python files of a package, by name. Equal programs have equal digests in any
+    folder.
+    """
     found = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         for data in (path.relative_to(package).as_posix().encode(), path.read_bytes()):
@@ -22,9 +26,9 @@ def digest_of(package: Path) -> str:
 
 
 def package_in(folder: Path) -> tuple[str, Path]:
-    """(module, folder) of the package of brokers in a checkout, or in a folder of installed packages.
+    """Return (module, folder) of the broker's package in a checkout, or in a folder of installed packages.
 
-    The module is `broker` in a checkout of former days, in which it was a package by itself.
+    The module is `broker` in an old checkout, in which it was a package by itself.
     """
     if (folder / "squall").is_dir():
         return "squall.broker", folder / "squall" / "broker"
@@ -32,9 +36,10 @@ def package_in(folder: Path) -> tuple[str, Path]:
 
 
 def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
-    """The folder that --upgrade-to names: see `package_in`. Refused if it holds no broker, or the same as `first`.
+    """Return the folder that --upgrade-to names, see `package_in`. Raise PreconditionError if it has no broker, or the
+    same as `first`.
 
-    hurt: its broker must report changes of its files in the same way as `first` does, see `_layout`.
+    hurt: its broker must count its file faults in the same layout as `first` does, see `_layout`.
     """
     folder = Path(given).absolute()
     _, package = package_in(folder)
@@ -53,7 +58,7 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
 
 
 def _layout(package: Path) -> str | None:
-    """Return the layout in which a broker reports what was done to its files; None if it has no file faults."""
+    """Return the layout in which a broker counts its file faults; None if it has none."""
     tally = package / "faulted" / "tally.py"
     found = MAGIC.search(tally.read_text()) if tally.is_file() else None
     return found[1] if found else None

@@ -1,4 +1,4 @@
-"""Toxiproxy's real server, in the one version that the faults were tried with."""
+"""Finds or builds Toxiproxy's server, in the one version that the faults were tested with."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NEEDS_GO = (1, 23)
 
 
 def toxiproxy_server(say: Say) -> Path:
-    """The program: `toxiproxy-server` on PATH where it is of our version, else built once into the cache folder.
+    """Return the program: `toxiproxy-server` on PATH if it has our version, else one built once into the cache folder.
 
-    `say` is told before anything that takes long. The built file is static, so it also runs in an empty image.
-    Raises Refused where it cannot be had, naming what to install.
+    `say` gets a message before each long step. The built file is static, so it also runs in an empty image. Raise
+    PreconditionError, with what to install, if it cannot be built.
     """
     if there := toxiproxy_here():
         return there
@@ -28,7 +28,7 @@ def toxiproxy_server(say: Say) -> Path:
 
 
 def toxiproxy_here() -> Path | None:
-    """The program, where it is on PATH in our version or was built before."""
+    """Return the program, if it is on PATH in our version or was built before; else None."""
     on_path = shutil.which("toxiproxy-server")
     if on_path and _version(on_path) == VERSION:
         return Path(on_path)
@@ -37,13 +37,13 @@ def toxiproxy_here() -> Path | None:
 
 
 def go_here() -> str | None:
-    """A Go of PATH that is new enough."""
+    """Return the path of a Go on PATH that is new enough; else None."""
     on_path = shutil.which("go")
     return on_path if on_path and _go_version(on_path) >= NEEDS_GO else None
 
 
 def _version(program: str) -> str:
-    """Return the program's report of its version; empty if it reports none."""
+    """Return the version that the program reports; empty if it reports none."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -82,7 +82,7 @@ def _build(folder: Path, say: Say) -> None:
 
 
 def _go(say: Say) -> str:
-    """A Go that is new enough: PATH's, else the wheel's."""
+    """Return the path of a Go that is new enough: PATH's, else the wheel's."""
     if there := go_here():
         return there
 
@@ -97,7 +97,7 @@ def _go(say: Say) -> str:
 
 
 def _go_version(go: str) -> tuple[int, int]:
-    """(1, 26) for "go version go1.26.8 linux/amd64"; (0, 0) where it does not run."""
+    """Return (1, 26) for "go version go1.26.8 linux/amd64"; (0, 0) if the program does not run."""
     try:
         said = run([go, "version"], what="go version", env={"GOTOOLCHAIN": "local"}, timeout_s=30)
     except HarnessError:

@@ -1,4 +1,5 @@
-"""Versions of what runs depend on, as `squall --version` prints them. Nothing is fetched, and no cluster is asked."""
+"""Collects the versions of what runs depend on, for `squall --version`, without fetching anything or asking a cluster.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ RUNTIME = re.compile(r"java\.runtime\.version = (\S+)")
 
 
 def installed_version(distribution: str) -> str:
-    """The version of an installed distribution; empty if it is not installed."""
+    """Return the version of an installed distribution; empty if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -24,7 +25,7 @@ def installed_version(distribution: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Name -> version, in the order of printing. An empty version: it is not here."""
+    """Return a map from name to version, in the order of printing. An empty version means that it is not here."""
     return {
         "squall": __version__,
         "commit": commit() or "unknown",
@@ -37,7 +38,7 @@ def versions() -> dict[str, str]:
 
 
 def version_text() -> str:
-    """The text of `squall --version`: one line for each."""
+    """Return the text of `squall --version`, one line for each version."""
     found = versions()
     width = max(map(len, found))
     return "\n".join(f"{name:<{width}}  {each or 'not here'}" for name, each in found.items())

@@ -1,4 +1,6 @@
-"""Defines the interface of a library's group member in a driver process. One module for each library implements it."""
+"""Defines the interface that a driver process uses for a library's group member. Each library has a module that
+implements it.
+"""
 
 from __future__ import annotations
 

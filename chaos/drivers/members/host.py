@@ -46,7 +46,7 @@ class LibraryMember(LibraryConsumer):
         flush: Callable[[], None],
         say: Callable[[list[Any]], None] | None = None,
     ) -> None:
-        """say: sends the process a message; None: this object has the pipe for itself."""
+        """Take the process. say: sends the process a message; None if no other object sends messages to it."""
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
         self._limit_s = LEAST_S + limit_s

@@ -102,8 +102,8 @@ class MemberWorker(RebalanceListener):
         self._out.send("left")
 
     def _commit_as(self, who: MemberGeneration, offsets: Mapping[Place, int]) -> CommitResult:
-        """Commit offsets as `who`. The result is FAIL if the library was another member before, and INFO if it was one
-        afterwards.
+        """Commit offsets as the given member. The result is FAIL if the library had become another member before the
+        request, and INFO if after it.
         """
         if self.adapter.member_generation() != who:
             return CommitResult(FAIL, OTHER_MEMBER)

@@ -1,7 +1,7 @@
-"""Runs aiokafka as a member of a classic group. Its callbacks run in its event loop, beside polls and commits.
+"""Runs aiokafka as a member of a classic group. The callbacks run in aiokafka's event loop, beside polls and commits.
 
-aiokafka has no callback for lost partitions: a member without a generation has lost them. It calls no callback before
-it closes either, so `close` calls on_partitions_revoked itself.
+aiokafka has no callback for lost partitions: a member without a generation has lost them. aiokafka also calls no
+callback before it closes, so `close` calls on_partitions_revoked itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs confluent-kafka (librdkafka) as a member of a group of either protocol. Its callbacks are called inside of
+"""Runs confluent-kafka (librdkafka) as a member of a group of either protocol. librdkafka calls the callbacks inside of
 polls.
 """
 

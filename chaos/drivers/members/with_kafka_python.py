@@ -1,4 +1,6 @@
-"""Runs kafka-python as a member of a classic group. Its callbacks run inside of polls, on a thread of the library."""
+"""Runs kafka-python as a member of a classic group. kafka-python calls the callbacks inside of polls, on a thread of
+its own.
+"""
 
 from __future__ import annotations
 

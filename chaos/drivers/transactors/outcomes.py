@@ -19,7 +19,7 @@ CALLS = (INIT, BEGIN, COMMIT, ABORT, OFFSETS)
 HAND = "hand"
 """Names the step in which the library takes a record, and may raise an error at once."""
 SEND = "send"
-"""Names the step after that, in which a record's future or its delivery report has the error."""
+"""Names the step after HAND, in which a record's future or its delivery report has the error."""
 TIMED_OUT = "TIMED_OUT"
 """Is the error of a call that did not return within its time."""
 
@@ -47,7 +47,7 @@ RESUMED = (INFO, ErrorFollowUp.AGAIN)
 """Means that the call is in doubt until a retry of the same call has a result."""
 LOST = (INFO, ErrorFollowUp.ABORT)
 UNSENT = (FAIL, ErrorFollowUp.ABORT)
-"""Means that a record was not sent; its transaction can be aborted. It applies to records only."""
+"""Means that a record, not a call, failed before it was sent; its transaction can be aborted."""
 
 
 class TransactionalAdapter(RecordSender, Protocol):

@@ -135,12 +135,12 @@ async def test_a_library_that_breaks_is_trouble_of_the_harness_and_its_records_a
     driver: LibraryDriver,
 ) -> None:
     sent = Sent()
-    with pytest.raises(ExceptionGroup) as told, trio.fail_after(30):
+    with pytest.raises(ExceptionGroup) as raised, trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             producer = await driver.producer(nursery, "squall-process-0", sent.flush)
             sent.send(producer, b"raise")
             await trio.sleep_forever()
-    assert told.group_contains(HarnessError, match="a library's bug")
+    assert raised.group_contains(HarnessError, match="a library's bug")
     assert sent.outcomes[b"raise"].status is OperationStatus.INFO
 
 

@@ -51,7 +51,7 @@ def made(kind: type[Exception]) -> Exception:
 # ------------------------------------------------------------------------------------------------ confluent-kafka
 
 
-def told(
+def meaning_of(
     which: str, code: int, *, fatal: bool = False, retriable: bool = False, abortable: bool = False
 ) -> ErrorMeaning:
     """Return the meaning of an error as librdkafka flags it."""
@@ -102,7 +102,7 @@ def codes() -> dict[str, int]:
 def test_an_error_of_librdkafka(
     which: str, code: str, flags: dict[str, bool], expected: tuple[int, ErrorFollowUp]
 ) -> None:
-    status, name, then = told(which, codes()[code], **flags)
+    status, name, then = meaning_of(which, codes()[code], **flags)
     assert ((status, then), name) == (expected, code)
 
 
@@ -112,10 +112,10 @@ def test_whatever_else_librdkafka_says_leaves_a_call_in_doubt() -> None:
     assert len(codes()) > 150
     for which in (INIT, *ENDS):
         for flags in ({}, {"fatal": True}, {"retriable": True}, {"abortable": True}):
-            found = {name for name, code in codes().items() if told(which, code, **flags).status == FAIL}
+            found = {name for name, code in codes().items() if meaning_of(which, code, **flags).status == FAIL}
             assert found == refused, (which, flags)
-    assert {told(BEGIN, code).status for code in codes().values()} == {FAIL}
-    unsent = {name for name, code in codes().items() if told(SEND, code).status == FAIL}
+    assert {meaning_of(BEGIN, code).status for code in codes().values()} == {FAIL}
+    unsent = {name for name, code in codes().items() if meaning_of(SEND, code).status == FAIL}
     assert unsent == {
         *("_INVALID_ARG", "_UNKNOWN_PARTITION", "_QUEUE_FULL"),
         *("MSG_SIZE_TOO_LARGE", "_UNKNOWN_TOPIC"),
