@@ -311,13 +311,13 @@ class Subscriber(MembershipListener):
             places,
             FETCH_LIMIT_S,
             stable=True,
-            who=self.member.asks_as,
+            who=self.member.fetch_identity,
             gone=lambda: self.member.who != who or self.member.must_join,
         )
         self.notes.fetched(op, found.offsets, found.metadata, found.error)
         self.fencings += fencing_among(found.error)
         self._recorder.flush()
-        if self.member.asks_as is not None and self.member.who == who:
+        if self.member.fetch_identity is not None and self.member.who == who:
             self.member.heed(found.code)
         return dict(found.offsets)
 

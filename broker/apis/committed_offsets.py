@@ -194,7 +194,7 @@ class CommittedOffsetApis:
         """Return the number of entries that the response would have now. A committed offset counts as one entry, and so
         does each run of `CHARACTERS_OF_ONE` characters of metadata. In a large group only the offsets are counted.
         """
-        known = self._coordinator.positions(asked.group_id)
+        known = self._coordinator.committed_offsets(asked.group_id)
         wanted = known if asked.partitions is None else asked.partitions
         if len(wanted) > FEW:
             return len(wanted)

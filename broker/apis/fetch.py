@@ -218,7 +218,7 @@ class FetchApi:
         partitions that it does not name, so the follower must not seem to lag there.
         """
         known, sent = session.wants, session.sent
-        called = request.replica_epoch, self._replicas.calls
+        called = request.replica_epoch, self._replicas.wake_round
         all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or called != session.called
         if all_of_them:
             session.looked_ms, session.called = now_ms, called
@@ -265,7 +265,7 @@ class FetchApi:
                     fetch.refused[place] = _NOT_LEADER if part.leader_epoch == NO_EPOCH else int(refused)
                     continue
             if h.deletions:
-                state.follower_starts_at(replica_id, part.log_start_offset)
+                state.set_follower_log_start(replica_id, part.log_start_offset)
                 replicas.low_watermark_moved(h)
 
     def satisfied(self, fetch: DelayedFetch) -> bool:

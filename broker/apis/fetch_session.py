@@ -95,8 +95,8 @@ class FetchSession:
         object.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
-        """Give the time of the last check of all partitions, and the fetcher's broker epoch and `ReplicaManager.calls`
-        then.
+        """Give the time of the last check of all partitions, and the fetcher's broker epoch and
+        `ReplicaManager.wake_round` at that time.
         """
 
     def update(self, request: FetchIn) -> None:

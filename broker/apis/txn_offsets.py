@@ -98,7 +98,7 @@ class TxnOffsetApis:
             return self._refused(request, ErrorCode.INVALID_GROUP_ID)
         adds = slot.version >= ADDS_FROM
         producer = request.producer_id, request.producer_epoch
-        question = self._groups.question(request.group_id, *producer, raises_epoch=adds)
+        question = self._groups.verification_needed(request.group_id, *producer, raises_epoch=adds)
         if question is None:
             return self._commit(request)
         slot.conn.hold()

@@ -172,7 +172,7 @@ class Fetcher:
         frames = FrameReader(self._env, self._link, self._memory, 1 << 30, grows_to=LARGE)
         self._asking.restart()
         while True:
-            if self._held or self._replicas.starts_adopted:
+            if self._held or self._replicas.log_starts_adopted:
                 await self._write_down()
             wanted = self._wanted()
             if not wanted:
@@ -198,7 +198,7 @@ class Fetcher:
         held, self._held = self._held, []
         try:
             await self._replicas.flush_followed(held)
-            self._replicas.keep_log_starts()
+            self._replicas.checkpoint_adopted_log_starts()
         except OSError as error:
             raise StorageFailed(str(error)) from error
 

@@ -123,7 +123,7 @@ class ProducePurgatory:
             append.result.leader = leader
             append.answer(error)
 
-    def one_gave_up(self) -> None:
+    def count_given_up(self) -> None:
         """Count an append whose request no longer waits (`give_up`). Until the awaited offset moves, nothing else
         removes such appends. They are removed once they are more than half of the queue, so that the cost of a removal
         is shared by many appends.
@@ -142,7 +142,7 @@ def give_up(appends: Iterable[DelayedProduce]) -> list[DelayedProduce]:
     for append in owed:
         append.is_owed = False
     for append in owed:
-        append.queue.one_gave_up()
+        append.queue.count_given_up()
     return owed
 
 

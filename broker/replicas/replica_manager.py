@@ -79,10 +79,10 @@ class ReplicaManager:
         self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self.woken: Woken = {}
         """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
-        self.calls = 0
+        self.wake_round = 0
         """Counts how often followers were woken. Each follower's next fetch then counts for all of its partitions."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
-        self.starts_adopted = False
+        self.log_starts_adopted = False
         """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""
         self.role_watchers: dict[str, Callable[[HostedPartition], None]] = {}
         """Maps a topic to the function called after each order for one of its replicas, and when a replica is dropped.
@@ -191,7 +191,7 @@ class ReplicaManager:
         if log.flushes and log.flush_due(self._env.wall_ms()) and self.flushes.begin(h):
             end = log.log_end_offset
             return UnflushedAppend(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
-        effects = state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
+        effects = state.apply_leader_offsets(leader_high_watermark, leader_log_start, log.log_end_offset)
         if effects:
             self.apply_effects(h, effects)
         return None
@@ -203,8 +203,8 @@ class ReplicaManager:
             h, state = item.hosted, item.hosted.state
             still = state.is_follower and state.leader_epoch == item.leader_epoch
             if still and h.log.generation == item.generation:
-                told = state.leader_said(item.leader_high_watermark, item.leader_log_start, h.log.log_end_offset)
-                self.apply_effects(h, told)
+                high_watermark, log_start = item.leader_high_watermark, item.leader_log_start
+                self.apply_effects(h, state.apply_leader_offsets(high_watermark, log_start, h.log.log_end_offset))
 
     def delete_records(self, h: HostedPartition, offset: int) -> None:
         """Move the log start offset of a log led here to `offset`, as a client asked. Call `log_starts_moved` next."""
@@ -219,10 +219,10 @@ class ReplicaManager:
         self._logs.checkpoint_log_starts()
         self.settle()
 
-    def keep_log_starts(self) -> None:
+    def checkpoint_adopted_log_starts(self) -> None:
         """Make the log start offsets adopted from leaders durable before the next fetch reports them."""
-        if self.starts_adopted:
-            self.starts_adopted = False
+        if self.log_starts_adopted:
+            self.log_starts_adopted = False
             self._logs.checkpoint_log_starts()
 
     def low_watermark_moved(self, h: HostedPartition) -> None:
@@ -308,7 +308,7 @@ class ReplicaManager:
     def _advance_log_start(self, h: HostedPartition, effect: AdvanceLogStart) -> None:
         h.log.increment_log_start(effect.offset)
         self._log_start_moved(h, "the leader's")
-        self.starts_adopted = True
+        self.log_starts_adopted = True
 
     _EFFECTS: dict[type[Any], Callable[[ReplicaManager, HostedPartition, Any], None]] = {
         ProposeIsr: _propose_isr,
@@ -335,7 +335,7 @@ class ReplicaManager:
         before, now_ms = len(self._logs.logs), int(self._env.mono() * 1000)
         match order:
             case BecomeLeader() | BecomeFollower():
-                self._take_up(order, now_ms)
+                self._apply_role(order, now_ms)
             case StopReplica():
                 self._stop(order)
             case BrokersChanged():
@@ -344,7 +344,7 @@ class ReplicaManager:
                 self._settings_changed(order.kind, order.name, now_ms)
         return len(self._logs.logs) != before
 
-    def _take_up(self, order: BecomeLeader | BecomeFollower, now_ms: int) -> None:
+    def _apply_role(self, order: BecomeLeader | BecomeFollower, now_ms: int) -> None:
         said = order.state
         h = self.find(order.topic_id, order.index)
         if h is None:

@@ -289,7 +289,7 @@ class Partition(PartitionRules):
             return joining + self._advance(now_ms)
         return joining
 
-    def follower_starts_at(self, replica_id: int, log_start_offset: int) -> None:
+    def set_follower_log_start(self, replica_id: int, log_start_offset: int) -> None:
         """Set the log start offset that a follower named in its last counted fetch. Called only while a DeleteRecords
         waits for the low watermark.
         """
@@ -370,7 +370,7 @@ class Partition(PartitionRules):
 
     # ---------------------------------------------------------------------------------------------------- as follower
 
-    def leader_said(self, high_watermark: int, log_start_offset: int, log_end_offset: int) -> Effects:
+    def apply_leader_offsets(self, high_watermark: int, log_start_offset: int, log_end_offset: int) -> Effects:
         """Apply the high watermark and log start offset of a fetch response, after its records were appended to the
         local log, which now ends at `log_end_offset`.
 

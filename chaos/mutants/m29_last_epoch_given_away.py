@@ -30,7 +30,7 @@ def epoch_of_end(self: TransactionCoordinatorShard, transaction: TransactionMeta
     return min(transaction.epoch + 1, MAX_EPOCH) if client_version >= V2 else transaction.epoch
 
 
-def is_nobodys(self: TransactionCoordinatorShard, epoch: int) -> bool:
+def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
     """As if clients had each epoch."""
     return False
 
@@ -48,7 +48,7 @@ MUTANT = Mutant(
     source="KAFKA-20090, KAFKA-19367",
     replaces=(
         ReplacedFunction(TransactionRules, "first_epoch", first_epoch),
-        ReplacedFunction(TransactionRules, "is_nobodys", is_nobodys),
+        ReplacedFunction(TransactionRules, "is_last_epoch", is_last_epoch),
         ReplacedFunction(TransactionRules, "is_exhausted", is_exhausted),
         ReplacedFunction(TransactionRules, "epoch_of_end", epoch_of_end),
     ),

@@ -27,7 +27,7 @@ def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata,
     return request.epoch == transaction.epoch
 
 
-def is_nobodys(self: TransactionCoordinatorShard, epoch: int) -> bool:
+def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
     """As if clients had each epoch."""
     return False
 
@@ -47,7 +47,7 @@ MUTANT = Mutant(
     source="KAFKA-20090",
     replaces=(
         ReplacedFunction(TransactionRules, "first_epoch", first_epoch),
-        ReplacedFunction(TransactionRules, "is_nobodys", is_nobodys),
+        ReplacedFunction(TransactionRules, "is_last_epoch", is_last_epoch),
         ReplacedFunction(TransactionRules, "may_end", may_end),
     ),
     expected=("stuck-producer", "stuck-consumer", "hanging-txn", "lost-txn", "torn-txn"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.replicas.coordinators import group_coordinator
-from squall.broker.replicas.coordinators.coordinator_log import is_led_anew as _sound
+from squall.broker.replicas.coordinators.coordinator_log import needs_loading as _sound
 from squall.chaos.mutants.group_plans import BYTES, GROUP, SEND, group_plan
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 
-def is_led_anew(
+def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
     """Nothing is unloaded before it is led again."""
@@ -44,7 +44,7 @@ MUTANT = Mutant(
     name="not-unloaded",
     title="goes on as the coordinator of groups whose partition another broker leads",
     source="KAFKA-4362",
-    replaces=(ReplacedFunction(group_coordinator, "is_led_anew", is_led_anew),),
+    replaces=(ReplacedFunction(group_coordinator, "needs_loading", needs_loading),),
     expected=("dual-ownership",),
     faults=("kill",),
     plan=plan,

@@ -74,14 +74,14 @@ REMOVALS = (
     Removal(
         "does not fence a static member that was replaced",
         RULES,
-        "ConsumerGroupRules.refusal_of_beat",
+        "ConsumerGroupRules.refusal_of_heartbeat",
         piece="if current != beat.member_id:",
         by="if False:",
     ),
     Removal(
         "takes members that it does not know",
         RULES,
-        "ConsumerGroupRules.refusal_of_beat",
+        "ConsumerGroupRules.refusal_of_heartbeat",
         piece="if beat.member_id not in group.members:",
         by="if False:",
     ),
@@ -134,7 +134,7 @@ REMOVALS = (
         piece="or known.topics != topics",
         by="",
     ),
-    Removal("waits for ever for partitions to be given up", SESSIONS, "MemberSessions.follow", body="return"),
+    Removal("waits for ever for partitions to be given up", SESSIONS, "MemberSessions.track_revocation", body="return"),
     Removal(
         "gives nobody up",
         SESSIONS,

@@ -118,7 +118,7 @@ COORDINATOR_REMOVALS = (
         "fences a producer whose last transaction waits for its markers",
         ENDING,
         "_v2",
-        piece="if rules.owes_markers(found):",
+        piece="if rules.awaits_markers(found):",
         by="if False:",
     ),
     Removal(
@@ -158,8 +158,8 @@ COORDINATOR_REMOVALS = (
         "completes a transaction by the markers of another",
         SHARD,
         "TransactionCoordinatorShard._markers_written",
-        piece="if found is None or not same or not self.owes_markers(found):",
-        by="if found is None or not self.owes_markers(found):",
+        piece="if found is None or not same or not self.awaits_markers(found):",
+        by="if found is None or not self.awaits_markers(found):",
     ),
     Removal("answers before its record is replicated", LOG, "CoordinatorLog.is_committed", body="return True"),
     Removal(
@@ -188,7 +188,7 @@ COORDINATOR_REMOVALS = (
     Removal(
         "leaves to nobody what the coordinator before has decided",
         RULES,
-        "TransactionRules.owes_markers",
+        "TransactionRules.awaits_markers",
         body="return False",
     ),
     Removal(

@@ -85,7 +85,12 @@ GROUPS = (
                 piece="if request.generation < 0",
                 by="if in_transaction or request.generation < 0",
             ),
-            Removal("asks nobody whether the transaction exists", LOG, "CoordinatorLog.is_agreed", body="return True"),
+            Removal(
+                "asks nobody whether the transaction exists",
+                LOG,
+                "CoordinatorLog.is_transaction_verified",
+                body="return True",
+            ),
         ),
     ),
     Mechanism(
@@ -158,7 +163,7 @@ GROUPS = (
             Removal(
                 "tells that a group is gone before that is committed",
                 LEDGER,
-                "ReplayedGroupState.rests_on",
+                "ReplayedGroupState.required_offset",
                 piece="self._forgotten",
                 by="NOTHING_WRITTEN",
             ),
@@ -350,7 +355,7 @@ GROUPS = (
             Removal(
                 "leaves everybody waiting who waits for a lost coordinator",
                 CLASSIC,
-                "ClassicGroup.dissolve",
+                "ClassicGroup.fail_waiting_requests",
                 body="self.state = State.DEAD",
             ),
             *consumer_groups.REMOVALS,

@@ -372,7 +372,7 @@ REPLICAS = (
             Removal(
                 "ignores where the leader's log starts",
                 at.PARTITION,
-                "Partition.leader_said",
+                "Partition.apply_leader_offsets",
                 piece="if log_start > self.log_start_offset:",
                 by="if False:",
             ),

@@ -228,7 +228,7 @@ TRANSACTIONS = (
             Removal(
                 "takes a coordinator's word that an earlier leadership was given",
                 at.MANAGER,
-                "ReplicaManager._take_up",
+                "ReplicaManager._apply_role",
                 piece="h.log.producers.verifications.clear()",
                 by="pass",
             ),

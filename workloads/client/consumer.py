@@ -288,12 +288,12 @@ class Consumer:
                     session.told(place, bounds if told.error == ErrorCode.NONE else None)
                     self._take_in(place, told, response, asked)
             for place in omitted if may_omit else ():
-                self._stands_still(place, session.unchanged(place), asked)
+                self._return_unchanged(place, session.unchanged(place), asked)
             if starved:
-                self._move_to_end(served)
+                self._request_last(served)
         self._wake.set()
 
-    def _move_to_end(self, served: list[Place]) -> None:
+    def _request_last(self, served: list[Place]) -> None:
         """Move partitions whose records filled a response to the end of the next request, so that the others get their
         share: a broker fills a response in the order of the request, up to fetch.max.bytes (KIP-74). In a session the
         broker does this itself (KIP-227). Kafka's consumer does it after each response with records; if a response has
@@ -303,7 +303,7 @@ class Consumer:
             if place in self._parts:
                 self._parts[place] = self._parts.pop(place)
 
-    def _stands_still(self, place: Place, bounds: OffsetBounds | None, asked: _FetchInFlight) -> None:
+    def _return_unchanged(self, place: Place, bounds: OffsetBounds | None, asked: _FetchInFlight) -> None:
         """Return empty records for a partition that a response of the session omitted: the broker has nothing new for
         it.
         """

@@ -244,13 +244,13 @@ class Producer:
             for node_id, lanes in self._by_leader(now_ms).items():
                 connection = self._client.connection(node_id)
                 if connection is None:
-                    self._learn_of_refusal(node_id)
+                    self._refresh_after_refusal(node_id)
                 elif self._takes_more(connection):
                     progress |= self._send_some(connection, lanes, now_ms)
                     if self.settings.acks == 0:
                         self._unanswered.add(node_id)
 
-    def _learn_of_refusal(self, node_id: int) -> None:
+    def _refresh_after_refusal(self, node_id: int) -> None:
         """Request metadata after a closed connection: a broker that does not lead answers a Produce with acks=0 by
         closing the connection.
         """

@@ -159,7 +159,7 @@ class TransactionManager:
                 answer.error_code, ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
             )
 
-        answered = await self._until_done(ask)
+        answered = await self._retry_until_done(ask)
         assert answered.identity is not None
         self.identity = answered.identity
         self._added.clear()
@@ -196,7 +196,7 @@ class TransactionManager:
             told = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
             return _CoordinatorResponse(told[0] if told else ErrorCode.NONE)
 
-        await self._until_done(ask)
+        await self._retry_until_done(ask)
         self._added.update(new)
 
     async def add_offsets(self, group: str) -> None:
@@ -212,7 +212,7 @@ class TransactionManager:
                 answer = await self._client.ask_node(node, request, AddOffsetsToTxnResponse, version=V1_ADD)
                 return _CoordinatorResponse(answer.error_code)
 
-            await self._until_done(ask)
+            await self._retry_until_done(ask)
         self._added.add(mark)
 
     async def end(self, *, commit: bool) -> EndTxnResult:
@@ -233,7 +233,7 @@ class TransactionManager:
 
         self._added.clear()
         try:
-            answered = await self._until_done(ask)
+            answered = await self._retry_until_done(ask)
         except TransactionRequestFailed as failure:
             return EndTxnResult(OperationStatus.INFO if failure.doubt else OperationStatus.FAIL, failure.name)
         if self.v2 and answered.identity is not None and answered.identity.producer_id >= 0:
@@ -251,7 +251,7 @@ class TransactionManager:
             return levels.get("transaction.version", 0) >= V2_LEVEL
         raise TransactionRequestTimedOut(doubt=False)
 
-    async def _until_done(self, ask: Callable[[int], Awaitable[_CoordinatorResponse]]) -> _CoordinatorResponse:
+    async def _retry_until_done(self, ask: Callable[[int], Awaitable[_CoordinatorResponse]]) -> _CoordinatorResponse:
         """Send a request until the coordinator has done it. Raises TransactionRefused and TransactionRequestTimedOut.
         """
         env, failures, doubt, asking = self._client.env, 0, False, False
@@ -271,14 +271,14 @@ class TransactionManager:
                 else:
                     if answered.code == ErrorCode.NONE:
                         return answered
-                    doubt |= self._weigh(answered.code, doubt)
+                    doubt |= self._may_have_been_done(answered.code, doubt)
                 asking = False
                 failures += 1
                 await env.sleep(self._client.backoff(failures))
         self.unanswered += asking
         raise TransactionRequestTimedOut(doubt=doubt or asking)
 
-    def _weigh(self, code: int, doubt: bool) -> bool:
+    def _may_have_been_done(self, code: int, doubt: bool) -> bool:
         """Return whether an attempt with this error may have been done. `doubt` says so for earlier attempts. Raises
         TransactionRefused.
         """

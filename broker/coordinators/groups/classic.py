@@ -89,9 +89,9 @@ class ClassicGroup(ClassicGroupRules):
         if self.members and record.leader is None:
             self._rebalance(now)  # it was a consumer group: nobody has assigned anything yet
 
-    def held(self) -> int:
+    def memory_bytes(self) -> int:
         """Return the memory, in bytes, for the group's name, its members' data, and member ids without a member."""
-        of_members = sum(member.held() for member in self.members.values())
+        of_members = sum(member.memory_bytes() for member in self.members.values())
         return of_members + OF_EACH * len(self.pending) + size_of_names(self.group_id, *self.pending)
 
     # ------------------------------------------------------------------------------------------------------------ time
@@ -111,12 +111,12 @@ class ClassicGroup(ClassicGroupRules):
         for member in list(self.members.values()):
             if member.deadline_ms is not None and member.deadline_ms <= now.mono_ms:
                 self._remove(member)
-                self._members_went(now)
+                self._rebalance_after_removal(now)
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now.mono_ms:
             self._sync_deadline_ms = None
             for member in [m for m in self.members.values() if m.unsynced]:
                 self._remove(member)
-            self._members_went(now)
+            self._rebalance_after_removal(now)
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now.mono_ms:
             self._join_phase_ends(now)
         self._check()
@@ -371,7 +371,7 @@ class ClassicGroup(ClassicGroupRules):
             return
         if error:
             if error == ErrorCode.UNKNOWN_SERVER_ERROR and len(self.members) > 1:
-                self._make_room()
+                self._remove_largest_members()
                 error = ErrorCode.REBALANCE_IN_PROGRESS
             self._drop_assignments(error, now)
             self._rebalance(now)
@@ -383,7 +383,7 @@ class ClassicGroup(ClassicGroupRules):
                 self._wait_for(member, now)
                 self.effects.append(SendResponse(token, self._assignment_of(member)))
 
-    def _make_room(self) -> None:
+    def _remove_largest_members(self) -> None:
         """Remove the members that take most of a generation's record, because the record is too large for the log.
         Kafka answers UNKNOWN_SERVER_ERROR instead, which ends its consumers, again in each generation.
         """
@@ -415,12 +415,12 @@ class ClassicGroup(ClassicGroupRules):
         if not error and not self.is_current(request.generation):
             error = ErrorCode.ILLEGAL_GENERATION
         if not error:
-            self.heard_of(request.member_id, now)
+            self.extend_session(request.member_id, now)
             if self.state == GroupState.PREPARING:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         self.effects.append(SendResponse(token, GroupResponse(error)))
 
-    def heard_of(self, member_id: str, now: ClockReading) -> None:
+    def extend_session(self, member_id: str, now: ClockReading) -> None:
         """Extend a member's session, because a request of it has arrived."""
         member = self.members.get(member_id)
         if member is not None:
@@ -432,7 +432,7 @@ class ClassicGroup(ClassicGroupRules):
         named = tuple((*who, error) for who, error in zip(request.members, errors, strict=True))
         self.effects.append(SendResponse(token, LeaveResult(members=named)))
         if ErrorCode.NONE in errors:
-            self._members_went(now)
+            self._rebalance_after_removal(now)
         self._check()
 
     def _check(self) -> None:
@@ -459,7 +459,7 @@ class ClassicGroup(ClassicGroupRules):
             self._rebalance(now)
 
     def _remove(self, member: ClassicGroupMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Remove a member. Call `_members_went` next."""
+        """Remove a member. Call `_rebalance_after_removal` next."""
         self._answer_waiting(member, error)
         del self.members[member.member_id]
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
@@ -468,7 +468,7 @@ class ClassicGroup(ClassicGroupRules):
             self.leader = next(iter(self.members), None)
         assert (self.leader is None) == (not self.members)
 
-    def _members_went(self, now: ClockReading) -> None:
+    def _rebalance_after_removal(self, now: ClockReading) -> None:
         """Rebalance after members were removed, so that the others get their partitions."""
         if self.state != GroupState.EMPTY:
             if self.state == GroupState.PREPARING and not self.members:
@@ -483,7 +483,7 @@ class ClassicGroup(ClassicGroupRules):
             token, member.syncing = member.syncing, None
             self.effects.append(SendResponse(token, SyncResult(error)))
 
-    def dissolve(self, error: ErrorCode) -> None:
+    def fail_waiting_requests(self, error: ErrorCode) -> None:
         """Answer all waiting requests with `error`, because this broker no longer coordinates the group."""
         for member in self.members.values():
             self._answer_waiting(member, error)
@@ -496,5 +496,5 @@ class ClassicGroup(ClassicGroupRules):
         members = tuple(member.record(self.protocol) for member in self.members.values())
         return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
 
-    def _append(self, now: ClockReading, settles: AppendCompletion) -> None:
-        self.effects.append(AppendRecords((GroupMetadataRecord(self.group_id, self.record()),), settles))
+    def _append(self, now: ClockReading, completion: AppendCompletion) -> None:
+        self.effects.append(AppendRecords((GroupMetadataRecord(self.group_id, self.record()),), completion))

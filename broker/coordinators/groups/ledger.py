@@ -157,7 +157,7 @@ class ReplayedGroupState:
         found = ((where, [offsets[where] for offsets in kept if where in offsets]) for where in places)
         return [where for where, here in found if here and all(is_orphan(where, each) for each in here)]
 
-    def rests_on(self, group_id: str) -> int:
+    def required_offset(self, group_id: str) -> int:
         """Return the offset of the last record that responses about this group depend on; NOTHING_WRITTEN if there is
         none.
         """

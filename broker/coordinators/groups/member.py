@@ -81,13 +81,13 @@ class ClassicGroupMember:
         # A request may bring 100,000 of them, each of which is looked up. Of one that stands twice the first counts.
         self._known = dict(reversed(protocols))
 
-    def said(self) -> int:
+    def own_bytes(self) -> int:
         """Return the bytes of the data that the member has sent about itself."""
         return size_of(self.protocols, self.member_id, self.client_id, self.instance_id)
 
-    def held(self) -> int:
+    def memory_bytes(self) -> int:
         """Return the bytes of the data that the member and its group leader have sent."""
-        return self.said() + len(self.assignment)
+        return self.own_bytes() + len(self.assignment)
 
     def knows(self, protocol: str) -> bool:
         """Return whether the member supports this protocol."""

@@ -19,7 +19,7 @@ AGAIN_AFTER_MS = 1000
 class MemoryAccount(Protocol):
     """Describes a group whose memory is counted."""
 
-    def held(self) -> int:
+    def memory_bytes(self) -> int:
         """Return the bytes of the group's name and of its members' data."""
 
 
@@ -45,7 +45,7 @@ class MemoryBudget:
         if now_ms < self._full_until_ms:
             return False
         # What has gone was never subtracted: only a count says what is there.
-        self._sum = sum(OF_EACH + group.held() for group in self._groups())
+        self._sum = sum(OF_EACH + group.memory_bytes() for group in self._groups())
         if self._sum + size <= self._limit:
             self._sum += size
             return True

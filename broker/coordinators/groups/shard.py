@@ -130,10 +130,10 @@ class GroupCoordinatorShard:
             if isinstance(written, GroupEpochRecord) and written.epoch is not None and group is not None:
                 del self.groups[written.group_id]  # it is a consumer group from here on
 
-    def dissolve(self, error: ErrorCode) -> list[Effect]:
+    def fail_waiting_requests(self, error: ErrorCode) -> list[Effect]:
         """Answer all waiting requests with `error`, because this broker no longer leads the partition."""
         for group in self.groups.values():
-            group.dissolve(error)
+            group.fail_waiting_requests(error)
         return [effect for group in self.groups.values() for effect in _taken(group)]
 
     def next_deadline_ms(self) -> int | None:
@@ -163,28 +163,28 @@ class GroupCoordinatorShard:
             if group is not None:
                 group.expire(now)
                 effects += _taken(group)
-                self._let_go(group)
+                self._drop_if_unused(group)
             effects += self.consumers.expire(group_id, now)
             self._watch(group_id)
         return effects
 
-    def _let_go(self, group: ClassicGroup) -> None:
+    def _drop_if_unused(self, group: ClassicGroup) -> None:
         """Drop a group that only handed out a member id which was never used."""
         if group.generation == 0 and group.state == GroupState.EMPTY and not group.pending:
             del self.groups[group.group_id]
 
-    def settle(self, settles: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
+    def settle(self, completion: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
         """Finish a request whose append is committed (NONE), or failed or may have failed (an error)."""
         self._now = now
         effects: list[Effect] = []
-        if settles.group is not None:
-            settles.group.assigned(settles.generation, error, now)
-            effects = _taken(settles.group)
-            self._watch(settles.group.group_id)
-        if settles.then is not None and not error:
-            return effects + self.submit(settles.then, settles.token, now)
-        if settles.token is not None:
-            effects.append(SendResponse(settles.token, GroupResponse(error) if error else settles.answer))
+        if completion.group is not None:
+            completion.group.assigned(completion.generation, error, now)
+            effects = _taken(completion.group)
+            self._watch(completion.group.group_id)
+        if completion.then is not None and not error:
+            return effects + self.submit(completion.then, completion.token, now)
+        if completion.token is not None:
+            effects.append(SendResponse(completion.token, GroupResponse(error) if error else completion.answer))
         return effects
 
     def submit(self, request: Request, token: Token, now: ClockReading) -> list[Effect]:
@@ -194,7 +194,7 @@ class GroupCoordinatorShard:
         group = self.groups.get(request.group_id)
         if group is not None:
             effects = _taken(group) + effects
-            self._let_go(group)
+            self._drop_if_unused(group)
         self._watch(request.group_id)
         return effects
 
@@ -215,7 +215,7 @@ class GroupCoordinatorShard:
             return [SendResponse(token, JoinResult(error, request.member_id))]
         if of_consumers is not None:
             # Its last member has gone: what follows is a classic group, once the log says so.
-            tombstones = tuple(self.consumers.forgotten(request.group_id))
+            tombstones = tuple(self.consumers.tombstones_of_group(request.group_id))
             return [AppendRecords(tombstones, AppendCompletion(token, then=request))]
         group = self.groups.get(request.group_id)
         if not self._has_room(group, request, now):
@@ -230,7 +230,7 @@ class GroupCoordinatorShard:
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
         size = size_of(request.protocols, member_id, request.client_id, request.instance_id)
-        if known is not None and size <= known.said():
+        if known is not None and size <= known.own_bytes():
             return True
         of_group = OF_EACH + size_of_names(request.group_id) if group is None else 0
         return self._held.admits(size + of_group, now.mono_ms)
@@ -272,13 +272,13 @@ class GroupCoordinatorShard:
         classic = self.groups.get(request.group_id)
         if classic is None or classic.state == GroupState.EMPTY:
             return self.consumers.beat(request, token, now, over_classic=False)
-        if request.epoch == JOINS and self.consumers.may_go_up(len(classic.members)):
+        if request.epoch == JOINS and self.consumers.may_upgrade(len(classic.members)):
             if classic.state != GroupState.STABLE:
                 # What its members own is being settled: only then can anybody tell what is free.
                 return [SendResponse(token, HeartbeatResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
             if records := upgraded(classic, self.consumers.topics):
                 sessions = {member.member_id: member.session_ms for member in classic.members.values()}
-                self.consumers.expect(request.group_id, sessions, now)
+                self.consumers.start_sessions(request.group_id, sessions, now)
                 return [AppendRecords(records, AppendCompletion(token, then=request))]
         return self.consumers.beat(request, token, now, over_classic=True)
 
@@ -301,7 +301,7 @@ class GroupCoordinatorShard:
         if refused:
             return [SendResponse(token, GroupResponse(refused))]
         if group is not None:
-            group.heard_of(request.member_id, now)
+            group.extend_session(request.member_id, now)
         if not request.offsets:
             return [SendResponse(token, GroupResponse())]
         records = tuple(OffsetCommitRecord(request.group_id, where, committed) for where, committed in request.offsets)
@@ -317,7 +317,7 @@ class GroupCoordinatorShard:
         if group_id in ledger.consumers:
             refused = self.consumers.refusal_of_fetch(ledger.consumers[group_id], request)
             if refused:
-                return [SendResponse(token, GroupResponse(refused), ledger.rests_on(group_id))]
+                return [SendResponse(token, GroupResponse(refused), ledger.required_offset(group_id))]
         known = ledger.offsets.get(group_id, {})
         wanted = tuple(known) if request.partitions is None else request.partitions
         # Tombstones are written in turns: an offset of a topic that is gone is not answered until its turn has come.
@@ -329,14 +329,14 @@ class GroupCoordinatorShard:
             else (where, known.get(where), ErrorCode.NONE)
             for where in wanted
         )
-        return [SendResponse(token, FetchOffsetsResult(offsets=found), ledger.rests_on(group_id))]
+        return [SendResponse(token, FetchOffsetsResult(offsets=found), ledger.required_offset(group_id))]
 
     def _delete_offsets(self, request: DeleteOffsets, token: Token, now: ClockReading) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         if not group_id:
             return [SendResponse(token, GroupResponse(ErrorCode.INVALID_GROUP_ID))]
         if not self._exists(group_id):
-            return [SendResponse(token, GroupResponse(ErrorCode.GROUP_ID_NOT_FOUND), ledger.rests_on(group_id))]
+            return [SendResponse(token, GroupResponse(ErrorCode.GROUP_ID_NOT_FOUND), ledger.required_offset(group_id))]
         subscribed = self._subscribed(group_id)
         if subscribed is None:
             return [SendResponse(token, GroupResponse(ErrorCode.NON_EMPTY_GROUP))]
@@ -348,7 +348,7 @@ class GroupCoordinatorShard:
         gone = tuple(OffsetCommitRecord(group_id, where, None) for where in held)
         answer = PartitionErrors(errors=errors)
         if not gone:
-            return [SendResponse(token, answer, ledger.rests_on(group_id))]
+            return [SendResponse(token, answer, ledger.required_offset(group_id))]
         return [AppendRecords(gone, AppendCompletion(token, answer), whole=1)]
 
     def _holds(self, group_id: str, where: TopicPartition) -> bool:
@@ -387,11 +387,11 @@ class GroupCoordinatorShard:
         elif self.state_of(group_id) != GroupState.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
         if error:
-            return [SendResponse(token, GroupResponse(error), ledger.rests_on(group_id))]
+            return [SendResponse(token, GroupResponse(error), ledger.required_offset(group_id))]
         records: list[GroupLogRecord] = [OffsetCommitRecord(group_id, where, None) for where in ledger.places(group_id)]
         if group_id in ledger.groups:
             records.append(GroupMetadataRecord(group_id, None))
-        records += self.consumers.forgotten(group_id)
+        records += self.consumers.tombstones_of_group(group_id)
         if not records:
             self.groups.pop(group_id, None)
             return [SendResponse(token, GroupResponse())]
@@ -411,7 +411,7 @@ class GroupCoordinatorShard:
             described = DescribeResult(ErrorCode.NONE, GroupState.EMPTY)
         else:
             described = DescribeResult(ErrorCode.GROUP_ID_NOT_FOUND)
-        return [SendResponse(token, described, self.ledger.rests_on(group_id))]
+        return [SendResponse(token, described, self.ledger.required_offset(group_id))]
 
     def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: ClockReading) -> list[Effect]:
         return self.consumers.describe(request, token)
@@ -475,7 +475,7 @@ class GroupCoordinatorShard:
         unused = empty and len(gone) == len(known) and not ledger.is_pending(group_id)
         if unused and group_id in ledger.groups and not (group and group.pending):
             records.append(GroupMetadataRecord(group_id, None))
-        return records + (self.consumers.forgotten(group_id) if unused else [])
+        return records + (self.consumers.tombstones_of_group(group_id) if unused else [])
 
     _HANDLERS: dict[type[Any], Callable[..., list[Effect]]] = {
         Join: _join,

@@ -345,20 +345,20 @@ class DescribeResult(GroupResponse):
 
 
 class SendResponse(NamedTuple):
-    """Asks to send a response once the record at offset `rests_on` is committed."""
+    """Asks to send a response once the record at offset `required_offset` is committed."""
 
     token: Token
     answer: GroupResponse
-    rests_on: int = NOTHING_WRITTEN
+    required_offset: int = NOTHING_WRITTEN
 
 
 class AppendRecords(NamedTuple):
     """Asks to append and replay records. Once they are committed, or cannot be, call the shard's `settle` with
-    `settles`.
+    `completion`.
     """
 
     records: tuple[GroupLogRecord, ...]
-    settles: AppendCompletion
+    completion: AppendCompletion
     producer: tuple[int, int] | None = None
     """Holds the (producer id, epoch) of the transaction that the records belong to."""
     whole: int | None = None

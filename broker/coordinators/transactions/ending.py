@@ -64,7 +64,7 @@ def _v1(
         return _NOT_FOUND
     if rules.is_fenced(found, request.epoch):
         return _FENCED
-    if rules.owes_markers(found):
+    if rules.awaits_markers(found):
         return _CONCURRENT
     if found.state == TxnState.ONGOING:
         return _prepared(rules, found, request, now_ms, fresh_id)
@@ -74,7 +74,7 @@ def _v1(
 def _v2(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
-    if rules.owes_markers(found):
+    if rules.awaits_markers(found):
         return _CONCURRENT
     retry = rules.is_retry_of_end(found, request)
     if found.producer_id != request.producer_id and not rules.is_retry_of_overflow(found, request):

@@ -47,7 +47,7 @@ class TransactionRules:
         """
         return epoch >= MAX_EPOCH - 1
 
-    def is_nobodys(self, epoch: int) -> bool:
+    def is_last_epoch(self, epoch: int) -> bool:
         """Return whether this is the last epoch, which no client gets, because a transaction in it could not be fenced.
         """
         return epoch >= MAX_EPOCH
@@ -58,7 +58,7 @@ class TransactionRules:
         changed nothing, so a retry bumps to the same epoch (KAFKA-9666). A transaction in the last epoch is aborted in
         that epoch, because there is no higher one.
         """
-        return transaction.epoch if self.is_nobodys(transaction.epoch) else transaction.epoch + 1
+        return transaction.epoch if self.is_last_epoch(transaction.epoch) else transaction.epoch + 1
 
     def epoch_of_end(self, transaction: TransactionMetadata, client_version: int) -> int:
         """Return the epoch of a prepared transaction. V2 raises it with each transaction, so that late requests of this
@@ -102,7 +102,7 @@ class TransactionRules:
         retry, state = self.is_retry_of_end(transaction, request), transaction.state
         if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
             return (retry or request.epoch == transaction.epoch) and transaction.epoch < MAX_EPOCH
-        return request.epoch == transaction.epoch and not self.is_nobodys(request.epoch)
+        return request.epoch == transaction.epoch and not self.is_last_epoch(request.epoch)
 
     # ---------------------------------------------------------------------------------------------- one after the other
 
@@ -118,7 +118,7 @@ class TransactionRules:
         """
         return partition in transaction.partitions
 
-    def owes_markers(self, transaction: TransactionMetadata) -> bool:
+    def awaits_markers(self, transaction: TransactionMetadata) -> bool:
         """Return whether the transaction is decided but not complete, so that a coordinator that loads it has to
         complete it.
         """

@@ -88,9 +88,9 @@ class TransactionCoordinatorShard(TransactionRules):
 
     # -------------------------------------------------------------------------------------------------- what is due
 
-    def owing_markers(self) -> list[TransactionMetadata]:
+    def awaiting_markers(self) -> list[TransactionMetadata]:
         """Return the transactions that are decided but not complete, in the order of their ids' first records."""
-        return [t for t in self.transactions.values() if self.owes_markers(t)]
+        return [t for t in self.transactions.values() if self.awaits_markers(t)]
 
     def timed_out(self, now_ms: int) -> list[AbortTimedOutTransaction]:
         """Return requests to abort the transactions that have exceeded their time-out."""
@@ -163,7 +163,7 @@ class TransactionCoordinatorShard(TransactionRules):
                 previous_producer_id=fresh_id,
             )
             return self._given(born, used=True)
-        if self.owes_markers(found):
+        if self.awaits_markers(found):
             # The markers that are under way carry the epoch of now: it may rise only once all of them are written.
             return TxnCoordinatorResult(_CONCURRENT)
         if claims and not self.is_known_producer(found, request):
@@ -220,7 +220,7 @@ class TransactionCoordinatorShard(TransactionRules):
         KIP-360), until another producer gets an epoch. If the epoch cannot rise, partitions handle the marker as a V1
         marker.
         """
-        version = V1 if self.is_nobodys(found.epoch) else self.settings.version
+        version = V1 if self.is_last_epoch(found.epoch) else self.settings.version
         return TransactionLogRecord(
             found.transactional_id,
             replace(
@@ -246,7 +246,7 @@ class TransactionCoordinatorShard(TransactionRules):
             return TxnCoordinatorResult(_CONCURRENT)
         if found.producer_id != request.producer_id:
             return TxnCoordinatorResult(_NOT_FOUND)
-        if self.is_fenced(found, request.epoch) or self.is_nobodys(request.epoch):
+        if self.is_fenced(found, request.epoch) or self.is_last_epoch(request.epoch):
             return TxnCoordinatorResult(_FENCED)
         more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
         goes_on = found.state == TxnState.ONGOING
@@ -271,7 +271,7 @@ class TransactionCoordinatorShard(TransactionRules):
             return TxnCoordinatorResult(_NOT_FOUND)
         if self.is_fenced(found, request.epoch):
             return TxnCoordinatorResult(_FENCED)
-        if self.owes_markers(found):
+        if self.awaits_markers(found):
             return TxnCoordinatorResult(_CONCURRENT)
         return TxnCoordinatorResult(
             TxnResponse(partitions=tuple((p, self._verdict(found, p)) for p in request.partitions))
@@ -307,7 +307,7 @@ class TransactionCoordinatorShard(TransactionRules):
         allocated.
         """
         same = found is not None and (found.producer_id, found.epoch) == (request.producer_id, request.epoch)
-        if found is None or not same or not self.owes_markers(found):
+        if found is None or not same or not self.awaits_markers(found):
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))
         record = TransactionLogRecord(found.transactional_id, ending.completed(found, now_ms))
         return TxnCoordinatorResult(TxnResponse(), (record,))

@@ -83,7 +83,7 @@ class LedCoordinatorShard(Protocol):
 L = TypeVar("L", bound=LedCoordinatorShard)
 
 
-def is_led_anew(
+def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
     """Return whether a partition of the log has to be loaded, because this broker leads it in an epoch for which
@@ -141,11 +141,11 @@ class CoordinatorLog:
         """
         return self._h.state.is_followed(since_s)
 
-    def call_followers(self) -> None:
+    def wake_followers(self) -> None:
         """Answer the fetches that are parked on this partition. Each follower then fetches again at once, which proves
         that it still follows this leader.
         """
-        self._replicas.calls += 1
+        self._replicas.wake_round += 1
         self._replicas.woken.update(self._h.followers)
 
     def is_committed(self, offset: int) -> bool:
@@ -178,7 +178,7 @@ class CoordinatorLog:
         h, wall_ms = self._h, self._env.wall_ms()
         if h.state.under_min_isr_before_append():
             return error_for_clients(ErrorCode.NOT_ENOUGH_REPLICAS), -1
-        if producer is not None and not self.is_agreed(*producer):
+        if producer is not None and not self.is_transaction_verified(*producer):
             return ErrorCode.INVALID_TXN_STATE, -1
         producer_id, epoch = producer or (-1, -1)
         batch = encode_batch(
@@ -196,7 +196,7 @@ class CoordinatorLog:
         self._replicas.appended(h, int(self._env.mono() * 1000), wall_ms)
         return ErrorCode.NONE, done.base_offset
 
-    def question(self, producer_id: int, epoch: int, *, raises_epoch: bool) -> VerificationStateEntry | None:
+    def verification_needed(self, producer_id: int, epoch: int, *, raises_epoch: bool) -> VerificationStateEntry | None:
         """Return the verification to request from the transaction's coordinator before records of that transaction are
         appended, or None if no verification is needed. `raises_epoch` is true for transaction.version 2.
         """
@@ -206,7 +206,7 @@ class CoordinatorLog:
         header = BatchHeader(0, 0, -1, 2, 0, TRANSACTIONAL_BIT, 0, 0, 0, producer_id, epoch, 0, 1)
         return log.producers.begin_verification(header, self._env.wall_ms(), raises_epoch=raises_epoch)
 
-    def is_agreed(self, producer_id: int, epoch: int) -> bool:
+    def is_transaction_verified(self, producer_id: int, epoch: int) -> bool:
         """Return whether records of a transaction may be appended: the transaction is ongoing in this log, or its
         coordinator has verified it. Without the check a transaction could stay open for ever (KIP-890).
         """

@@ -35,7 +35,7 @@ from squall.broker.coordinators.partitions import partition_of
 from squall.broker.log.markers import read_marker
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.records import decode_batch
-from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog, batches, is_led_anew
+from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog, batches, needs_loading
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ LOAD_BYTES = 1 << 20
 """Limits how many bytes of the log a load reads before other tasks run."""
 EXPIRED_IN_A_TURN = 100
 """Limits how many groups are checked for expired offsets before other tasks run: some 10 ms."""
-WRITTEN_AS = 10
+TOMBSTONE_COST = 10
 """Gives the cost of a request that writes tombstones, in checks of a group."""
 MINUTE_MS = 60_000
 CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
 """Give the first and the longest pause between checks whether followers have confirmed this leader."""
-TOLD_IN_A_TURN = 500
+ANSWERED_IN_A_TURN = 500
 """Limits how many offsets and groups are answered before other tasks run. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
 """Gives the time in which a follower fetches again, beside the time for which its fetch may be parked."""
@@ -168,7 +168,7 @@ class GroupCoordinator:
 
     def role_changed(self, h: HostedPartition) -> None:
         """Load or unload a shard, because this broker's role for a partition or the leader epoch has changed."""
-        if is_led_anew(self._replicas, h, self.shards, self._unload):
+        if needs_loading(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
             machine = GroupCoordinatorShard(self._settings, self.topics, held=self._held, matching=self._matching)
             made = self.shards[log.index] = HostedGroupShard(log, machine)
@@ -188,7 +188,7 @@ class GroupCoordinator:
         del self.shards[index]
         shard.serves = False
         shard.log.close()
-        for effect in shard.machine.dissolve(ErrorCode.NOT_COORDINATOR):
+        for effect in shard.machine.fail_waiting_requests(ErrorCode.NOT_COORDINATOR):
             assert isinstance(effect, SendResponse)
             effect.token(effect.answer)
         self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
@@ -266,7 +266,7 @@ class GroupCoordinator:
         """Return the partition of __consumer_offsets that a group belongs to."""
         return partition_of(group_id, self.partitions())
 
-    def question(
+    def verification_needed(
         self, group_id: str, producer_id: int, epoch: int, *, raises_epoch: bool
     ) -> VerificationStateEntry | None:
         """Return the verification to request from the transaction's coordinator before offsets of a group are committed
@@ -276,9 +276,9 @@ class GroupCoordinator:
         shard = self.shards.get(self.partition_of(group_id))
         if shard is None or not shard.serves:
             return None
-        return shard.log.question(producer_id, epoch, raises_epoch=raises_epoch)
+        return shard.log.verification_needed(producer_id, epoch, raises_epoch=raises_epoch)
 
-    def positions(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def committed_offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets as far as this broker knows them. Do not keep it: the mapping changes."""
         shard = self.shards.get(self.partition_of(group_id))
         return shard.machine.ledger.offsets.get(group_id, {}) if shard is not None else {}
@@ -324,7 +324,7 @@ class GroupCoordinator:
             waiting = self._unconfirmed[shard] = deque()
             assert self._start_soon is not None
             self._start_soon(self._confirm_later, shard, waiting)
-            shard.log.call_followers()
+            shard.log.wake_followers()
         waiting.append((request, answer, self._env.mono()))
 
     async def _confirm_later(self, shard: HostedGroupShard, waiting: deque[Unconfirmed]) -> None:
@@ -354,11 +354,11 @@ class GroupCoordinator:
                     told += 1
                     self._env.trace("positions_unconfirmed", partition=shard.log.index, epoch=shard.log.epoch)
                     answer(GroupResponse(ErrorCode.NOT_COORDINATOR))
-                if told >= TOLD_IN_A_TURN:
+                if told >= ANSWERED_IN_A_TURN:
                     told = 0
                     await self._env.sleep(0)
             if waiting and shard.log.is_ours():
-                shard.log.call_followers()
+                shard.log.wake_followers()
             self._replicas.settle()
         del self._unconfirmed[shard]
 
@@ -373,14 +373,14 @@ class GroupCoordinator:
         for effect in effects:
             if isinstance(effect, AppendRecords):
                 self._append(shard, effect)
-            elif effect.rests_on == NOTHING_WRITTEN:
+            elif effect.required_offset == NOTHING_WRITTEN:
                 effect.token(effect.answer)
             else:
                 self._answer_when_committed(shard, effect)
 
-    def _answer_when_committed(self, shard: HostedGroupShard, reply: SendResponse) -> None:
-        said = reply.answer
-        shard.log.when_committed(reply.rests_on, lambda error: reply.token(GroupResponse(error) if error else said))
+    def _answer_when_committed(self, shard: HostedGroupShard, effect: SendResponse) -> None:
+        send, offset = effect.token, effect.required_offset
+        shard.log.when_committed(offset, lambda error: send(GroupResponse(error) if error else effect.answer))
 
     def _append(self, shard: HostedGroupShard, effect: AppendRecords) -> None:
         error, last = self._appended(shard, effect)
@@ -416,10 +416,10 @@ class GroupCoordinator:
 
     def _settle(self, shard: HostedGroupShard, effect: AppendRecords, error: ErrorCode) -> None:
         if shard.log.is_ours():
-            self._carry_out(shard, shard.machine.settle(effect.settles, error, self._now()))
+            self._carry_out(shard, shard.machine.settle(effect.completion, error, self._now()))
             self._wake_at(shard.machine.deadline_of(effect.records[0].group_id))
-        elif effect.settles.token is not None:
-            effect.settles.token(GroupResponse(ErrorCode.NOT_COORDINATOR))
+        elif effect.completion.token is not None:
+            effect.completion.token(GroupResponse(ErrorCode.NOT_COORDINATOR))
 
     # ------------------------------------------------------------------------------------------------------------ time
 
@@ -460,7 +460,7 @@ class GroupCoordinator:
                 for request in shard.machine.expiring(wall_ms, retention=is_due) if shard.serves else ():
                     cost += 1
                     if request is not None:
-                        cost += WRITTEN_AS
+                        cost += TOMBSTONE_COST
                         self._env.trace("offsets_expired", group=request.group_id, coordinator_epoch=shard.log.epoch)
                         self.submit(request, lambda answer: None)
                     if cost >= EXPIRED_IN_A_TURN:

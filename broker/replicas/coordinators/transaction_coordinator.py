@@ -32,7 +32,7 @@ from squall.broker.coordinators.transactions.values import (
 )
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.records import decode_batch
-from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_anew
+from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog, needs_loading
 from squall.broker.replicas.coordinators.marker_sender import MarkerJob
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class TransactionCoordinator:
 
     def role_changed(self, h: HostedPartition) -> None:
         """Load or unload a shard, because this broker's role for a partition or the leader epoch has changed."""
-        if is_led_anew(self._replicas, h, self.shards, self._unload):
+        if needs_loading(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
             made = self.shards[log.index] = HostedTransactionShard(log, self._settings())
             assert self._start_soon is not None
@@ -215,7 +215,7 @@ class TransactionCoordinator:
         if not shard.log.is_ours():
             return
         shard.serves = True
-        owing = shard.machine.owing_markers()
+        owing = shard.machine.awaiting_markers()
         self._env.trace("coordinator_loaded", topic=TOPIC, partition=shard.log.index, epoch=shard.log.epoch,
                         ids=len(shard.machine.transactions), prepared=len(owing))  # fmt: skip
         for transaction in owing:
@@ -268,16 +268,16 @@ class TransactionCoordinator:
             turn = shard.turns.get(name)
             if turn is not None:
                 turn.ready.set()  # complete, perhaps: what waits for that is decided again
-        rests_on = machine.offset_of(name)
+        required_offset = machine.offset_of(name)
         said = decision.answer
-        if rests_on == NOTHING_WRITTEN:
+        if required_offset == NOTHING_WRITTEN:
             answer(said)
         else:
-            shard.log.when_committed(rests_on, lambda error: answer(TxnResponse(error) if error else said))
+            shard.log.when_committed(required_offset, lambda error: answer(TxnResponse(error) if error else said))
         for written in decision.records:
             transaction = written.transaction
-            if transaction is not None and machine.owes_markers(transaction):
-                self._when_decided(shard, transaction, rests_on)
+            if transaction is not None and machine.awaits_markers(transaction):
+                self._when_decided(shard, transaction, required_offset)
 
     def _trace(self, shard: HostedTransactionShard, written: TransactionLogRecord, offset: int) -> None:
         """Trace one line for each change of state. The record at `offset` is appended, but not committed yet."""

@@ -82,7 +82,7 @@ def _begins(effects: Iterable[Effect]) -> bool:
 def _goes_up(effects: Iterable[Effect]) -> bool:
     """Return whether a classic group becomes a consumer group with its members: the request is then handled again."""
     written = [effect for effect in effects if isinstance(effect, AppendRecords)]
-    return any(effect.settles.then is not None and _begins([effect]) for effect in written)
+    return any(effect.completion.then is not None and _begins([effect]) for effect in written)
 
 
 def _goes_down(effects: Iterable[Effect]) -> bool:
@@ -120,6 +120,6 @@ OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
     (GroupCoordinator, "submit", _asked),
     (GroupCoordinatorShard, "submit", _decided),
     (GroupCoordinatorShard, "tick", _ticked),
-    (GroupCoordinatorShard, "dissolve", _dissolved),
+    (GroupCoordinatorShard, "fail_waiting_requests", _dissolved),
 )
 """Lists the functions to wrap: their class, their name, and the function that makes the wrapper."""

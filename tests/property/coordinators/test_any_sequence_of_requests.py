@@ -150,7 +150,7 @@ class Coordinators(RuleBasedStateMachine):
             assert written is not None
             again.replay(written, offset)
         assert again.inspect() == self.shard.inspect()
-        assert again.owing_markers() == self.shard.owing_markers()
+        assert again.awaiting_markers() == self.shard.awaiting_markers()
         self.shard = again
 
     @invariant()

@@ -240,7 +240,7 @@ def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
 
 def groups_go_down_whatever_their_size(undone: pytest.MonkeyPatch) -> None:
     """Write at once what makes a classic group of a consumer group, even if the log does not take it."""
-    undone.setattr(ConsumerCoordination, "_fits_downwards", lambda *_: True)
+    undone.setattr(ConsumerCoordination, "_downgrade_fits", lambda *_: True)
     undone.setattr(coordination, "as_many_as_fit", lambda group, member_ids, most_bytes: member_ids)
 
 

@@ -135,7 +135,7 @@ class FakeNode:
         data = b"".join(found for _, found in its.log.read_batches(end, its.log.log_end_offset))
         if data:
             mine.log.append_as_follower(memoryview(bytearray(data)), NEWEST)
-        mine.state.leader_said(its.state.high_watermark, 0, mine.log.log_end_offset)
+        mine.state.apply_leader_offsets(its.state.high_watermark, 0, mine.log.log_end_offset)
 
 
 class WatchedWorld:

@@ -278,7 +278,7 @@ class World:
             for epoch, value in answer.records:
                 node.log.append(epoch, value)
             known = partition.high_watermark
-            self._run(node, partition.leader_said(answer.high_watermark, 0, len(node.log)))
+            self._run(node, partition.apply_leader_offsets(answer.high_watermark, 0, len(node.log)))
             if answer.records:
                 self.say(f"{node.id}: copies {' '.join(value for _, value in answer.records)}")
             if partition.high_watermark != known:

@@ -373,7 +373,7 @@ def test_where_followers_are_called_their_next_fetch_counts_for_all_partitions()
     seen = []
     for n in range(2, 8):
         broker.pass_ms(1)
-        broker.replicas.calls += n in (4, 6)
+        broker.replicas.wake_round += n in (4, 6)
         broker.fetch(conn, replica=2, session=(session_id, n), max_wait_ms=0)
         seen.append((follower.last_fetch_ms, follower.followed_s))
     assert len(set(seen[:2])) == len(set(seen[2:4])) == len(set(seen[4:])) == 1

@@ -76,7 +76,7 @@ class GroupHarness:
                 assert effect.token not in self.answers, f"{effect.token} is answered twice"
                 self.answers[effect.token] = effect.answer
             elif self.refuses:
-                self._carry_out(self.machine.settle(effect.settles, self.refuses, self.now))
+                self._carry_out(self.machine.settle(effect.completion, self.refuses, self.now))
             else:
                 self._append(effect)
 
@@ -86,7 +86,7 @@ class GroupHarness:
             self.machine.replay(written, len(self.log), producer_id)
             self.log.append((written, producer_id))
         if self.commits:
-            self._carry_out(self.machine.settle(effect.settles, ErrorCode.NONE, self.now))
+            self._carry_out(self.machine.settle(effect.completion, ErrorCode.NONE, self.now))
         else:
             self.uncommitted.append(effect)
 
@@ -94,7 +94,7 @@ class GroupHarness:
         """Settle what waits for the high watermark: it is committed, or failed with this error."""
         waiting, self.uncommitted = self.uncommitted, []
         for effect in waiting:
-            self._carry_out(self.machine.settle(effect.settles, error, self.now))
+            self._carry_out(self.machine.settle(effect.completion, error, self.now))
 
     def end(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a transaction."""
@@ -130,7 +130,7 @@ class GroupHarness:
 
     def fail_over(self) -> None:
         """The next coordinator: it has the log, and nothing else."""
-        self.machine.dissolve(ErrorCode.NOT_COORDINATOR)
+        self.machine.fail_waiting_requests(ErrorCode.NOT_COORDINATOR)
         self.machine = GroupCoordinatorShard(self.machine.settings, self.topics, self.replayed())
         self.machine.begin(self.now)
 

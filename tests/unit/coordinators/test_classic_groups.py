@@ -398,5 +398,5 @@ def test_a_lost_coordinator_tells_everybody_who_waits() -> None:
     harness = GroupHarness()
     harness.join("a")
     harness.join("b")
-    effects = harness.machine.dissolve(ErrorCode.NOT_COORDINATOR)
+    effects = harness.machine.fail_waiting_requests(ErrorCode.NOT_COORDINATOR)
     assert [(e.token, e.answer.error) for e in effects] == [("b", ErrorCode.NOT_COORDINATOR)]  # type: ignore[union-attr]

@@ -145,7 +145,7 @@ def test_an_abort_at_rest_owes_no_markers_and_completes_with_the_bumped_epoch() 
     shard = shard_in(CC)
     [prepared] = end(shard, commit=False, version=V2).records
     shard.replay(prepared, 1)
-    [owing] = shard.owing_markers()
+    [owing] = shard.awaiting_markers()
     assert (owing.partitions, owing.started_ms) == ((), NOW)
     [done] = shard.decide(MarkersWritten("x", PID, EPOCH + 1), NOW).records
     assert done.transaction is not None
@@ -161,7 +161,7 @@ def test_v2_goes_on_with_another_producer_id_where_the_epochs_are_used_up() -> N
     assert decision.used_producer_id
     assert (decision.answer.producer_id, decision.answer.epoch) == (99, 0)
     shard.replay(decision.records[0], 1)
-    [owing] = shard.owing_markers()
+    [owing] = shard.awaiting_markers()
     assert (owing.producer_id, owing.epoch) == (PID, 32_767), "the markers end what the old producer id wrote"
     assert end(shard, commit=True, version=V2, epoch=32_766).answer.error == CONCURRENT
     shard.replay(shard.decide(MarkersWritten("x", PID, 32_767), NOW).records[0], 2)

@@ -103,10 +103,12 @@ def test_what_is_told_rests_on_the_groups_last_record() -> None:
     harness = GroupHarness()
     harness.commit(5)
     harness.commit(6)
-    assert harness.machine.ledger.rests_on("g") == 1
-    assert harness.machine.ledger.rests_on("other") == -1
+    assert harness.machine.ledger.required_offset("g") == 1
+    assert harness.machine.ledger.required_offset("other") == -1
     harness.do("d", DeleteGroup("g"))
-    assert harness.machine.ledger.rests_on("g") == harness.machine.ledger.rests_on("other") == 2, "that it is gone, too"
+    assert harness.machine.ledger.required_offset("g") == harness.machine.ledger.required_offset("other") == 2, (
+        "that it is gone, too"
+    )
 
 
 # --------------------------------------------------------------------------------------------- topics that are gone

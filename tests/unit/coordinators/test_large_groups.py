@@ -29,7 +29,7 @@ class SmallLog(MixedHarness):
         for batch in batches(encoded, len(encoded) if effect.whole is None else effect.whole, MOST):
             if OF_A_BATCH + sum(OF_A_RECORD + len(key) + len(value or b"") for key, value in batch) > MOST:
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
-                self._carry_out(self.machine.settle(effect.settles, error, self.now))
+                self._carry_out(self.machine.settle(effect.completion, error, self.now))
                 return
         super()._append(effect)
 

@@ -88,9 +88,9 @@ def test_topics_that_come_while_an_expression_is_matched_are_found_too() -> None
 def test_so_many_expressions_are_matched_in_turns_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "STEPS_AT_ONCE", 0)
     looked = RegexMatchCache(topics_of(["a"]))
-    for n in range(matching.MOST_WAITING + 5):
+    for n in range(matching.MAX_PENDING + 5):
         assert looked.topics_of(f"a{n}") is None
-    assert len(looked.waiting) == matching.MOST_WAITING
+    assert len(looked.waiting) == matching.MAX_PENDING
 
 
 def test_a_member_gets_its_topics_at_the_heartbeat_after_the_match(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,11 +228,11 @@ async def test_a_transaction_of_which_its_coordinator_has_not_heard_commits_noth
     broker = GroupBroker(nursery, transaction_partition_verification_enable="true")
     await broker.lead()
     assert broker.do(in_transaction(9)).error == ErrorCode.INVALID_TXN_STATE
-    question = broker.coordinator.question("g", PID, 0, raises_epoch=False)
+    question = broker.coordinator.verification_needed("g", PID, 0, raises_epoch=False)
     assert question is not None
     question.agreed = True
     assert broker.do(in_transaction(9)) == GroupResponse()
-    assert broker.coordinator.question("g", PID, 0, raises_epoch=False) is None, "it is open here"
+    assert broker.coordinator.verification_needed("g", PID, 0, raises_epoch=False) is None, "it is open here"
 
 
 async def test_what_a_transactions_coordinator_said_before_a_marker_is_of_no_use_after_it(
@@ -240,7 +240,7 @@ async def test_what_a_transactions_coordinator_said_before_a_marker_is_of_no_use
 ) -> None:
     broker = GroupBroker(nursery, transaction_partition_verification_enable="true")
     await broker.lead()
-    question = broker.coordinator.question("g", PID, 0, raises_epoch=False)
+    question = broker.coordinator.verification_needed("g", PID, 0, raises_epoch=False)
     assert question is not None
     broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=False)
     question.agreed = True
@@ -304,7 +304,7 @@ async def test_offsets_of_many_groups_expire_in_turns(
     monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
     """Tens of thousands at once kept the broker from all else for seconds."""
-    monkeypatch.setattr(group_coordinator, "EXPIRED_IN_A_TURN", 2 * (1 + group_coordinator.WRITTEN_AS))
+    monkeypatch.setattr(group_coordinator, "EXPIRED_IN_A_TURN", 2 * (1 + group_coordinator.TOMBSTONE_COST))
     broker = GroupBroker(nursery, offsets_retention_minutes="1")
     await broker.lead()
     for n in range(9):

@@ -140,7 +140,7 @@ async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(
     monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
     """A request may ask for 50,000: none of them is looked at while the first one has to wait."""
-    monkeypatch.setattr(group_coordinator, "TOLD_IN_A_TURN", 2)
+    monkeypatch.setattr(group_coordinator, "ANSWERED_IN_A_TURN", 2)
     broker = GroupBroker(nursery)
     await broker.lead()
     await passes(broker, 1001)
@@ -180,7 +180,7 @@ async def test_who_asks_for_all_positions_takes_a_turn_for_as_many_as_there_are(
     monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Such a request has 120 bytes. Counted as one position each, 400 of them got the broker fenced."""
-    monkeypatch.setattr(group_coordinator, "TOLD_IN_A_TURN", 3)
+    monkeypatch.setattr(group_coordinator, "ANSWERED_IN_A_TURN", 3)
     broker = GroupBroker(nursery)
     await broker.lead()
     broker.do(Commit("g", -1, "", None, tuple((("t", index), OffsetAndMetadata(5)) for index in range(3))))

@@ -20,17 +20,17 @@ def test_the_low_watermark_is_unknown_until_every_replica_in_service_has_told_it
     partition.log_start_moved(6)
     assert partition.low_watermark() == -1
     fetched(partition, 2, 9)
-    partition.follower_starts_at(2, 6)
+    partition.set_follower_log_start(2, 6)
     assert partition.low_watermark() == -1
-    partition.follower_starts_at(3, 2)
+    partition.set_follower_log_start(3, 2)
     assert partition.low_watermark() == 2
-    partition.follower_starts_at(3, 7)
+    partition.set_follower_log_start(3, 7)
     assert partition.low_watermark() == 6
 
 
 def test_nobody_waits_for_a_fenced_broker_to_delete() -> None:
     partition = leader(log_end=9, high_watermark=9)
-    partition.follower_starts_at(2, 0)
+    partition.set_follower_log_start(2, 0)
     partition.brokers_changed(BrokerStatuses(VIEW.epochs, fenced=frozenset({3}), shutting_down=frozenset({2})), 0)
     assert partition.low_watermark() == 0
 
@@ -43,5 +43,5 @@ def test_the_low_watermark_of_a_lone_replica_is_its_log_start() -> None:
 
 def test_a_stranger_has_no_say() -> None:
     partition = leader(log_end=9, high_watermark=9, isr=(1,), replicas=(1,))
-    partition.follower_starts_at(8, 2)
+    partition.set_follower_log_start(8, 2)
     assert partition.low_watermark() == 0

@@ -20,34 +20,34 @@ def _log(*epochs: int) -> ListLog:
 
 def test_high_watermark_is_the_leaders_as_far_as_the_own_log_goes() -> None:
     partition = follower()
-    assert partition.leader_said(10, 0, 6) == NO_EFFECTS
+    assert partition.apply_leader_offsets(10, 0, 6) == NO_EFFECTS
     assert partition.high_watermark == 6
-    partition.leader_said(10, 0, 12)
+    partition.apply_leader_offsets(10, 0, 12)
     assert partition.high_watermark == 10
 
 
 def test_high_watermark_of_a_new_leader_that_lags_is_followed_down() -> None:
     partition = follower(log_end=10, high_watermark=10)
-    partition.leader_said(7, 0, 10)
+    partition.apply_leader_offsets(7, 0, 10)
     assert partition.high_watermark == 7
 
 
 def test_high_watermark_never_falls_below_the_log_start() -> None:
     partition = follower(log_start=5, log_end=10, high_watermark=8)
-    partition.leader_said(0, 0, 10)
+    partition.apply_leader_offsets(0, 0, 10)
     assert partition.high_watermark == 5
 
 
 def test_leaders_log_start_is_adopted() -> None:
     partition = follower(log_end=10, high_watermark=10)
-    assert partition.leader_said(10, 4, 10) == (AdvanceLogStart(4),)
+    assert partition.apply_leader_offsets(10, 4, 10) == (AdvanceLogStart(4),)
     partition.log_start_moved(4)
-    assert partition.leader_said(10, 4, 10) == NO_EFFECTS
+    assert partition.apply_leader_offsets(10, 4, 10) == NO_EFFECTS
 
 
 def test_leaders_log_start_beyond_what_is_known_to_be_committed_waits() -> None:
     partition = follower(log_end=3)
-    assert partition.leader_said(9, 8, 3) == (AdvanceLogStart(3),)
+    assert partition.apply_leader_offsets(9, 8, 3) == (AdvanceLogStart(3),)
 
 
 def test_truncation_takes_the_high_watermark_along() -> None:
@@ -130,4 +130,4 @@ def test_appending_alone_moves_no_high_watermark_on_a_follower() -> None:
     partition = follower()
     assert partition.appended(5, 0) == NO_EFFECTS
     assert (partition.log_end_offset, partition.high_watermark) == (5, 0)
-    assert not any_of(partition.leader_said(0, 0, 5), TruncateTo)
+    assert not any_of(partition.apply_leader_offsets(0, 0, 5), TruncateTo)

@@ -60,7 +60,7 @@ def settle(one: ConsumerMembership) -> AssignmentChange:
 
 
 def said(one: ConsumerMembership) -> list[tuple[bytes, list[int]]] | None:
-    told = one.beat_request().topic_partitions
+    told = one.heartbeat_request().topic_partitions
     return None if told is None else [(each.topic_id, each.partitions) for each in told]
 
 
@@ -74,14 +74,14 @@ def member(*indexes: int, instance: str = "") -> ConsumerMembership:
 
 
 def test_the_first_heartbeat_joins_and_says_everything() -> None:
-    request = ConsumerMembership(settings("i-1", "range"), "m-1").beat_request()
+    request = ConsumerMembership(settings("i-1", "range"), "m-1").heartbeat_request()
     assert (request.member_id, request.member_epoch, request.instance_id) == ("m-1", 0, "i-1")
     assert (request.subscribed_topic_names, request.topic_partitions) == ([T], [])
     assert (request.rebalance_timeout_ms, request.server_assignor) == (settings().max_poll_interval_ms, "range")
 
 
 def test_later_ones_say_only_what_is_new() -> None:
-    request = member(0).beat_request()
+    request = member(0).heartbeat_request()
     assert (request.member_epoch, request.rebalance_timeout_ms) == (4, -1)
     assert request.subscribed_topic_names is request.server_assignor is request.topic_partitions is None
 
@@ -121,7 +121,7 @@ def test_an_assignment_is_acknowledged_even_by_whom_it_changes_nothing_for() -> 
 def test_after_a_heartbeat_without_an_answer_the_next_one_says_everything() -> None:
     one = member(0, 2)
     one.unanswered(one.asked())
-    request = one.beat_request()
+    request = one.heartbeat_request()
     assert request.member_epoch == 4
     assert request.subscribed_topic_names == [T]
     assert said(one) == [(ID, [0, 2])]
@@ -154,9 +154,9 @@ def test_who_is_fenced_has_lost_everything_and_joins_again_with_its_id_once_it_k
     assert one.has_lost
     assert one.owned == ((T, 0),)
     with pytest.raises(AssertionError):
-        one.beat_request()
+        one.heartbeat_request()
     one.owned = ()
-    request = one.beat_request()
+    request = one.heartbeat_request()
     assert (request.member_id, request.member_epoch, request.topic_partitions) == ("m-1", 0, [])
     assert one.change(NAMES.get) == AssignmentChange((), ()), "what it was told before counts no more"
 
@@ -173,7 +173,7 @@ def test_while_the_coordinator_is_away_it_stays_what_it_is(code: ErrorCode, heed
     one = member(0)
     assert beats(one, refusal(code)) is heed
     assert (one.generation, one.owned, one.has_lost, one.out) == (4, ((T, 0),), False, "")
-    assert one.beat_request().subscribed_topic_names == [T], "another coordinator may know less of it"
+    assert one.heartbeat_request().subscribed_topic_names == [T], "another coordinator may know less of it"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         self._left = False
 
     @property
-    def asks_as(self) -> CommitIdentity | None:
+    def fetch_identity(self) -> CommitIdentity | None:
         """Return the member id and epoch for an OffsetFetch, which the coordinator refuses if the epoch is old."""
         return self.who
 
@@ -120,7 +120,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
                 self.core.gave_up(places)
         self.hear()
         self._left = True
-        await self._say_goodbye(why)
+        await self._send_leave(why)
 
     # ------------------------------------------------------------------------------------------------ heartbeats
 
@@ -139,7 +139,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
                 answered = await self._beat()
             # A heartbeat that nobody answers keeps no member from going.
             if self._polls_within_s <= 0:
-                await self._leave_for_want_of_polls()
+                await self._leave_after_poll_timeout()
             elif answered:
                 self._failures = 0
                 wait_s = self.core.interval_ms / 1000
@@ -147,14 +147,14 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
                 self._failures += 1
                 wait_s = min(wait_s, self._client.backoff(self._failures))
 
-    async def _leave_for_want_of_polls(self) -> None:
+    async def _leave_after_poll_timeout(self) -> None:
         """Leave the group because the application has not polled for too long, so that other members get the
         partitions. It joins again at its next poll.
         """
-        await self._say_goodbye(POLL_INTERVAL)
+        await self._send_leave(POLL_INTERVAL)
         self._may_join = -1
 
-    async def _say_goodbye(self, why: str) -> None:
+    async def _send_leave(self, why: str) -> None:
         core, error = self.core, "TIMED_OUT"
         if self._asked_in != core.life or core.out:
             return
@@ -172,7 +172,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
     async def _beat(self) -> bool:
         """Send a heartbeat. Return whether the coordinator answered it with anything but a retriable error."""
         core, sent = self.core, self._env.mono()
-        asked, request = core.asked(), core.beat_request()
+        asked, request = core.asked(), core.heartbeat_request()
         self._asked_in = core.life
         try:
             answer = await self.coordination.ask(request, ConsumerGroupHeartbeatResponse, OWN_IDS)

@@ -98,10 +98,10 @@ class ConsumerMembership:
     # -------------------------------------------------------------------------------------------------- requests
 
     def asked(self) -> HeartbeatInFlight:
-        """Return what has to be remembered of `beat_request` until its response."""
+        """Return what has to be remembered of `heartbeat_request` until its response."""
         return HeartbeatInFlight(self.life, self.owned, self._says_what_it_owns)
 
-    def beat_request(self) -> ConsumerGroupHeartbeatRequest:
+    def heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat. It omits what the coordinator knows; omitted partitions are not given up."""
         settings, joins = self.settings, self.generation == NO_GENERATION
         assert not (joins and self.owned), f"{self.owned} are lost, and nobody was told"

@@ -50,7 +50,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         """
 
     @property
-    def asks_as(self) -> CommitIdentity | None:
+    def fetch_identity(self) -> CommitIdentity | None:
         """Return None: the coordinator of a classic group does not check which member fetches offsets."""
         return None
 
@@ -87,7 +87,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         await self._give_up(self.core.owned)
         self.hear()
         if not self.settings.instance:
-            await self._say_goodbye(why)
+            await self._send_leave(why)
 
     async def _give_up(self, places: Sequence[Place]) -> None:
         if not places:
@@ -187,20 +187,20 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
                 answered = await self._beat()
             # A heartbeat that nobody answers keeps no member from going.
             if self._polls_within_s <= 0:
-                await self._leave_for_want_of_polls()
+                await self._leave_after_poll_timeout()
             elif not answered:
                 wait_s = min(interval_s, self._client.backoff(1))
 
-    async def _leave_for_want_of_polls(self) -> None:
+    async def _leave_after_poll_timeout(self) -> None:
         """Leave the group because the application has not polled for too long, so that other members get the
         partitions.
         """
         if not self.settings.instance:
-            await self._say_goodbye(POLL_INTERVAL)
+            await self._send_leave(POLL_INTERVAL)
         if self.core.generation != NO_GENERATION:
             self.core.reset(POLL_INTERVAL)
 
-    async def _say_goodbye(self, why: str) -> None:
+    async def _send_leave(self, why: str) -> None:
         core, error = self.core, "TIMED_OUT"
         if core.member_id == NO_MEMBER or core.out:
             return
@@ -220,7 +220,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         """Send a heartbeat. Return whether the coordinator answered it."""
         sent, asked = self._env.mono(), (self.core.member_id, self.core.generation)
         try:
-            answer = await self.coordination.ask(self.core.beat_request(), HeartbeatResponse, BEAT_VERSION)
+            answer = await self.coordination.ask(self.core.heartbeat_request(), HeartbeatResponse, BEAT_VERSION)
         except (RequestFailed, UnsupportedApi):
             return False
         if asked != (self.core.member_id, self.core.generation) or self._busy:

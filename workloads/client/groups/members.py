@@ -30,7 +30,7 @@ class GroupConsumer(Protocol):
         """Return the member id and generation that the coordinator knows."""
 
     @property
-    def asks_as(self) -> CommitIdentity | None:
+    def fetch_identity(self) -> CommitIdentity | None:
         """Return the identity for an OffsetFetch; None if the member fetches offsets without one."""
 
     @property

@@ -159,7 +159,7 @@ class ClassicMembership:
             shares,
         )
 
-    def beat_request(self) -> HeartbeatRequest:
+    def heartbeat_request(self) -> HeartbeatRequest:
         """Return the Heartbeat request."""
         return HeartbeatRequest(self.settings.group, self.generation, self.member_id, self.settings.instance or None)
 

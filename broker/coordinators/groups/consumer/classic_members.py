@@ -49,7 +49,7 @@ def join(
 ) -> list[Effect]:
     """Handle the JoinGroup of a classic member: it joins the group, or reconciles one step further."""
     assert group.members
-    rests_on = of.rests_on(group.group_id)
+    required_offset = of.required_offset(group.group_id)
     refused = _refusal_of_join(of, group, request)
     if not refused:
         try:
@@ -58,10 +58,10 @@ def join(
             refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if refused:
         known = NO_MEMBER if refused == ErrorCode.UNKNOWN_MEMBER_ID else request.member_id
-        return [SendResponse(token, JoinResult(refused, known), rests_on)]
+        return [SendResponse(token, JoinResult(refused, known), required_offset)]
     is_new = request.member_id == NO_MEMBER
     if is_new and request.instance_id is None and request.needs_id:
-        return [SendResponse(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), rests_on)]
+        return [SendResponse(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), required_offset)]
     beat = ConsumerHeartbeat(
         group.group_id,
         request.fresh_id if is_new else request.member_id,
@@ -76,7 +76,7 @@ def join(
         request.client_id,
         request.client_host,
     )
-    return of.step_of_classic(
+    return of.reconcile_classic_member(
         group, beat, ClassicJoinMetadata(request.session_ms, request.protocols), request, token, now
     )
 
@@ -86,7 +86,7 @@ def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Jo
     others = common_protocols(group)
     if not names or request.protocol_type != CONSUMER or (others and not any(name in names for name in others)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if not of.serves_classics:
+    if not of.admits_classic_members:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # The group could never be of one protocol again (KAFKA-20640).
     if request.member_id != NO_MEMBER and request.instance_id is not None:
         return _refusal_of(group, request.member_id, request.instance_id)
@@ -117,22 +117,22 @@ def sync(
     of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: ClockReading
 ) -> list[Effect]:
     """Return the current assignment of a classic member, as its SyncGroup asks."""
-    member_id, rests_on = request.member_id, of.rests_on(group.group_id)
+    member_id, required_offset = request.member_id, of.required_offset(group.group_id)
     refused = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
     if refused:
-        return [SendResponse(token, SyncResult(refused), rests_on)]
+        return [SendResponse(token, SyncResult(refused), required_offset)]
     member, current = group.members[member_id], group.now_of(member_id)
     assert member.classic is not None
     wrong_type = request.protocol_type not in (None, CONSUMER)
     if wrong_type or request.protocol not in (None, *(name for name, _ in member.classic.protocols)):
-        return [SendResponse(token, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), rests_on)]
+        return [SendResponse(token, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), required_offset)]
     if group.epoch > current.epoch and current.state != MemberState.UNREVOKED:
         of.must_join(group, member_id, now)
-        return [SendResponse(token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), rests_on)]
+        return [SendResponse(token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), required_offset)]
     of.has_synced(group, member_id, now)
     name, said = member.classic.protocols[0]
     given = embedded.assignment(tuple(sorted(current.assigned)), said, of.topics)
-    return [SendResponse(token, SyncResult(ErrorCode.NONE, given, CONSUMER, name), rests_on)]
+    return [SendResponse(token, SyncResult(ErrorCode.NONE, given, CONSUMER, name), required_offset)]
 
 
 def beat(
@@ -142,14 +142,14 @@ def beat(
     member_id = request.member_id
     error = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
     if not error:
-        of.heard_of(group, member_id, now)
-        if has_a_step(group, member_id):
+        of.extend_session(group, member_id, now)
+        if must_rejoin(group, member_id):
             of.must_join(group, member_id, now)
             error = ErrorCode.REBALANCE_IN_PROGRESS
-    return [SendResponse(token, GroupResponse(error), of.rests_on(group.group_id))]
+    return [SendResponse(token, GroupResponse(error), of.required_offset(group.group_id))]
 
 
-def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
+def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
     """Return whether a classic member has to join again, because the group has a newer epoch, or because the member has
     to give up partitions or can get more.
     """
@@ -182,8 +182,8 @@ def leave(
         named.append((member_id, instance_id, error))
     answer = LeaveResult(members=tuple(named))
     if not gone:
-        return [SendResponse(token, answer, of.rests_on(group.group_id))]
-    records = of.without(group, list(gone), now)
+        return [SendResponse(token, answer, of.required_offset(group.group_id))]
+    records = of.remove_members(group, list(gone), now)
     if not isinstance(records[-1], GroupEpochRecord):
         return [AppendRecords(records, AppendCompletion(token, answer))]
     # Thousands need several batches. A log that ends between them has all who are left in it in the new epoch, and who

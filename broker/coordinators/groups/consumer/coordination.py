@@ -42,10 +42,10 @@ from squall.broker.coordinators.groups.consumer.migration import (
     DOWNWARDS,
     UPWARDS,
     downgraded,
-    is_of_classics,
+    has_only_classic_members,
 )
 from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
-from squall.broker.coordinators.groups.consumer.rules import ConsumerGroupRules, leaves, wrong_with
+from squall.broker.coordinators.groups.consumer.rules import ConsumerGroupRules, heartbeat_error, leaves
 from squall.broker.coordinators.groups.consumer.sessions import MemberSessions
 from squall.broker.coordinators.groups.consumer.sizes import as_many_as_fit, of_downgrade, of_names, of_removal
 from squall.broker.coordinators.groups.consumer.topics import metadata_hash
@@ -108,8 +108,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         for group_id, group in self._ledger.consumers.items():
             sessions = self._sessions[group_id] = MemberSessions()
             for member_id in group.members:
-                sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
-                sessions.follow(group, member_id, now.mono_ms)
+                sessions.extend_session(member_id, now.mono_ms + self._session_ms(group, member_id))
+                sessions.track_revocation(group, member_id, now.mono_ms)
 
     def _session_ms(self, group: ConsumerGroup, member_id: str) -> int:
         """Return the member's session time-out in ms. A classic member chooses its own."""
@@ -153,25 +153,26 @@ class ConsumerCoordination(ConsumerGroupRules):
             return []
         # The others have their turn a little later: one batch is not for thousands, or for ids of 32 KB.
         some = as_many_as_fit(group, gone, self._settings.most_bytes() // OF_REMOVALS)
-        return [AppendRecords(self.without(group, some, now), AppendCompletion())]
+        return [AppendRecords(self.remove_members(group, some, now), AppendCompletion())]
 
     # ------------------------------------------------------------------------------------------------------- heartbeats
 
     def beat(self, beat: ConsumerHeartbeat, token: Token, now: ClockReading, *, over_classic: bool) -> list[Effect]:
         """Handle a heartbeat of a joining, active or leaving member. `over_classic`: a non-empty classic group exists.
         """
-        wrong, message = wrong_with(beat, self._settings.consumer_assignors)
+        wrong, message = heartbeat_error(beat, self._settings.consumer_assignors)
         if not wrong and beat.regex:
-            wrong, message = self._wrong_with_regex(beat.regex)
+            wrong, message = self._regex_error(beat.regex)
         if wrong:
             return [SendResponse(token, HeartbeatResult(wrong, message=message))]
-        group_id, rests_on = beat.group_id, self._ledger.rests_on(beat.group_id)
+        group_id, required_offset = beat.group_id, self._ledger.required_offset(beat.group_id)
         group = self._ledger.consumers.get(group_id)
         if over_classic or (group is None and beat.epoch != JOINS):
             message = f"Group {group_id} is not a consumer group." if over_classic else f"Group {group_id} not found."
-            return [SendResponse(token, HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, message=message), rests_on)]
+            answer = HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
+            return [SendResponse(token, answer, required_offset)]
         draft = GroupDraft(ConsumerGroup(group_id) if group is None else group)
-        refused = self.refusal_of_beat(draft.group, beat)
+        refused = self.refusal_of_heartbeat(draft.group, beat)
         if (
             not refused
             and beat.epoch == JOINS
@@ -179,7 +180,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         ):
             refused = ErrorCode.GROUP_MAX_SIZE_REACHED
         if refused:
-            return [SendResponse(token, HeartbeatResult(refused), rests_on)]
+            return [SendResponse(token, HeartbeatResult(refused), required_offset)]
         if leaves(beat):
             return self._leave(draft, beat, token, now)
         if group is None and group_id in self._ledger.groups:
@@ -196,7 +197,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         self._retarget(draft, now)
         self._reconcile(draft, beat, before)
 
-    def _wrong_with_regex(self, regex: str) -> tuple[ErrorCode, str]:
+    def _regex_error(self, regex: str) -> tuple[ErrorCode, str]:
         try:
             self._matching.pattern(regex)
         except BadPattern as why:
@@ -219,7 +220,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         self, draft: GroupDraft, beat: ConsumerHeartbeat, before: tuple[Place, ...], token: Token, now: ClockReading
     ) -> list[Effect]:
         group, member_id = draft.group, beat.member_id
-        self.heard_of(group, member_id, now)
+        self.extend_session(group, member_id, now)
         current = group.now_of(member_id)
         after = tuple(sorted(current.assigned))
         full = self.is_answer_full(beat, tuple(sorted(before)), after)
@@ -228,14 +229,14 @@ class ConsumerCoordination(ConsumerGroupRules):
 
     def _written(self, draft: GroupDraft, token: Token, answer: GroupResponse) -> list[Effect]:
         if not draft.records:
-            return [SendResponse(token, answer, self._ledger.rests_on(draft.group.group_id))]
+            return [SendResponse(token, answer, self._ledger.required_offset(draft.group.group_id))]
         return [AppendRecords(tuple(draft.records), AppendCompletion(token, answer), whole=draft.whole)]
 
-    def heard_of(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> MemberSessions:
+    def extend_session(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> MemberSessions:
         """Extend a member's session and return the deadlines of its group."""
         sessions = self._sessions.setdefault(group.group_id, MemberSessions())
-        sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
-        sessions.follow(group, member_id, now.mono_ms)
+        sessions.extend_session(member_id, now.mono_ms + self._session_ms(group, member_id))
+        sessions.track_revocation(group, member_id, now.mono_ms)
         return sessions
 
     def _subscribe(
@@ -252,12 +253,12 @@ class ConsumerCoordination(ConsumerGroupRules):
         said = updated_subscription(known or MemberSubscription(), beat, classic)
         topics = draft.group.topics_of(known) if known is not None else ()
         if said != known:
-            draft.say(SubscriptionRecord(beat.group_id, member_id, said))
+            draft.add(SubscriptionRecord(beat.group_id, member_id, said))
         self._match(draft, now)
         changed = sorted(topics) != sorted(draft.group.topics_of(said))
         found = metadata_hash(self.topics, draft.group.subscribed())
         if changed or found != draft.group.metadata_hash:
-            draft.say(GroupEpochRecord(beat.group_id, draft.group.epoch + 1, found))
+            draft.add(GroupEpochRecord(beat.group_id, draft.group.epoch + 1, found))
 
     def _match(self, draft: GroupDraft, now: ClockReading) -> None:
         """Resolve the members' regular expressions to topics, and drop expressions that no member uses. While a match
@@ -268,7 +269,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         wanted = dict.fromkeys(one.regex for one in draft.group.members.values() if one.regex)
         for regex in list(draft.group.regexes):
             if regex not in wanted:
-                draft.say(RegularExpressionRecord(group_id, regex, None))
+                draft.add(RegularExpressionRecord(group_id, regex, None))
         written = names = keys = 0
         for regex, topics in self._matching.of_each(wanted):
             known = draft.group.regexes.get(regex)
@@ -278,7 +279,7 @@ class ConsumerCoordination(ConsumerGroupRules):
                 if written and too_many:
                     continue
                 written, names, keys = written + 1, names + more_names, keys + more_keys
-                draft.say(
+                draft.add(
                     RegularExpressionRecord(
                         group_id, regex, ResolvedRegularExpression(topics, self.topics.version(), now.wall_ms)
                     )
@@ -294,11 +295,11 @@ class ConsumerCoordination(ConsumerGroupRules):
         current = replace(group.now_of(before), epoch=0, previous_epoch=-1)
         if before != member_id:
             for gone in tombstones_of_member(group.group_id, before):
-                draft.say(gone)
-            draft.say(SubscriptionRecord(group.group_id, member_id, subscription))
+                draft.add(gone)
+            draft.add(SubscriptionRecord(group.group_id, member_id, subscription))
             if target is not None:
-                draft.say(TargetAssignmentRecord(group.group_id, member_id, target))
-        draft.say(CurrentAssignmentRecord(group.group_id, member_id, current))
+                draft.add(TargetAssignmentRecord(group.group_id, member_id, target))
+        draft.add(CurrentAssignmentRecord(group.group_id, member_id, current))
 
     def _retarget(self, draft: GroupDraft, now: ClockReading) -> None:
         """Compute a target assignment for the group epoch if it has none yet."""
@@ -320,8 +321,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         draft.whole = len(draft.records)
         for member_id, places in targets.items():
             if places != group.target.get(member_id):
-                draft.say(TargetAssignmentRecord(group.group_id, member_id, places))
-        draft.say(TargetEpochRecord(group.group_id, group.epoch, now.wall_ms))
+                draft.add(TargetAssignmentRecord(group.group_id, member_id, places))
+        draft.add(TargetEpochRecord(group.group_id, group.epoch, now.wall_ms))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
         """Return the assignor that most members ask for, or the broker's first assignor if no member asks for one."""
@@ -348,7 +349,7 @@ class ConsumerCoordination(ConsumerGroupRules):
             lambda place: topics == read or self.topics.name_of(place[0]) in topics,
         ).step(current)
         if after is not current:
-            draft.say(CurrentAssignmentRecord(group.group_id, member_id, after))
+            draft.add(CurrentAssignmentRecord(group.group_id, member_id, after))
 
     # ---------------------------------------------------------------------------------------------------------- leaving
 
@@ -356,29 +357,29 @@ class ConsumerCoordination(ConsumerGroupRules):
         group_id, member_id = beat.group_id, beat.member_id
         if beat.epoch == LEAVES_FOR_NOW:
             current = draft.group.now_of(member_id)
-            draft.say(CurrentAssignmentRecord(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
+            draft.add(CurrentAssignmentRecord(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
             records = tuple(draft.records)
         else:
-            records = self.without(draft.group, [member_id], now)
+            records = self.remove_members(draft.group, [member_id], now)
         return [AppendRecords(records, AppendCompletion(token, HeartbeatResult(ErrorCode.NONE, member_id, beat.epoch)))]
 
-    def without(self, group: ConsumerGroup, member_ids: list[str], now: ClockReading) -> tuple[GroupLogRecord, ...]:
-        """Return the records that remove members and raise the group epoch. If they were the last members of the
-        consumer protocol, the records turn the rest into a classic group.
+    def remove_members(self, group: ConsumerGroup, gone: list[str], now: ClockReading) -> tuple[GroupLogRecord, ...]:
+        """Return the records that remove the members `gone` and raise the group epoch. If they were the last members of
+        the consumer protocol, the records turn the rest into a classic group.
         """
         draft = GroupDraft(group)
         group_id = group.group_id
-        for member_id in member_ids:
-            for gone in tombstones_of_member(group_id, member_id):
-                draft.say(gone)
-        if self.may_go_down(draft.group) and self._fits_downwards(group, draft.group, member_ids):
+        for member_id in gone:
+            for tombstone in tombstones_of_member(group_id, member_id):
+                draft.add(tombstone)
+        if self.may_downgrade(draft.group) and self._downgrade_fits(group, draft.group, gone):
             return (*draft.records, *downgraded(draft.group, self.topics, now))
         self._match(draft, now)
         found = metadata_hash(self.topics, draft.group.subscribed())
-        draft.say(GroupEpochRecord(group_id, draft.group.epoch + 1, found))
+        draft.add(GroupEpochRecord(group_id, draft.group.epoch + 1, found))
         return tuple(draft.records)
 
-    def forgotten(self, group_id: str) -> list[GroupLogRecord]:
+    def tombstones_of_group(self, group_id: str) -> list[GroupLogRecord]:
         """Return the tombstones of all records of a group without members. A log whose start was deleted may hold
         records of an unknown member; without tombstones for them the group would never be gone.
         """
@@ -393,35 +394,35 @@ class ConsumerCoordination(ConsumerGroupRules):
 
     # -------------------------------------------------------------------------------------------------- classic members
 
-    def rests_on(self, group_id: str) -> int:
+    def required_offset(self, group_id: str) -> int:
         """Return the offset of the last record of a group, which a response about it depends on."""
-        return self._ledger.rests_on(group_id)
+        return self._ledger.required_offset(group_id)
 
     def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:
         """Return whether the member may join: it is a member already, or the group is not full."""
         return self.has_room(group, member_id, self._settings.consumer_max_size)
 
     @property
-    def serves_classics(self) -> bool:
+    def admits_classic_members(self) -> bool:
         """Return whether consumer groups may have classic members."""
         return self._settings.consumer_migration != DISABLED
 
-    def may_go_up(self, members: int) -> bool:
+    def may_upgrade(self, members: int) -> bool:
         """Return whether a classic group with this number of members may become a consumer group."""
         return self._settings.consumer_migration in UPWARDS and members <= self._settings.consumer_max_size
 
-    def may_go_down(self, group: ConsumerGroup) -> bool:
+    def may_downgrade(self, group: ConsumerGroup) -> bool:
         """Return whether the settings let a consumer group with its members become a classic group."""
         allowed = self._settings.consumer_migration in DOWNWARDS and len(group.members) <= self._settings.max_size
-        return allowed and is_of_classics(group)
+        return allowed and has_only_classic_members(group)
 
-    def expect(self, group_id: str, sessions_ms: Mapping[str, int], now: ClockReading) -> None:
+    def start_sessions(self, group_id: str, sessions_ms: Mapping[str, int], now: ClockReading) -> None:
         """Start the members' sessions when a classic group becomes a consumer group."""
         sessions = self._sessions[group_id] = MemberSessions()
         for member_id, session_ms in sessions_ms.items():
-            sessions.heard_of(member_id, now.mono_ms + session_ms)
+            sessions.extend_session(member_id, now.mono_ms + session_ms)
 
-    def step_of_classic(
+    def reconcile_classic_member(
         self,
         group: ConsumerGroup,
         beat: ConsumerHeartbeat,
@@ -433,14 +434,14 @@ class ConsumerCoordination(ConsumerGroupRules):
         """Handle the join of a classic member: reconcile it one step, and start its session."""
         draft, member_id = GroupDraft(group), beat.member_id
         self._step(draft, beat, classic, now)
-        if self.may_go_down(draft.group) and self._goes_down(group, beat):
+        if self.may_downgrade(draft.group) and self._leaves_only_classic_members(group, beat):
             # It took the place of the last member that speaks the consumer protocol, or this may happen only now that
             # the policy is another one. It joins what is left.
-            records = self.without(group, self._replaced(group, beat), now)
+            records = self.remove_members(group, self._replaced(group, beat), now)
             return [AppendRecords(records, AppendCompletion(token, then=request))]
-        sessions = self.heard_of(draft.group, member_id, now)
-        sessions.paid(member_id)
-        sessions.owes(member_id, now.mono_ms + beat.rebalance_ms)
+        sessions = self.extend_session(draft.group, member_id, now)
+        sessions.clear_expected_request(member_id)
+        sessions.expect_request(member_id, now.mono_ms + beat.rebalance_ms)
         answer = generation_of(member_id, draft.group.now_of(member_id).epoch, request)
         return self._written(draft, token, answer)
 
@@ -449,15 +450,15 @@ class ConsumerCoordination(ConsumerGroupRules):
         holder = group.static.get(beat.instance_id or "", beat.member_id)
         return [holder] if holder != beat.member_id else []
 
-    def _goes_down(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
+    def _leaves_only_classic_members(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
         """Return whether the group becomes a classic group once the replaced member has left."""
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
             for record in tombstones_of_member(group.group_id, member_id):
                 left.replay(record)
-        return self._fits_downwards(group, left, gone)
+        return self._downgrade_fits(group, left, gone)
 
-    def _fits_downwards(self, before: ConsumerGroup, after: ConsumerGroup, gone: list[str]) -> bool:
+    def _downgrade_fits(self, before: ConsumerGroup, after: ConsumerGroup, gone: list[str]) -> bool:
         """Return whether one batch can hold the records that turn `after` into a classic group. If not, the group stays
         a consumer group, because otherwise the leaving member could never be removed.
         """
@@ -467,11 +468,11 @@ class ConsumerCoordination(ConsumerGroupRules):
     def must_join(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
         """Give a classic member its rebalance time-out to join again."""
         sessions = self._sessions.setdefault(group.group_id, MemberSessions())
-        sessions.owes(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
+        sessions.expect_request(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
 
     def has_synced(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
         """Extend the session of a classic member that has fetched its assignment, and clear its rebalance time-out."""
-        self.heard_of(group, member_id, now).paid(member_id)
+        self.extend_session(group, member_id, now).clear_expected_request(member_id)
 
     # ------------------------------------------------------------------------------------------------------- describing
 
@@ -481,12 +482,12 @@ class ConsumerCoordination(ConsumerGroupRules):
         return None if group is None else self.state(group)
 
     def describe(self, request: ConsumerDescribe, token: Token) -> list[Effect]:
-        """Describe a group with its members."""
-        group_id, rests_on = request.group_id, self._ledger.rests_on(request.group_id)
+        """Return a description of the group with its members."""
+        group_id, required_offset = request.group_id, self._ledger.required_offset(request.group_id)
         group = self._ledger.consumers.get(group_id)
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
-            return [SendResponse(token, GroupResponse(error), rests_on)]
+            return [SendResponse(token, GroupResponse(error), required_offset)]
         members = tuple(
             DescribedMember(member_id, subscription, group.now_of(member_id), group.target.get(member_id, ()))
             for member_id, subscription in group.members.items()
@@ -494,4 +495,4 @@ class ConsumerCoordination(ConsumerGroupRules):
         described = ConsumerDescribeResult(
             ErrorCode.NONE, self.state(group), group.epoch, group.target_epoch, self.assignor_of(group), members
         )
-        return [SendResponse(token, described, rests_on)]
+        return [SendResponse(token, described, required_offset)]

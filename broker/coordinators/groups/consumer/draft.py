@@ -32,7 +32,7 @@ class GroupDraft:
         self.whole: int | None = None
         """Holds the value for `AppendRecords.whole`."""
 
-    def say(self, written: ConsumerGroupLogRecord) -> None:
+    def add(self, written: ConsumerGroupLogRecord) -> None:
         """Add one more record, and replay it into the group."""
         if not self._own:
             self.group, self._own = self.group.copy(), True

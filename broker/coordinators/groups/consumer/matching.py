@@ -24,7 +24,7 @@ MOST_NAMES_FOUND: Final = 1_000_000
 """Limits the topics that are cached, at 8 bytes each; MOST_FOUND limits the expressions. A group looks up all of its
 expressions in each heartbeat, so uncached expressions are matched again and again.
 """
-MOST_WAITING: Final = 100
+MAX_PENDING: Final = 100
 """Limits the expressions that are being matched in turns. Further expressions are tried again at a later heartbeat."""
 STEPS_AT_ONCE: Final = 60_000
 """Limits the steps within a heartbeat: at most some 20 ms, and enough for 2,500 names of 20 characters."""
@@ -130,9 +130,9 @@ class RegexMatchCache:
             )
         if waiting.search.go_on(steps):
             return self._learn(regex, waiting), spent + waiting.search.spent
-        if len(self.waiting) < MOST_WAITING:
+        if len(self.waiting) < MAX_PENDING:
             self.waiting[regex] = waiting
-        assert len(self.waiting) <= MOST_WAITING
+        assert len(self.waiting) <= MAX_PENDING
         return None, spent + waiting.search.spent
 
     def _current(self) -> TopicNameSnapshot:

@@ -94,7 +94,7 @@ def _current(epoch: int, given: tuple[Place, ...], kept: list[Place]) -> Current
     return CurrentAssignment(epoch, epoch, state, dict.fromkeys(given, epoch), dict.fromkeys(kept, epoch))
 
 
-def is_of_classics(group: ConsumerGroup) -> bool:
+def has_only_classic_members(group: ConsumerGroup) -> bool:
     """Return whether the group has members and all of them are classic members."""
     return bool(group.members) and all(one.classic is not None for one in group.members.values())
 

@@ -20,7 +20,7 @@ EPOCHS_FROM = 9
 """Is the first version of OffsetCommit whose clients send member epochs."""
 
 
-def wrong_with(beat: ConsumerHeartbeat, assignors: tuple[str, ...]) -> tuple[ErrorCode, str]:
+def heartbeat_error(beat: ConsumerHeartbeat, assignors: tuple[str, ...]) -> tuple[ErrorCode, str]:
     """Return the error and message for a heartbeat that is invalid for any group; NONE if it is valid."""
     if not beat.group_id:
         return ErrorCode.INVALID_REQUEST, "GroupId can't be empty."
@@ -60,7 +60,7 @@ class ConsumerGroupRules:
 
     # ------------------------------------------------------------------------------------------------------- who is who
 
-    def refusal_of_beat(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
+    def refusal_of_heartbeat(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
         """Return the error of a heartbeat, or NONE if it is accepted. It is refused if the member is unknown, if
         another member has its instance id, or if the group has fenced its epoch.
         """

@@ -29,11 +29,11 @@ class MemberSessions:
         self._owed: dict[str, int] = {}
         """Maps a classic member's id to the deadline by which it has to join again or to fetch its assignment."""
 
-    def heard_of(self, member_id: str, until_ms: int) -> None:
+    def extend_session(self, member_id: str, until_ms: int) -> None:
         """Extend a member's session until `until_ms`."""
         self._sessions[member_id] = until_ms
 
-    def follow(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+    def track_revocation(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
         """Start the rebalance time-out of a member when it is first asked to revoke partitions, and clear it once it
         has.
         """
@@ -45,11 +45,11 @@ class MemberSessions:
         elif self._revoking.get(member_id, (None, 0))[0] != current.epoch:
             self._revoking[member_id] = current.epoch, now_ms + group.members[member_id].rebalance_ms
 
-    def owes(self, member_id: str, until_ms: int) -> None:
+    def expect_request(self, member_id: str, until_ms: int) -> None:
         """Set the deadline for a classic member's next JoinGroup or SyncGroup, unless it has a deadline already."""
         self._owed.setdefault(member_id, until_ms)
 
-    def paid(self, member_id: str) -> None:
+    def clear_expected_request(self, member_id: str) -> None:
         """Clear the deadline of a classic member that has sent its JoinGroup or SyncGroup."""
         self._owed.pop(member_id, None)
 
