@@ -1,1 +1,1 @@
-"""Verdicts and evidence into pages that people read. Private, as `squall` says."""
+"""Turns verdicts and evidence into pages that people read. The package is private, as `squall` says."""

@@ -1,7 +1,7 @@
-"""Answers what anybody asks first of a finding: what was seen, which process wrote it, which broker had it, which fault
-hit, which leader was elected, what was truncated, which reader read what. Every anomaly has the same questions, but
-for those that members of a group alone have caused (`squall.reports.members`). An answer that is not known names
-what is missing. Pure.
+"""Answers the first questions about a finding: what was seen, which process wrote it, which broker had it, which fault
+hit, which leader was elected, what was truncated, which reader read what. Every anomaly has the same questions, except
+those that members of a group alone have caused (`squall.reports.members`). An answer that is not known names what is
+missing. Pure.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from squall.reports.story_records import is_misplaced
 
 READS_TOLD = 3
 LISTED = 4
-"""Elections and truncations that are told of; the first and the last ones."""
+"""Limits the elections and truncations that an answer lists: the first and the last ones."""
 NEAR_S = 1.0
 _IN_NS = ("stuck-producer", "stuck-consumer")
 
 
 class AnsweredQuestion(NamedTuple):
-    """A question, and what is known."""
+    """Holds a question about a run and its answer."""
 
     question: str
     text: str
 
 
 def answers_of(files: RunFiles, story: PartitionStory) -> tuple[AnsweredQuestion, ...]:
-    """All questions, each answered in at least one sentence."""
+    """Return all questions, each answered in at least one sentence."""
     facts = story.facts
     assert facts is not None
     about = [record for record in story.records if record.is_subject]
@@ -74,8 +74,8 @@ def answers_of(files: RunFiles, story: PartitionStory) -> tuple[AnsweredQuestion
 
 
 def _last_words(files: RunFiles, story: PartitionStory) -> list[AnsweredQuestion]:
-    """Return what the program under test wrote last to standard error, if the finding is that it stopped, or it ended
-    by itself.
+    """Return the last lines that the program under test wrote to standard error, if the finding is that the program
+    stopped, or if it ended by itself.
     """
     facts, acted = story.facts, story.members
     assert facts is not None
@@ -94,8 +94,8 @@ def _joined(sentences: Iterable[str]) -> str:
 
 
 def _span(facts: PartitionFacts, story: PartitionStory, about: Sequence[LabelledRecord]) -> tuple[float, float]:
-    """From shortly before the record was written until no log held it any more, else to the last that is known. Of a
-    broken invariant all that came before: what came later has no part in it.
+    """Return the time from shortly before the record was written until no log held it any more, else to the last known
+    moment. For a broken invariant the time ends with its break: later events have no part in it.
     """
     if facts.problem.t is not None:
         return float("-inf"), facts.problem.t
@@ -111,7 +111,7 @@ def _span(facts: PartitionFacts, story: PartitionStory, about: Sequence[Labelled
 
 
 def unknown_why(files: RunFiles) -> str:
-    """Why nothing is known from inside, in a sentence."""
+    """Return in a sentence why nothing is known from inside the brokers."""
     if not any(files.traces.values()):
         if files.foreign:
             return f"Not known: {files.foreign} writes no trace, and no log of a broker is here (nodes/N/broker.log)."
@@ -156,7 +156,7 @@ def _seen(files: RunFiles, facts: PartitionFacts) -> Iterator[str]:
 
 
 def _others(problem: StorySubject) -> str:
-    """The witness's own figure, with what it is."""
+    """Return the witness's own figure (`other`) with what the figure means; empty if there is none."""
     known = CATALOG.get(problem.name)
     if known is None or not known.other or problem.other < 0:
         return ""
@@ -168,7 +168,7 @@ def _others(problem: StorySubject) -> str:
 
 
 def _of_operation(facts: PartitionFacts) -> Iterator[str]:
-    """The read that shows it, and the one before it by the same process."""
+    """Describe the read that shows the finding, and the read before it by the same process."""
     polls = facts.polled
     place = next((n for n, each in enumerate(polls) if each.op == facts.problem.op), None)
     if place is None:
@@ -233,7 +233,9 @@ def _nobody_wrote(facts: PartitionFacts) -> Iterator[str]:
 
 
 def _of_a_coordinator(facts: PartitionFacts) -> Iterator[str]:
-    """The records that a broken invariant of a coordinator is about, and which leader appended each before it broke."""
+    """Describe the records of a coordinator's log that a broken invariant is about, and which leader appended each
+    before it broke.
+    """
     problem = facts.problem
     for offset, says in problem.records:
         appended = [
@@ -277,7 +279,7 @@ def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]
 
 
 def _replica_sentences(problem: StorySubject) -> Iterator[str]:
-    """The replicas in the moment in which an invariant broke."""
+    """Describe the replicas at the moment in which an invariant broke."""
     leaders = [each for each in problem.stood if each.leads]
     for each in leaders:
         yield (
@@ -330,7 +332,9 @@ def _brokers(nodes: Sequence[int]) -> str:
 
 
 def _fault(files: RunFiles, span: tuple[float, float]) -> str:
-    """Those that were on between the write and the last that is known. Of a broken invariant the last that began."""
+    """Describe the faults that were on between the write and the last known moment; for a broken invariant, the last
+    ones that began before it.
+    """
     near = [row for row in fault_rows(files) if row.began is not None and _overlaps(row, span)]
     if not near and span[0] == float("-inf"):
         return "No fault had begun." if files.faults else "There was no fault."
@@ -358,7 +362,9 @@ def _more(count: int, what: str) -> str:
 
 
 def _elected(files: RunFiles, facts: PartitionFacts, span: tuple[float, float]) -> str:
-    """Every epoch that began in that time, by whoever says so first; the controller's word has its reasons."""
+    """Describe every leader epoch that began in that time, from the first event that reports it; the controller's event
+    is preferred, because it gives the reasons.
+    """
     epochs: dict[int, BrokerTraceLine] = {}
     for event in facts.events:
         if event.name not in ("leader_elected", "became_leader", "polled") or not span[0] <= event.t <= span[1]:

@@ -1,4 +1,4 @@
-"""Tables that a phone shows as cards: each cell is told the name of its column. Pure."""
+"""Prepares tables that a phone shows as cards: each cell gets the name of its column. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MARKUP = re.compile(r"<[^>]*>")
 
 
 def with_names(html: str) -> str:
-    """The same page: each cell of a table with a head has its column's name in `data-what`. Tables hold no tables."""
+    """Return the page with the column's name in `data-what` of each cell of a table with a head. Tables hold no tables.
+    """
     return _TABLE.sub(lambda table: _named(table[0]), html)
 
 

@@ -1,4 +1,4 @@
-"""Witnesses of a finding, put together by what caused them."""
+"""Groups the witnesses of a finding by their cause."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from squall.reports.story_client import lines_of, witness_problem
 
 @dataclass(frozen=True, slots=True)
 class WitnessGroup:
-    """Witnesses of one check that one thing has caused. `cause`: empty where neither traces nor history tell it. Where
-    acknowledgements show that offsets were given twice, it is that of the loss of the records that had them first.
+    """Holds the witnesses of one check that have the same cause. `cause` is empty if neither traces nor history show
+    it. If acknowledgements show that offsets were given twice, `cause` is that of the loss of the records that had the
+    offsets first.
     """
 
     cause: str
     witnesses: list[tuple[str, list[StoryLine], Json]]
-    """Each in a line, its story, and as it stands in verdict.json."""
+    """Lists for each witness: a line of text, its story, and its entry in verdict.json."""
 
 
 def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, list[WitnessGroup]]:
-    """Check's title -> its witnesses by cause, so that one truncation stands there once; the largest group first."""
+    """Map each check's title to its witnesses grouped by cause, the largest group first. So a truncation that lost many
+    records is named once.
+    """
     losses = [each for each in checks.checks_of(files) if each.name in LOSS and each.witnesses]
     told = _stories(files, [*found, *(each for each in losses if each not in found)])
     of_loss = {cause: each.name for each in losses for n in range(len(each.witnesses))
@@ -45,13 +48,13 @@ def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, lis
 
 
 def _that_of_a_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
-    """Return what happened at the witness's offset, if records were lost by it."""
+    """Return the cause at the witness's offset if that cause also lost records; else an empty text."""
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""
 
 
 def _stories(files: RunFiles, found: list[checks.CheckResult]) -> dict[tuple[str, int], tuple[str, list[StoryLine]]]:
-    """(check's title, witness's number) -> the witness in a line, and its story."""
+    """Map (check's title, witness's number) to the witness in a line of text and its story."""
     by_partition = terms(files)
     witnesses = [(check.title, n, w) for check in found for n, w in enumerate(check.witnesses)]
     rows = histories_of(files, (integer(w.get("val")) for _, _, w in witnesses))

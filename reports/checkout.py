@@ -1,4 +1,4 @@
-"""Commands and paths as pages show them: typed in the checkout, so that they hold after it was moved."""
+"""Writes commands and paths as typed in the checkout, so that pages stay correct after the checkout was moved."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = "./squall" if (ROOT / "squall").is_file() else "squall"
-"""A checkout's launcher, or the program that pip has installed, which has no checkout: paths are absolute then."""
+"""Is the checkout's launcher, or the program installed by pip; in the latter case there is no checkout, and paths are
+absolute.
+"""
 
 
 def from_checkout(path: Path) -> str:
-    """A path from the checkout's folder."""
+    """Return the path relative to the checkout's folder; absolute if there is no checkout."""
     return os.path.relpath(path.absolute(), ROOT) if PROGRAM.startswith("./") else str(path.absolute())

@@ -1,4 +1,4 @@
-"""The verdict as people read it: one row for each check, whether or not it found something. Pure."""
+"""Presents the verdict for people: one row for each check, whether or not it found something. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ PARTITIONS_NAMED = 6
 OUTCOMES = ("ok", "fail", "info")
 _ENGINES = {SPARK: "Spark searched the history.", REFERENCE: "The reference engine searched the history."}
 INVARIANT = "invariant "
-"""Before the name of one of the simulator's."""
+"""Precedes the name of an invariant of the simulator in the name of its check."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check, with one kind of evidence. `count` None: it did not run, or nobody knows."""
+    """Holds the result of one check with one kind of evidence. `count` is None if the check did not run or the number
+    is not known.
+    """
 
     name: str
     evidence: str
@@ -34,23 +36,24 @@ class CheckResult:
     why: str
     witnesses: tuple[Json, ...] = ()
     cell: str = ""
-    """The cell of the matrix of guarantees that permits what was found, or the promise that forbids it; empty if none
-    is known."""
+    """Names the cell of the guarantee matrix that permits the finding, or the promise that forbids it; empty if none is
+    known.
+    """
     blames: str = ""
-    """Whose it is, in words, if it is not the cluster's."""
+    """Says in words whose fault the finding is, if it is not the cluster's; else empty."""
     moments: tuple[str, ...] = ()
-    """Of an invariant of the simulator: when and where it was broken, a line each."""
+    """Lists, for an invariant of the simulator, when and where it was broken, a line each."""
     partitions: tuple[tuple[str, int], ...] = ()
-    """(partition, how many were found there), those with most first; empty where that is not known."""
+    """Lists (partition, number of findings there), most findings first; empty if the numbers are not known."""
 
     @property
     def title(self) -> str:
-        """The name, with the kind of evidence where a check has several."""
+        """Returns the check's name, with the kind of evidence if the check has several."""
         return f"{self.name} ({self.evidence})" if self.evidence else self.name
 
     @property
     def unseen(self) -> str:
-        """Return the partitions that the kept witnesses do not show, in a sentence; empty if they show all."""
+        """Returns the partitions that the kept witnesses do not show, in a sentence; empty if they show all."""
         shown = {each.get("partition") for each in self.witnesses}
         missing = [f"{name} ({count:,})" for name, count in self.partitions if name not in shown] if shown else []
         left = len(missing) - PARTITIONS_NAMED
@@ -60,12 +63,14 @@ class CheckResult:
 
     @property
     def invariant(self) -> str:
-        """The name of the simulator's invariant that it is; empty for what a history shows."""
+        """Returns the name of the simulator's invariant that the check stands for; empty for a check of the history."""
         return self.name.removeprefix(INVARIANT) if self.name.startswith(INVARIANT) else ""
 
 
 def word_of(files: RunFiles) -> str:
-    """valid, invalid or unknown; unknown also where verdict.json says something else, nothing, or is of another run."""
+    """Return valid, invalid or unknown. The word is unknown also if verdict.json says something else, says nothing, or
+    is of another run.
+    """
     word = files.verdict.get("verdict")
     judged, run = files.verdict.get("run"), files.run.get("run")
     if word not in (VALID, INVALID) or (judged and run and judged != run) or files.overlooked:
@@ -74,7 +79,8 @@ def word_of(files: RunFiles) -> str:
 
 
 def banner_of(files: RunFiles) -> str:
-    """The verdict in capitals, whose it is if it is not the cluster's, and what a valid run lost with permission."""
+    """Return the verdict in capitals, whose fault it is if not the cluster's, and the permitted losses of a valid run.
+    """
     word, blames = word_of(files), files.verdict.get("blames")
     if is_lossy(files):
         return f"{word.upper()}, {summary.loss(files, permitted=True)}"
@@ -87,7 +93,7 @@ def is_lossy(files: RunFiles) -> bool:
 
 
 def reasons_of(files: RunFiles) -> list[str]:
-    """Why the verdict is what it is; never empty where it is not valid."""
+    """Return the reasons of the verdict; never empty if the verdict is not valid."""
     word, reasons = word_of(files), texts(files.verdict.get("reasons"))
     if not files.verdict:
         reasons = ["there is no verdict that can be read: nothing was judged"]
@@ -101,7 +107,9 @@ def reasons_of(files: RunFiles) -> list[str]:
 
 
 def checks_of(files: RunFiles) -> list[CheckResult]:
-    """Return every check: what is not permitted, then what was found, then the others in the catalogue's order."""
+    """Return every check: first those whose findings are not permitted, then those with other findings, then the rest
+    in the catalogue's order.
+    """
     found = [_found(each) for each in objects(files.verdict.get("anomalies"))]
     order = {FAILED: 0, UNJUDGED: 1, PERMITTED: 2}
     found.sort(key=lambda check: order[check.state])
@@ -123,7 +131,7 @@ def checks_of(files: RunFiles) -> list[CheckResult]:
 
 
 def _invariants(files: RunFiles) -> list[CheckResult]:
-    """A check for each broken invariant of a simulation."""
+    """Return a check for each broken invariant of a simulation."""
     by_name: dict[str, list[Json]] = {}
     for each in files.violations:
         by_name.setdefault(str(each.get("name")), []).append(each)
@@ -170,7 +178,9 @@ def _found(entry: Json) -> CheckResult:
 
 
 def _cell(state: str, cell: Json) -> str:
-    """The cell in words. Verdicts of earlier versions name none, and --expect safe is what `why` says already."""
+    """Describe the cell in words. Verdicts of earlier versions name no cell, and for --expect safe `why` says
+    everything.
+    """
     if not cell or cell.get("row") == SAFE_EXPECTED.row:
         return ""
     which = f'"{cell.get("row")}", under {cell.get("under")}'
@@ -181,7 +191,7 @@ def _cell(state: str, cell: Json) -> str:
 
 
 def _ran(files: RunFiles) -> set[str]:
-    """Names of the checks that ran to their end; none where the verdict does not say so."""
+    """Return the names of the checks that ran to their end; none if the verdict does not say so."""
     told = [*texts(files.verdict.get("reasons")), *texts(files.verdict.get("notes"))]
     if any(_NO_FINDINGS in each for each in told):
         return set()
@@ -190,12 +200,14 @@ def _ran(files: RunFiles) -> set[str]:
 
 
 def notes_of(files: RunFiles) -> list[str]:
-    """Return what the verdict says beside its reasons, without the list of checks, which has its own table."""
+    """Return the verdict's notes without the list of checks, which has its own table."""
     return [each for each in texts(files.verdict.get("notes")) if not each.startswith(LOOKED_FOR)]
 
 
 def sentence(files: RunFiles) -> str:
-    """The verdict in a few sentences, which lead to the list of `reasons_of` where that has several."""
+    """Return the verdict in a few sentences. If there are several reasons, the sentences lead to the list of
+    `reasons_of`.
+    """
     word, reasons = word_of(files), reasons_of(files)
     if word == VALID:
         return _valid_sentence(files)
@@ -209,12 +221,14 @@ def sentence(files: RunFiles) -> str:
 
 
 def judged_by(files: RunFiles) -> str:
-    """The engine that searched the history, in a sentence; empty where none did, or an early version did not say."""
+    """Return in a sentence which engine searched the history; empty if none did, or if an early version did not record
+    it.
+    """
     return _ENGINES.get(str(files.verdict.get("engine")), "")
 
 
 def _valid_sentence(files: RunFiles) -> str:
-    """Say how much was looked for, and why what was found is permitted."""
+    """Say how many checks ran, and why their findings are permitted."""
     ran = sum(check.state != NOT_RUN for check in checks_of(files))
     found = any(check.state == PERMITTED for check in checks_of(files))
     said = f"{ran} checks ran{', and what they found is permitted' if found else ' and found nothing'}."
@@ -223,7 +237,7 @@ def _valid_sentence(files: RunFiles) -> str:
 
 
 def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
-    """Say what it means, whose expectation it breaks, and where."""
+    """Say what the findings mean, whose expectation they break, and where."""
     said = summary.broken(files)
     if not said and files.violations:
         names = list(dict.fromkeys(str(each.get("name")) for each in files.violations))
@@ -239,11 +253,11 @@ def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigures:
-    """Key numbers; None is not known."""
+    """Holds the key numbers of a run; a number that is not known is None."""
 
     sent: int | None
     sent_after: int
-    """How many of them were sent after healing. Latencies are those of the others."""
+    """Counts the records of `sent` that were sent after healing. Latencies are those of the other records."""
     acked: int | None
     failed: int | None
     unknown: int | None
@@ -254,22 +268,27 @@ class KeyFigures:
     unavailable_partition: str
     stuck_clients: dict[str, str]
     clients: dict[str, str]
-    """Of `meaning.stuck_clients` and `meaning.unavailable_to`."""
+    """Maps a partition to the client to which alone it was unavailable, from `summary.unavailable_to`; `stuck_clients`
+    is `summary.stuck_clients`.
+    """
     p50_ms: float | None
     p99_ms: float | None
     timed: int
-    """How many latencies these are of; 0: not known. Of fewer than 100, p99 is hardly less than the largest."""
+    """Counts the measured latencies; 0 if the number is not known. With fewer than 100 latencies, p99 is close to the
+    largest.
+    """
 
     @property
     def unavailable_to(self) -> str:
-        """The client to which the worst partition was unavailable; empty if to all, as far as is known."""
+        """Returns the client to which alone the worst partition was unavailable; empty if to all, as far as is known.
+        """
         return self.clients.get(self.unavailable_partition, "")
 
 
 def figures_of(files: RunFiles) -> KeyFigures:
-    """The key numbers, of the history where it was analysed, else of the workload's own counters.
+    """Return the key numbers from the history if it was analysed, else from the workload's own counters.
 
-    The history has the writes after healing too: sent is always acknowledged, failed and unknown together.
+    The history also has the writes after healing: sent is always the sum of acknowledged, failed and unknown.
     """
     sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
     counters = mapping(files.run.get("counters"))

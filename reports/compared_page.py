@@ -1,4 +1,6 @@
-"""The page of up to six runs side by side: what they found, how their plans differ, and their curves at one scale."""
+"""Writes the page that compares up to six runs: their findings, the differences of their plans, and their curves at one
+scale.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 PAGE = "compared.html"
 LISTS = ("operations", "faults")
-"""Lists of a plan: of the first only the length is compared, and faults have rows of their own."""
+"""Names the lists of a plan: only the number of operations is compared, and faults have rows of their own."""
 
 
 def render(rows: Sequence[RunListEntry]) -> Path:
@@ -53,7 +55,9 @@ def _link(folder: Path, row: RunListEntry) -> str:
 
 
 def differences(plans: Sequence[Json]) -> tuple[list[tuple[str, tuple[str, ...]]], int]:
-    """(setting, its value in each plan; empty if a plan has none) of those that differ, and how many are the same."""
+    """Return the settings that differ, as (setting, its value in each plan; empty if a plan has none), and the number
+    of equal settings.
+    """
     flat = [dict(_settings(plan)) for plan in plans]
     names = dict.fromkeys(name for plan in flat for name in plan)
     values = [(name, tuple(plan.get(name, "") for plan in flat)) for name in names]
@@ -78,8 +82,8 @@ def _settings(plan: Json, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def curves(files: Sequence[RunFiles]) -> str:
-    """Records and latency by second, a row for each run, all at one scale; empty if no run says when its load was,
-    or if matplotlib is not installed.
+    """Draw records and latency by second, a row for each run, all at one scale. Return an empty text if no run says
+    when its load was, or if matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
         return ""
@@ -119,7 +123,7 @@ def curves(files: Sequence[RunFiles]) -> str:
 
 
 def _finish(pane: Axes, run: RunFiles) -> None:
-    """Shade the faults, and take the frame away."""
+    """Shade the faults, and remove the frame."""
     from squall.reports.figure import FAULT
 
     pane.tick_params(length=0)

@@ -1,4 +1,4 @@
-"""One finding of a run in plain text: what it means, why it is judged so, what caused it, and its story."""
+"""Explains one finding of a run in plain text: what it means, why it is judged so, what caused it, and its story."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from squall.reports.run_files import RunFiles, read_run
 from squall.reports.story_index import RenderedStory, rendered_stories_about
 
 NAMES_OF_ONE = 3
-"""Witnesses that are named of each cause; the first one's story is told."""
+"""Limits the witnesses that are named for each cause; the story of the first one is printed."""
 
 
 class FindingNotFound(Exception):
-    """The run has no such finding; the message says what there is."""
+    """Says that the run has no such finding, and lists the findings that it has."""
 
 
 def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], str] | None = None) -> str:
-    """The finding `name`, an anomaly or an invariant of the simulator. Raises FindingNotFound.
+    """Return the explanation of the finding `name`, an anomaly or an invariant of the simulator. Raise FindingNotFound
+    if the run has no such finding.
 
-    here: makes of the command that repeats the run what somebody in this folder types; it is the last line then.
+    `here` turns the command that repeats the run into the form for the user's current folder; the command is then the
+    last line.
     """
     files = read_run(run_dir)
     every = checks.checks_of(files)
@@ -47,24 +49,24 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
 
 
 def found_as(every: Iterable[checks.CheckResult], name: str) -> list[checks.CheckResult]:
-    """The checks of this name, of those that found something; all of those where the name is empty."""
+    """Return the checks of this name that found something, or all checks that found something if the name is empty."""
     names = ((each, (each.name, each.title, each.name.partition(" ")[2])) for each in every if each.count)
     return [each for each, own in names if not name or name in own]
 
 
 def stories_of(files: RunFiles, found: Sequence[checks.CheckResult]) -> list[RenderedStory]:
-    """The stories of what these checks found."""
+    """Return the stories of the findings of these checks."""
     names = {name for each in found for name in (each.name, each.name.partition(" ")[2])}
     return rendered_stories_about(files, problems_named(files, names, {each.evidence for each in found}))
 
 
 def findings_of(run_dir: Path) -> list[str]:
-    """The names of what was found, as `explained` takes them: the gravest first."""
+    """Return the names of the findings, as `explained` takes them, the gravest first."""
     return [each.title for each in checks.checks_of(read_run(run_dir)) if each.count]
 
 
 def listing(run_dir: Path, width: int = 100) -> str:
-    """List what there is to explain."""
+    """List the findings that can be explained."""
     files = read_run(run_dir)
     found = [each for each in checks.checks_of(files) if each.count]
     reasons = checks.reasons_of(files)
@@ -102,7 +104,7 @@ def _of(check: checks.CheckResult, groups: Sequence[WitnessGroup]) -> Iterator[s
 def _about(
     telling: RenderedStory, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[WitnessGroup]]
 ) -> str:
-    """A heading for what is told in detail: the witness that it is about, and its cause's number."""
+    """Return the heading of a detailed story: the witness that it is about, and the number of its cause."""
     for check in found:
         for number, group in enumerate(groups[check.title], 1):
             for line, _, witness in group.witnesses:
@@ -112,7 +114,7 @@ def _about(
 
 
 def _untold(files: RunFiles) -> Iterator[str]:
-    """Why there is no detailed story."""
+    """Say why there is no detailed story."""
     if files.foreign and not files.traces:
         yield (
             f"There is no story of the brokers: {files.foreign} writes no traces, and the run directory has no logs of "
@@ -125,7 +127,7 @@ def _untold(files: RunFiles) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    """With a full stop at its end, unless it has one."""
+    """Return the text with a full stop at its end."""
     return text if text.endswith((".", ".)")) else f"{text}."
 
 
@@ -137,7 +139,7 @@ def _instead(files: RunFiles, every: Iterable[checks.CheckResult], name: str) ->
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """As it is where it has several lines already; else as wide as asked for, indented like its beginning."""
+    """Wrap a line to `width` with the indentation of its beginning; a text of several lines stays as it is."""
     if "\n" in line or len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2)

@@ -1,4 +1,4 @@
-"""A run as one file to send: what its page shows and what judging it again needs, and nothing else."""
+"""Packs a run into one file to send: what its page shows and what a new judgement needs, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from squall.reports.raw_files import sent
 from squall.reports.run_files import PAGE, read_run
 
 PLACE = "runs"
-"""The folder of a checkout where commands of the page find the run after it was unpacked there."""
+"""Is the folder of a checkout in which the page's commands find the run after it was unpacked there."""
 WITH_COMMAND = ("run.json", "junit.xml")
-"""Files that name the command which repeats the run, with paths of this machine."""
+"""Lists the files that name the command which repeats the run, with paths of this machine."""
 OURS = ("history.jsonl", "trace.jsonl", "messages.jsonl", "polled.jsonl")
-"""Files whose every value Squall made: no secret can be in them, and they may be large."""
+"""Lists the files whose every value Squall made: they can hold no secret, and they may be large."""
 _NAME = rb"(?:passw(?:or)?d|secret|token|api[_.-]?key|jaas\.config)"
 SECRET = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -26,19 +26,21 @@ SECRET = re.compile(
     rb"|" + _NAME + rb"[\"']?\s*[=:]\s*[\"']?(?!null\b|none\b|\[hidden\]|[\"',\s}\]])[^\s]",
     re.IGNORECASE,
 )
-"""Patterns of passwords, tokens and private keys, with their values."""
+"""Matches passwords, tokens and private keys, with their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """A file of the zip, with its size before it was packed."""
+    """Describes a file of the zip, with its size before compression."""
 
     name: str
     size: int
 
 
 def suspects(run_dir: Path) -> Iterator[str]:
-    """Lines that look as if they held a secret, as FILE:LINE. A page shows nothing that is in no other file."""
+    """Yield the lines that seem to hold a secret, as FILE:LINE. The page is not searched: it shows nothing that is in
+    no other file.
+    """
     for name in sent(run_dir):
         if name.name not in OURS:
             for number, line in enumerate((run_dir / name).read_bytes().splitlines(), start=1):
@@ -47,14 +49,14 @@ def suspects(run_dir: Path) -> Iterator[str]:
 
 
 def page_to_send(run_dir: Path) -> str:
-    """The page as the zip has it: made anew, its commands name no path of this machine."""
+    """Return a fresh page for the zip, whose commands name no path of this machine."""
     return page_of(run_dir, f"{PLACE}/{run_dir.name}")
 
 
 def write_zip(run_dir: Path, path: Path, page: str | None) -> list[ArchiveEntry]:
-    """Write the zip of a run, with a folder of the run's name in it. Returns what is in it.
+    """Write the zip of a run, with a folder of the run's name in it, and return its entries.
 
-    page: as `page_to_send` makes it; None: the zip has none. The commands of run.json and junit.xml name no path of
+    `page` comes from `page_to_send`; None leaves the page out. The commands of run.json and junit.xml name no path of
     this machine. Plan and history are not changed, because their digests are part of the verdict. Raises OSError if a
     file cannot be read or written.
     """

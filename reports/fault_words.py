@@ -1,4 +1,4 @@
-"""Faults in plain words: what was asked, whom it hit, and what proves that it landed. Pure."""
+"""Describes faults in plain words: what was planned, which targets it hit, and what proves that it landed. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 LONGEST_LABEL = 36
-"""Characters of a fault in the figure; whom it hit comes to them."""
+"""Limits the letters of a fault's label in the figure, without the targets."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """One fault as people read it. `state`: landed, not landed or unfinished; times in the page's seconds."""
+    """Describes one fault for people. `state` is landed, not landed or unfinished; times are in the page's seconds."""
 
     id: int
     what: str
@@ -31,13 +31,13 @@ class FaultRow:
 
     @property
     def label(self) -> str:
-        """Return the words for the figure, without parameters that would fill it. Those are in the table of faults."""
+        """Returns the fault's label for the figure, without long parameters, which are in the table of faults."""
         what = self.what if len(self.what) <= LONGEST_LABEL else self.what.partition(" (")[0]
         return f"{what} → {self.hit}" if self.hit else what
 
 
 def fault_rows(files: RunFiles) -> list[FaultRow]:
-    """All faults that nemesis.jsonl tells of, by id."""
+    """Return all faults of nemesis.jsonl, by id."""
     measured = {integer(each.get("id")): each for each in objects(files.metrics.get("faults"))}
     return [_row(files, fault, mapping(measured.get(fault["id"])), fault["id"] in measured) for fault in files.faults]
 
@@ -77,8 +77,7 @@ def fault_of(files: RunFiles, process: int, t: int) -> str:
 
 
 def whom(resolved: object) -> str:
-    """Return what a target resolved to: brokers by their ids, a zone of clients by its name, or one link. Empty for
-    others.
+    """Return in words what a target resolved to: broker ids, a zone of clients, or one link. Empty for other targets.
     """
     hit = resolved if isinstance(resolved, list) else []
     brokers = [str(each) for each in hit if isinstance(each, int)]
@@ -89,13 +88,13 @@ def whom(resolved: object) -> str:
 
 
 def _client(seen: Json) -> str:
-    """The client that a fault of clients hit, with its process: faults of members name no broker."""
+    """Return the client that a fault of clients hit, with its process: such a fault names no broker."""
     process = next((seen[name] for name in ("process", "first") if isinstance(seen.get(name), int)), None)
     return f"{seen['client']}{'' if process is None else f' (process {process})'}" if seen.get("client") else ""
 
 
 def _what(fault: Json) -> str:
-    """A fault with its parameters: as its line says, else all that it has."""
+    """Describe a fault with its parameters, in the words of its line, else with all its parameters."""
     if words := mapping(fault.get("words")).get("fault"):
         return str(words)
     rest = ", ".join(f"{key} {_plain(value)}" for key, value in mapping(fault.get("params")).items())
@@ -107,10 +106,10 @@ def _plain(value: object) -> str:
 
 
 def evidence_text(fault: Json) -> str:
-    """Return what was measured while the fault was on, in a sentence or two; for one without evidence, what was
+    """Return what was measured while the fault was on, in a sentence or two; for a fault without evidence, what was
     missing.
 
-    The nemesis says it in its line. Lines of schema 1 do not: their evidence is shown as it is.
+    The nemesis writes the words in its line. Lines of schema 1 have no words: their evidence is shown as it is.
     """
     words, seen = mapping(fault.get("words")).get("evidence"), mapping(fault.get("evidence") or fault.get("seen"))
     told = str(words or "") if "words" in fault else json.dumps(seen, sort_keys=True) if seen else ""

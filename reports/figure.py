@@ -1,7 +1,7 @@
-"""The timeline: load, latency, faults, brokers and partitions over one time axis, as inline SVG.
+"""Draws the timeline: load, latency, faults, brokers and partitions over one time axis, as inline SVG.
 
 Text stays text. Colours that depend on the page's light or dark mode are drawn in stand-in colours, which become CSS
-variables at the end; those of brokers are Okabe and Ito's, told apart by people with any colour vision.
+variables at the end; brokers have the colours of Okabe and Ito, which people with any colour vision can distinguish.
 """
 
 from __future__ import annotations
@@ -38,19 +38,21 @@ VARIABLES = {
 BROKER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#b8a000", "#7f5ca8", "#8c6d4f", "#5f7f8f")
 FAULT = "#d55e00"
 _LATENCY_PANE = '<g id="axes_4">'
-"""As matplotlib numbers them."""
+"""Begins the latency pane in the SVG: matplotlib numbers the axes."""
 ACKED, READ = "#0072b2", "#009e73"
 _DRAWING = "timeline-drawing"
-"""Id of all that is drawn."""
+"""Is the id of the group that holds the whole drawing."""
 LANES = 24
-"""Partitions that are drawn at most: those that were unavailable the longest."""
+"""Limits the drawn partitions: those that were unavailable the longest."""
 WIDTH_IN = 12.0
 AXIS_IN = WIDTH_IN * (RIGHT - LEFT)
-"""Width of the panes: what a label has room in."""
+"""Gives the width of the panes in inches, in which labels must fit."""
 _PHASE_LABEL_IN = 0.075
-"""Width of a letter of a phase's name, roughly: names that do not fit are left out."""
+"""Gives the approximate width in inches of a letter of a phase's name; names that do not fit are left out."""
 _FAULT_LABEL_IN = 0.072
-"""Width of a letter of a fault's label, roughly: where it would run into the next one, that one has another row."""
+"""Gives the approximate width in inches of a letter of a fault's label; a fault whose label would overlap another has
+another row.
+"""
 STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "squall",
@@ -70,20 +72,22 @@ STYLE = {
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The figure as SVG, and what it shows in words, for those who do not see it."""
+    """Holds the figure as SVG, and its content in words for readers who cannot see it."""
 
     svg: str
     description: str
     left_out: int
-    """Partitions without a lane."""
+    """Counts the partitions without a lane."""
     labels: str = ""
-    """As `labels` makes it."""
+    """Holds the labels left of the panes as an SVG of their own, made by `labels`."""
     values: str = ""
-    """JSON: what the figure shows at which moment, for the page's script."""
+    """Holds JSON for the page's script: what the figure shows at each moment."""
 
 
 def time_span(files: RunFiles) -> tuple[float, float] | None:
-    """From the begin of the load to the end of the final reads, in the page's seconds; None where nothing is known."""
+    """Return the time from the begin of the load to the end of the final reads, in the page's seconds; None if neither
+    is known.
+    """
     begin, _ = files.phase("warm-up", "load", "load with faults")
     _, end = files.phase("load", "load with faults", "settle", "heal", "converge", "final reads")
     seconds = _numbers(files.series.get("second"))
@@ -102,7 +106,7 @@ def _numbers(values: Any) -> list[float]:
 
 
 def draw(files: RunFiles, faults: Sequence[FaultRow], samples: LatencySamples, span: tuple[float, float]) -> Timeline:
-    """The whole figure between the two times of `span`."""
+    """Draw the whole figure between the two times of `span`."""
     begin, end = span
     brokers = broker_lanes(files, begin, end)
     every = partition_lanes(files, begin, end, samples.gaps)
@@ -134,7 +138,9 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: LatencySamples, s
 
 
 def _dots(figure: Any, axis: Any, samples: LatencySamples) -> str:
-    """Single records as one path of dots, in the page's own colour: thousands of marks of their own would be large."""
+    """Return single latencies as one SVG path of dots in the page's own colour: thousands of separate marks would be
+    large.
+    """
     if samples.points is None or not samples.points.shape[1]:
         return ""
     at, took = samples.points
@@ -152,7 +158,7 @@ def describe(
     span: tuple[float, float],
     clients: Mapping[str, str],
 ) -> str:
-    """The figure in words. `clients`: of `meaning.unavailable_to`."""
+    """Describe the figure in words. `clients` comes from `summary.unavailable_to`."""
     words = [f"From second {span[0]:.1f} to {span[1]:.1f} of the load."]
     for fault in faults:
         if fault.began is not None:
@@ -183,7 +189,7 @@ def _phases(axis: Any, files: RunFiles, begin: float, end: float) -> None:
 
 
 def _fault_rows(faults: Sequence[FaultRow], begin: float, end: float) -> dict[int, int]:
-    """Fault id -> row, so that neither they nor their labels cover each other; rows count from 1."""
+    """Map each fault's id to a row, from 1, so that neither faults nor their labels overlap."""
     rows: dict[int, int] = {}
     free: list[float] = []
     letter = _FAULT_LABEL_IN * (end - begin) / AXIS_IN
@@ -240,14 +246,14 @@ def throughput(axis: Any, files: RunFiles) -> None:
 
 
 def _before_final_reads(files: RunFiles, key: str) -> list[float]:
-    """A series up to the final reads, in which fresh readers read as fast as they can."""
+    """Return a series up to the final reads, in which fresh readers read as fast as they can."""
     until = files.phase("final reads")[0]
     pairs = zip(_numbers(files.series.get("second")), _numbers(files.series.get(key)), strict=False)
     return [value for second, value in pairs if until is None or second + 1 <= until]
 
 
 def latency(axis: Any, files: RunFiles, samples: LatencySamples) -> None:
-    """Draw the latency of acknowledged writes by second, and of single ones if they are known."""
+    """Draw the latency of acknowledged writes by second, and of single writes if they are known."""
     seconds = _numbers(files.series.get("second"))
     if samples.points is not None and samples.points.shape[1]:
         at, took = samples.points
@@ -282,7 +288,7 @@ def _legend_or_none(axis: Any, known: bool) -> None:
 
 
 def colour_of(node: int) -> str:
-    """A broker's colour."""
+    """Return a broker's colour."""
     return BROKER_COLOURS[(node - 1) % len(BROKER_COLOURS)]
 
 
@@ -323,7 +329,8 @@ def _facts(files: RunFiles) -> tuple[int, int]:
 
 
 def _partitions(axis: Any, lanes: Sequence[PartitionLane], facts: tuple[int, int]) -> None:
-    """Height of the coloured part: how many replicas are in sync, of all; its colour: who leads."""
+    """Draw a lane for each partition: its height is the share of replicas that are in sync, its colour is the leader's.
+    """
     replicas = max([facts[0], *(size for lane in lanes for _, size in lane.isr)], default=1) or 1
     for row, lane in enumerate(lanes):
         low = row + 0.4
@@ -351,18 +358,18 @@ def _partitions(axis: Any, lanes: Sequence[PartitionLane], facts: tuple[int, int
 
 
 _NAME_PT = 160.0
-"""Size of a name's letters times how many of them fit beside the panes."""
+"""Limits the size of a name's letters times their number, so that the name fits beside the panes."""
 
 
 def _shortened(name: str, size: float) -> str:
-    """A name that does not fit even in small letters keeps its begin and its end."""
+    """Return a name that fits even in small letters: a long name keeps its begin and its end."""
     room = int(_NAME_PT / size)
     return name if len(name) <= room else f"{name[: room // 2 - 1]}…{name[-(room - room // 2) :]}"
 
 
 def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: float) -> None:
-    """Mark what was found in a partition at the end of its lane: in the colour of faults what is not permitted, else a
-    permitted loss.
+    """Mark at the end of a partition's lane what was found in it: findings that are not permitted in the colour of
+    faults, permitted losses in another.
     """
     marks = marks_of(files)
     for row, lane in enumerate(lanes):
@@ -374,7 +381,7 @@ def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: floa
 
 
 def marks_of(files: RunFiles) -> dict[str, tuple[str, str]]:
-    """Partition -> (words, colour) of the mark at the end of its lane."""
+    """Map a partition to the (words, colour) of the mark at the end of its lane."""
     marks: dict[str, tuple[str, str]] = {}
     if permitted := summary.loss(files, permitted=True):
         marks |= {name: (f"{lost:,} lost, permitted", PERMITTED) for name, lost, _ in permitted.partitions}
@@ -417,7 +424,8 @@ def _finish(figure: Any, axes: Any, faults: Sequence[FaultRow], begin: float, en
 
 
 def standalone(page: str) -> str:
-    """The figure of a run's page as an SVG file of its own, in light colours; empty where the page has none."""
+    """Return the figure of a run's page as an SVG file of its own, in light colours; empty if the page has no figure.
+    """
     found = re.search(r'<svg [^>]*aria-labelledby="timeline-title.*?</svg>', page, flags=re.S)
     if found is None:
         return ""
@@ -428,7 +436,9 @@ def standalone(page: str) -> str:
 
 
 def _inline(svg: str, description: str, faults: Sequence[FaultRow]) -> str:
-    """The SVG as it may stand in a page: no prolog, a title and a description, colours of the page's mode."""
+    """Return the SVG for use inside a page: without prolog, with a title and a description, in colours of the page's
+    mode.
+    """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     for stand_in, variable in VARIABLES.items():
@@ -448,7 +458,8 @@ def _inline(svg: str, description: str, faults: Sequence[FaultRow]) -> str:
 
 
 def labels(svg: str) -> str:
-    """The labels left of the panes as a picture of their own, which stays in view where the figure is scrolled."""
+    """Return the labels left of the panes as a picture of their own, which stays visible while the figure is scrolled.
+    """
     width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0]
     box = f"0 0 {float(width) * LEFT:.2f} {height}"
     return f'<svg class="labels" viewBox="{box}" aria-hidden="true"><use href="#{_DRAWING}"/></svg>'

@@ -19,7 +19,7 @@ SERIES = (
     ("p99, ms", "p99_ms"),
 )
 LEFT, RIGHT = 0.115, 0.985
-"""Where the panes begin and end, as parts of the width: names of brokers and partitions stand left of them."""
+"""The panes begin and end at these fractions of the width; names of brokers and partitions are left of them."""
 
 
 def values_of(
@@ -29,7 +29,9 @@ def values_of(
     partitions: Sequence[PartitionLane],
     span: tuple[float, float],
 ) -> str:
-    """Series by second; spans as [begin, end, what], steps as [since, what]. Safe inside a script element."""
+    """Return JSON with series by second, spans as [begin, end, what] and steps as [since, what]. The text is safe
+    inside a script element.
+    """
     end = span[1]
     told = {
         "from": span[0], "to": end, "left": LEFT, "right": RIGHT,

@@ -1,4 +1,4 @@
-"""junit.xml: a test case for each check, and one for the verdict, so that CI shows a run as it shows tests."""
+"""Writes junit.xml: a test case for each check, and one for the verdict, so that CI shows a run as it shows tests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(run_dir: Path) -> Path:
-    """Write `run_dir`/junit.xml and return its path. OSError where it cannot be written.
+    """Write `run_dir`/junit.xml and return its path. Raise OSError if the file cannot be written.
 
-    A check fails where it found what is not permitted. Where the verdict is unknown, no check passes: those that found
-    nothing are skipped, and the case `verdict` is an error that says why.
+    A check fails if it found something that is not permitted. If the verdict is unknown, no check passes: the checks
+    that found nothing are skipped, and the case `verdict` is an error that says why.
     """
     files = read_run(run_dir)
     word = checks.word_of(files)
@@ -45,7 +45,9 @@ def write_junit(run_dir: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class NightlyTestCase:
-    """A run of a night: its test case, how long it took, and where its own junit.xml is; None: it has none."""
+    """Describes a run of a night as a test case: its name, its duration, and the path of its own junit.xml (None if it
+    has none).
+    """
 
     classname: str
     name: str
@@ -54,8 +56,8 @@ class NightlyTestCase:
 
 
 def add_checks(path: Path, cases: Iterable[NightlyTestCase]) -> None:
-    """Give the test cases of a night's junit.xml the time that their runs took, and add the checks of each run: a suite
-    of cases whose class is the run. Nothing of a file that cannot be read.
+    """Give the test cases of a night's junit.xml the durations of their runs, and add the checks of each run: a suite
+    of cases whose class is the run. A file that cannot be read is left out.
     """
     root = ElementTree.parse(path).getroot()
     known = {(each.get("classname"), each.get("name")): each for each in root.iter("testcase")}
@@ -73,9 +75,9 @@ def add_checks(path: Path, cases: Iterable[NightlyTestCase]) -> None:
 
 
 def tolerate(path: Path, cases: Mapping[tuple[str, str], str]) -> None:
-    """Make skipped cases of failures that do not fail the night: those of the runs, and those of their checks.
+    """Turn failures that do not fail the night into skipped cases: those of the runs, and those of their checks.
 
-    cases: class and name of a run's test case -> why it does not fail the night.
+    `cases` maps class and name of a run's test case to the reason why the failure does not fail the night.
     """
     root = ElementTree.parse(path).getroot()
     of_checks = {f"{classname}.{name}": why for (classname, name), why in cases.items()}
@@ -147,5 +149,5 @@ def _message(check: CheckResult) -> str:
 
 
 def _text(text: str) -> str:
-    """Text without what XML cannot hold."""
+    """Return the text without characters that XML cannot hold."""
     return _NOT_XML.sub("\ufffd", text)

@@ -1,6 +1,4 @@
-"""Turns the brokers' traces and the nemesis's log into spans of time: what brokers and partitions were doing when.
-Pure.
-"""
+"""Turns the brokers' traces and the nemesis's log into time spans: the states of brokers and partitions. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from squall.reports.run_files import Json, RunFiles, integer, mapping, number, o
 
 COORDINATORS_LOG = "__transaction_state"
 UNAVAILABLE_S = 1.0
-"""A partition in which writes waited for so long and none was acknowledged is drawn as unavailable."""
+"""A partition is drawn as unavailable if writes waited for this number of seconds and none was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSpan:
-    """[begin, end] in the page's seconds; `kind` says what of."""
+    """Describes the span [begin, end] of a lane in the page's seconds; `kind` names the state."""
 
     begin: float
     end: float
@@ -27,23 +25,23 @@ class LaneSpan:
 
 @dataclass
 class BrokerLane:
-    """Describes one broker's lane. `states`: up, starting, stopping, down or unknown, without gaps; the others lie over
-    it.
+    """Describes one broker's lane. The kinds of `states` are up, starting, stopping, down or unknown, without gaps; the
+    other spans are drawn over them.
     """
 
     node: int
     states: list[LaneSpan] = field(default_factory=list)
     over: list[LaneSpan] = field(default_factory=list)
-    """Kinds: paused, cut, slow."""
+    """Lists spans of the kinds paused, cut and slow."""
     controller: list[LaneSpan] = field(default_factory=list)
     crashes: list[float] = field(default_factory=list)
-    """When it ended though nobody asked it to."""
+    """Lists the times at which the broker ended without a request to end."""
 
 
 @dataclass
 class PartitionLane:
-    """Describes one partition's lane. `leaders`: kind is the leader's id, "-1" for none; `isr`: (second, size), each
-    until the next.
+    """Describes one partition's lane. In `leaders` the kind is the leader's id, "-1" for none; `isr` lists (second, ISR
+    size), each valid until the next.
     """
 
     name: str
@@ -54,14 +52,14 @@ class PartitionLane:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpochStart:
-    """One leader epoch of a partition, as the new leader and the controller tell it."""
+    """Describes the begin of one leader epoch of a partition, as the new leader and the controller report it."""
 
     epoch: int
     leader: int
     t: float
     isr: tuple[int, ...]
     leo: int | None
-    """Log end of the new leader when it took over; None where only the controller tells of the epoch."""
+    """Gives the log end offset of the new leader when it took over; None if only the controller reports the epoch."""
     unclean: bool
 
 
@@ -71,7 +69,7 @@ def event_s(files: RunFiles, event: Json) -> float:
 
 
 def broker_lanes(files: RunFiles, begin: float, end: float) -> list[BrokerLane]:
-    """A lane for every broker, cut to [begin, end]."""
+    """Return a lane for every broker, cut to [begin, end]."""
     lanes = []
     for node in files.nodes:
         lane = BrokerLane(node)
@@ -102,14 +100,14 @@ def _state_changes(files: RunFiles, node: int) -> Iterable[tuple[float, str]]:
 
 
 def _acts(fault: Json, key: str) -> Iterable[tuple[int, Json]]:
-    """(node, evidence of what was done to it), in the order in which the nemesis hit them."""
+    """Yield (node, evidence of the action on it), in the order in which the nemesis hit the nodes."""
     seen = mapping(fault.get("evidence") or fault.get("seen"))
     nodes = mapping(fault.get("target")).get("resolved")
     return zip(nodes if isinstance(nodes, list) else [], objects(seen.get(key)), strict=False)
 
 
 def _fold(changes: list[tuple[float, str]], begin: float, end: float) -> list[LaneSpan]:
-    """Changes into spans; of two at once the later in the list wins."""
+    """Turn state changes into spans; of two changes at the same time the later in the list wins."""
     ordered = sorted(changes, key=lambda change: change[0])
     spans = []
     for index, (t, kind) in enumerate(ordered):
@@ -191,15 +189,15 @@ def terms(files: RunFiles) -> dict[str, list[LeaderEpochStart]]:
 
 
 def partition_of(event: Json) -> str:
-    """TOPIC-NUMBER of a trace event."""
+    """Return TOPIC-NUMBER of a trace event."""
     return f"{event.get('topic')}-{event.get('partition')}"
 
 
 def partition_lanes(
     files: RunFiles, begin: float, end: float, gaps: Mapping[str, list[LaneSpan]]
 ) -> list[PartitionLane]:
-    """A lane for every partition that has a leader or a gap, cut to [begin, end]. Of the coordinators' logs only those
-    that had anything to do.
+    """Return a lane for every partition that has a leader or a gap, cut to [begin, end]. Idle partitions of the
+    coordinators' logs are left out.
     """
     by_name = terms(files)
     isr = _isr_steps(files)
@@ -214,7 +212,7 @@ def partition_lanes(
 
 
 def _idle_coordinators(files: RunFiles, names: Collection[str]) -> set[str]:
-    """Partitions of the coordinators' log to which no transactional id of the traces belongs."""
+    """Return the partitions of the transaction coordinators' log to which no transactional id of the traces belongs."""
     logs = {name for name in names if _natural(name)[0] == COORDINATORS_LOG}
     states = (event for trace in files.traces.values() for event in trace if event["e"] == "transaction_state")
     ids = {str(event.get("transactional_id")) for event in states}
@@ -227,7 +225,9 @@ def _natural(name: str) -> tuple[str, int]:
 
 
 def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
-    """Committed ISR sizes. A node that learns late of an old state tells nothing new: partition epochs only rise."""
+    """Return the sizes of committed ISRs by partition. A state with an old partition epoch is ignored: a node learned
+    it late.
+    """
     steps: dict[str, list[tuple[float, int]]] = {}
     newest: dict[str, int] = {}
     kinds = ("became_leader", "isr_changed", "leader_elected", "polled")
@@ -241,7 +241,8 @@ def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
 
 
 def gaps_of_metrics(files: RunFiles) -> dict[str, list[LaneSpan]]:
-    """Each partition's longest time in which writes waited and none was acknowledged, where that was long."""
+    """Map each partition to its longest time in which writes waited and none was acknowledged, if that time was long.
+    """
     found = {}
     for name, gap in mapping(mapping(files.metrics.get("unavailable")).get("partitions")).items():
         length, begin = number(mapping(gap).get("s")), number(mapping(gap).get("from_s"))

@@ -15,7 +15,7 @@ from squall.reports.stories import StoryLine, value_text
 
 @dataclass(frozen=True, slots=True)
 class LinkedWitness:
-    """A witness as the page has it. `story`: the anchor of the story that is about it; empty for none."""
+    """Describes a witness on the page. `story` is the anchor of the story that is about it, empty for none."""
 
     anchor: str
     line: str
@@ -25,7 +25,7 @@ class LinkedWitness:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The columns of `COLUMNS`; a cell is empty if the witness does not name it."""
+        """Returns the cells of the columns `COLUMNS`; a cell is empty if the witness does not name it."""
         numbers = {key: found for key in ("off", "val", "op", "proc") if (found := integer(self.raw.get(key))) >= 0}
         record = value_text(numbers["val"]) if "val" in numbers else ""
         return (str(self.raw.get("partition") or ""), str(numbers.get("off", "")), record,
@@ -33,12 +33,12 @@ class LinkedWitness:
 
 
 COLUMNS = ("partition", ">offset", "record", ">operation", ">process")
-"""Heads of the table of witnesses; those with ">" have numbers."""
+"""Lists the heads of the table of witnesses; a head that begins with ">" has a column of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedWitnessGroup:
-    """Witnesses with one cause."""
+    """Holds the witnesses on the page that have one cause."""
 
     cause: str
     witnesses: tuple[LinkedWitness, ...]
@@ -52,7 +52,9 @@ def story_anchor(number: int) -> str:
 def shown_groups(
     checks: Sequence[CheckResult], groups: Mapping[str, Sequence[WitnessGroup]], problems: Sequence[StorySubject]
 ) -> dict[str, list[LinkedWitnessGroup]]:
-    """Check's title -> its groups, each witness with its anchor. `problems`: of the stories, in order."""
+    """Map each check's title to its groups, each witness with its anchor. `problems` holds the subjects of the stories,
+    in order.
+    """
     shown: dict[str, list[LinkedWitnessGroup]] = {}
     for check in checks:
         count = 0
@@ -68,13 +70,15 @@ def shown_groups(
 
 
 def witness_of(shown: Mapping[str, Sequence[LinkedWitnessGroup]], number: int) -> LinkedWitness | None:
-    """The witness that a story is about; None where an invariant was broken, which has none."""
+    """Return the witness that a story is about; None for a broken invariant, which has no witness."""
     every = (each for groups in shown.values() for group in groups for each in group.witnesses)
     return next((each for each in every if each.story == story_anchor(number)), None)
 
 
 def is_about(problem: StorySubject, check: CheckResult, witness: Json) -> bool:
-    """Stories are those of the first witness of a finding in its partition."""
+    """Return whether a story with this subject is about the witness: it is the first witness of the finding in its
+    partition.
+    """
     place = str(witness.get("partition") or "")
     first = next(each for each in check.witnesses if str(each.get("partition") or "") == place)
     same = witness is first and check.name in (problem.name, problem.also)

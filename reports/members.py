@@ -1,7 +1,7 @@
-"""Shows what members of a group did to a record that the group passed over, or that a member processed when the
-partition was no longer its own: which member committed which position, what it had processed by then, how it ended,
-which member resumed where. Of a group that makes no progress: which record it processed last. From the history
-alone. Pure but for reading it.
+"""Shows what group members did to a record that the group skipped, or that a member processed after it had given up the
+partition: which member committed which position, what it had processed by then, how it ended, which member resumed
+where. For a group that makes no progress, it shows the last processed record. It reads the history alone. Pure but for
+reading.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from squall.reports.story_facts import HISTORY_LIMIT, json_lines
 
 AHEAD, REVOKED = (each.ANOMALIES[0].name for each in (commit_ahead, revoked_read))
 ABOUT = (AHEAD, REVOKED, stuck.CONSUMER)
-"""Anomalies of which this tells."""
+"""Lists the anomalies that this module explains."""
 
 
 class MemberEvent(NamedTuple):
-    """Describes what a process did to the partition, at `t` in ns of the history. `grave`: it may be the cause."""
+    """Describes an action of a process on the partition, at `t` in ns of the history. `grave` is True if it may be the
+    cause.
+    """
 
     t: int
     process: int
@@ -37,7 +39,7 @@ class MemberEvent(NamedTuple):
 
 
 class CommittedPosition(NamedTuple):
-    """A process asked for this position at `t`, in ns of the history."""
+    """Describes a process's request to commit this position at `t`, in ns of the history."""
 
     op: int
     process: int
@@ -46,7 +48,7 @@ class CommittedPosition(NamedTuple):
 
 
 class MemberRead(NamedTuple):
-    """Holds what a poll, or a report of what was processed, had of the partition."""
+    """Holds the offsets of the partition that a poll returned, or that a program reported as processed."""
 
     op: int
     process: int
@@ -56,7 +58,7 @@ class MemberRead(NamedTuple):
 
 @dataclass(slots=True)
 class _PartitionHistory:
-    """Collects what the history says of one partition."""
+    """Collects the owners, commits and reads of one partition from the history."""
 
     holds: PartitionOwnershipReader
     commits: list[CommittedPosition] = field(default_factory=list)
@@ -65,19 +67,19 @@ class _PartitionHistory:
 
 @dataclass(slots=True)
 class _MemberHistoryReader:
-    """Follows the members of all groups in some partitions."""
+    """Reads from the history what the members of all groups did in some partitions."""
 
     parts: dict[int, _PartitionHistory]
     groups: dict[int, str] = field(default_factory=dict)
-    """Member -> its group."""
+    """Maps a member's process to its group."""
     programs: set[int] = field(default_factory=set)
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Operation of a commit -> when it was answered, and how."""
+    """Maps the operation of a commit to the time and status of its answer."""
     _asked: dict[int, int] = field(default_factory=dict)
-    """Poll -> its process."""
+    """Maps an open poll to its process."""
 
     def take(self, line: Json) -> None:
-        """Take one line of the history."""
+        """Read one line of the history."""
         kind, process, op = line.get("e"), integer(line.get("p")), integer(line.get("op"))
         if kind == "p" and (group := mapping(line.get("settings")).get("group")):
             self.groups[process] = str(group)
@@ -108,43 +110,46 @@ class _MemberHistoryReader:
 
 @dataclass(frozen=True, slots=True)
 class MembersOfFinding:
-    """Shows what the members of one group did that led to a finding. Of `revoked-read`, `hold` is what its reader had
-    given up, `next` the owner that came after it, and `read` the read in question. Of `stuck-consumer`, `hold` is
-    what the last owner owned, and `processed` what the group processed last.
+    """Shows what the members of one group did that led to a finding. For `revoked-read`, `hold` is the ownership that
+    the reader had given up, `next` the next owner, and `read` the read in question. For `stuck-consumer`, `hold` is the
+    last owner, and `processed` the last record that the group processed.
     """
 
     files: RunFiles
     problem: StorySubject
     group: str
     hold: OwnershipSpan | None
-    """What the committer owned when it committed."""
+    """Is the ownership of the committing member when it committed."""
     next: OwnershipSpan | None
-    """What the member that resumed beyond the record owned."""
+    """Is the ownership of the member that resumed beyond the record."""
     commit: CommittedPosition | None = None
     ended: tuple[int, int] = (-1, -1)
-    """When the commit was answered, and how."""
+    """Gives the time and status of the commit's answer."""
     processed: MemberRead | None = None
-    """What the committer had processed last by then."""
+    """Is the last read of the committing member before the commit."""
     got: tuple[MemberRead, ...] = ()
-    """Reads of the record by members of the group."""
+    """Lists the reads of the record by members of the group."""
     read: MemberRead | None = None
     programs: frozenset[int] = frozenset()
 
     @property
     def alone(self) -> bool:
-        """Return whether members alone did it, by what they say themselves: what brokers did does not matter then."""
+        """Is True if members alone caused the finding, by their own reports: then the brokers' actions do not matter.
+        """
         if self.read is not None:
             return True
         return self.commit is not None and (self.processed is None or max(self.processed.offsets) < self.offset)
 
     @property
     def stands(self) -> bool:
-        """Return whether it is about a group that makes no progress."""
+        """Is True if the finding is a group that makes no progress."""
         return self.problem.name == stuck.CONSUMER
 
     @property
     def ended_by_itself(self) -> bool:
-        """Return whether the committer's process ended, it is a program under test, and no fault hit it."""
+        """Is True if the process of the committing member is a program under test and ended without a fault that hit
+        it.
+        """
         hold = self.hold
         if hold is None or hold.how != CRASHED or hold.process not in self.programs:
             return False
@@ -152,7 +157,7 @@ class MembersOfFinding:
         return known and not self.lasted(hold) and not fault_of(self.files, hold.process, hold.ended)
 
     def lasted(self, hold: OwnershipSpan) -> bool:
-        """Return whether a member owned the partition until the harness let all readers end; of a run without that
+        """Return whether a member owned the partition until the harness let all readers end; in a run without that
         moment, until the history's end.
         """
         over = self.files.phase("final reads")[0]
@@ -160,11 +165,11 @@ class MembersOfFinding:
 
     @property
     def offset(self) -> int:
-        """Return the offset of the record in question; -1: none."""
+        """Returns the offset of the record in question; -1 for none."""
         return self.problem.offsets[0] if self.problem.offsets else -1
 
     def did(self) -> list[MemberEvent]:
-        """All of it, in order of time."""
+        """Return all actions of the members, in order of time."""
         if self.stands:
             return list(self._of_last())
         found = [*self._of_commit(), *self._of_hold(), *self._of_next(), *self._of_reads()]
@@ -177,7 +182,7 @@ class MembersOfFinding:
         return "processed" if process in self.programs else "got", f"offset {offset}"
 
     def had(self) -> str:
-        """Say what the committer had processed, after "it had"."""
+        """Say what the committing member had processed, to follow the words "it had"."""
         assert self.commit is not None
         if self.processed is None:
             return self._got(self.commit.process, f"nothing of {self.problem.where}")
@@ -241,8 +246,8 @@ def _begins(hold: OwnershipSpan, where: str) -> MemberEvent:
 
 
 def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[MembersOfFinding | None]:
-    """Return what members did that led to each of these findings; None if the history does not show it, or if it is
-    about something else. The history is read once for all of them.
+    """Return the actions of members that led to each of these findings; None if the history does not show them, or if
+    the finding is about something else. The history is read once for all of them.
     """
     dense = {name: part for part, name in files.part_names.items()}
     wanted = {dense[each.where] for each in problems if each.name in ABOUT and each.where in dense}
@@ -259,7 +264,7 @@ def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[Member
 
 
 def processed_by_programs(files: RunFiles) -> int | None:
-    """Count the records that members under test reported as processed, each once; None if nobody can tell."""
+    """Count the records that members under test reported as processed, each once; None if the history does not tell."""
     reader = _read(files, files.part_names)
     if reader is None:
         return None
@@ -268,7 +273,7 @@ def processed_by_programs(files: RunFiles) -> int | None:
 
 
 def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | None:
-    """Return what the history has of these partitions; None without any, or without a history, or if it is too long."""
+    """Read the history of these partitions; None without any partition, or if the history is missing or too long."""
     path = files.path / "history.jsonl"
     try:
         if not parts or path.stat().st_size > HISTORY_LIMIT:
@@ -287,8 +292,8 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | Non
 def _passed_over(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> MembersOfFinding | None:
-    """Find the case as the finder does: the member resumed at `other`, beyond the record, and `other` had been
-    committed.
+    """Find the skipped record's case as the finder does: the member resumed at `other`, beyond the record, and `other`
+    had been committed.
     """
     group, offset = reader.groups.get(problem.process, ""), problem.offsets[0] if problem.offsets else -1
     found = (hold for hold in at.holds.found if (hold.process, hold.position) == (problem.process, problem.other))
@@ -315,7 +320,7 @@ def _passed_over(
 def _given_up(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> MembersOfFinding | None:
-    """Find the case as the finder does: the reader had owned it last until it gave it up."""
+    """Find the revoked read's case as the finder does: the reader had owned the partition last until it gave it up."""
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:
         return None
@@ -332,7 +337,7 @@ def _given_up(
 def _stands_still(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> MembersOfFinding | None:
-    """The group of a reader as a whole: the harness waits for all its members together."""
+    """Find the case of a reader's group as a whole: the harness waits for all its members together."""
     if problem.process not in reader.groups:
         return None
     group = reader.groups[problem.process]
@@ -346,8 +351,8 @@ def _stands_still(
 
 
 def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
-    """Tell of each of these findings what members did, in the page's seconds; nothing where it is not known. The cause
-    of what a member read too late is its release of the partition.
+    """Return, for each of these findings, what members did, in the page's seconds; nothing if it is not known. The
+    cause of a read that came too late is the member's release of the partition.
     """
     return [
         [
@@ -363,7 +368,7 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
 
 
 def answers_of(found: MembersOfFinding) -> Iterator[tuple[str, str]]:
-    """(question, answer) of what members did."""
+    """Yield (question, answer) about the members' actions."""
     if found.stands:
         told = " ".join(map(sentence, found.did()))
         yield "What the group read last", told or f"No member of {found.group} reported or got a record of it."
@@ -422,5 +427,5 @@ def _clock(files: RunFiles) -> Callable[[int], str]:
 
 
 def sentence(did: MemberEvent) -> str:
-    """Say what a process did."""
+    """Describe a process's action in a sentence."""
     return f"{did.text[:1].upper()}{did.text[1:]}."
