@@ -14,7 +14,9 @@ from squall.reports.operations_read import ClientOperation
 
 WIDTH, GUTTER, RIGHT = 1180, 118, 12
 ROW_H, DEPTH, GAP, TOP, BOTTOM = 8, 5, 8, 34, 26
-"""px of one operation's row; how many that overlap get rows of their own; between processes; above; below."""
+"""`ROW_H` is the height of a row, `GAP` the space between processes, `TOP` and `BOTTOM` the margins, all in px; at most
+`DEPTH` overlapping operations get rows of their own.
+"""
 COLOURS = {
     "ok": "var(--good)",
     "read": "var(--read)",
@@ -24,7 +26,7 @@ COLOURS = {
 }
 _DOES = {"producer": "sends", "reader": "reads", "final": "final reads"}
 _Place = Callable[[float], float]
-"""Where a time stands."""
+"""Maps a time to an x coordinate."""
 KEY = (
     ("ok", "acknowledged"),
     ("info", "unknown outcome"),
@@ -36,7 +38,7 @@ KEY = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionTimeWindow:
-    """A stretch of one partition's life, in the page's seconds."""
+    """Describes a time window of one partition, in the page's seconds."""
 
     partition: str
     begin: float
@@ -46,7 +48,9 @@ class PartitionTimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class OperationsWindow:
-    """A window with its operations. `left_out`: how many had no room; `elsewhere`: where these are."""
+    """Holds a window with its drawn operations. `left_out` counts the operations that did not fit; `elsewhere` says
+    where they are.
+    """
 
     window: PartitionTimeWindow
     operations: tuple[ClientOperation, ...]
@@ -74,11 +78,11 @@ def draw(
     single: Collection[int] | None = None,
     named: Collection[int] = (),
 ) -> str:
-    """The picture. about: an operation or a value in question -> its witness's anchor. Operations are found as op-N,
-    but for those that are found so in another picture (named).
+    """Draw the window. `about` maps an operation or a value in question to its witness's anchor. An operation has the
+    anchor op-N, unless another picture has its anchor already (`named`).
 
-    single: those that have a box of their own, with their words; None: all. The others are drawn together, which takes
-    a tenth of the bytes: their words stand in the text only.
+    `single` lists the operations that have a box of their own, with their words; None means all. The others are drawn
+    together, which takes a tenth of the bytes: their words are in the text only.
     """
     lanes = _lanes(operations)
     y = float(TOP)
@@ -113,7 +117,7 @@ def draw(
 
 
 def _lanes(operations: Sequence[ClientOperation]) -> list[_ProcessLane]:
-    """Producers first, then readers; what overlaps stands below each other."""
+    """Return the lanes, producers first, then readers; overlapping operations are below each other."""
     lanes: dict[int, _ProcessLane] = {}
     for each in sorted(operations, key=lambda each: (each.role != "producer", each.process, each.t0)):
         lane = lanes.setdefault(each.process, _ProcessLane(each.process, each.role))
@@ -139,7 +143,7 @@ def _box(each: ClientOperation, x_of: _Place, y: float, about: Mapping[int, str]
 
 
 def _together(operations: Iterable[ClientOperation], x_of: _Place, y: float) -> list[str]:
-    """Boxes of one row without words, a path for each outcome."""
+    """Draw the operations of one row as boxes without words, a path for each outcome."""
     paths: dict[str, list[str]] = {}
     for each in operations:
         left = x_of(each.t0)
@@ -197,5 +201,5 @@ def _terms(terms: Sequence[LeaderEpochStart], window: PartitionTimeWindow, x_of:
 
 
 def text_of(operations: Collection[ClientOperation]) -> str:
-    """The same as plain text, a line each."""
+    """Return the operations as plain text, a line each."""
     return "\n".join(each.text for each in operations)

@@ -1,4 +1,4 @@
-"""Operations of one partition between two times, from the converted history (`history/records.parquet`)."""
+"""Reads the operations of one partition between two times from the converted history (`history/records.parquet`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from squall.checkers.history.values import producer_of, sequence_of
 from squall.reports.run_files import Json, RunFiles
 
 SEND, READ, EMPTY = 0, 1, 2
-"""A row's `kind`."""
+"""These are values of a row's `kind`."""
 OUTCOMES = ("ok", "fail", "info")
 WORDS = {"ok": "acknowledged", "fail": "failed for certain", "info": "unknown outcome"}
 _COLUMNS = ("kind", "st", "proc", "op", "off", "val", "t0", "t1", "final")
@@ -17,7 +17,7 @@ _COLUMNS = ("kind", "st", "proc", "op", "off", "val", "t0", "t1", "final")
 
 @dataclass(frozen=True, slots=True)
 class ClientOperation:
-    """A send, or a poll with all that it returned of the partition. Times are the page's seconds."""
+    """Describes a send, or a poll with all records that it returned of the partition. Times are the page's seconds."""
 
     op: int
     process: int
@@ -25,13 +25,15 @@ class ClientOperation:
     t0: float
     t1: float
     outcome: str
-    """ok, fail or info of a send; read or empty of a poll."""
+    """Is ok, fail or info for a send; read or empty for a poll."""
     values: tuple[int, ...]
     text: str
 
 
 def read_operations(files: RunFiles, part: int, begin: float, end: float) -> list[ClientOperation]:
-    """Those that were under way at any time between; none without a converted history. In order of their begin."""
+    """Return the operations that were open at any time between `begin` and `end`, in order of their begin; none without
+    a converted history.
+    """
     path = files.path / "history" / "records.parquet"
     if files.origin_ns is None or not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""The page's section of operations: which stretches of which partitions are shown, and all that happened there."""
+"""Makes the page's section of operations: selects time windows of partitions, and draws all operations in them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from squall.reports.run_files import RunFiles, integer, mapping, number
 
 WINDOWS_AT_MOST = 12
 SECTION_BYTES = 850_000
-"""Of a page that has 1.5 MB, and is 350 to 450 KB without its operations."""
+"""Limits the bytes of the section. A page has at most 1.5 MB, and 350 to 450 KB without its operations."""
 SINGLE_AT_MOST = 200
-"""In one picture, boxes with words of their own: those nearest to its middle."""
+"""Limits the boxes with words of their own in one picture: those nearest to its middle."""
 SINGLE_BYTES, TOGETHER_BYTES = 390, 150
-"""Of an operation in picture and text, roughly."""
+"""An operation takes roughly this number of bytes in picture and text: with a box of its own, and drawn with others."""
 BEFORE_S, AFTER_S = 0.4, 1.1
-"""What is shown before a fault's begin and after its end, and around the operation of a witness."""
+"""A window begins `BEFORE_S` before a fault's begin and ends `AFTER_S` after its end; the same holds for a witness's
+operation.
+"""
 TOGETHER = 0.5
-"""A window that has so much of another one is left out."""
+"""A window is left out if more than this share of it is part of another window."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationsSection:
-    """Holds what the page shows, and in `rest`, in a sentence, what it does not; empty if nothing is missing."""
+    """Holds the windows that the page shows, and in `rest` a sentence about what is left out; empty if nothing is."""
 
     shown: tuple[OperationsWindow, ...] = ()
     rest: str = ""
@@ -41,10 +43,11 @@ def section_of(
     checks: Sequence[CheckResult],
     groups: Mapping[str, Sequence[LinkedWitnessGroup]],
 ) -> OperationsSection:
-    """Findings first, then faults, each in the partition that suffered most; none without a converted history.
+    """Return windows around findings, then around faults, each in the worst partition; none without a converted
+    history.
 
-    Around a fault every operation of the partition is shown, from before its begin to after its end. Where that has no
-    room, its begin and its end are, with what is nearest to them.
+    Around a fault every operation of the partition is shown, from before its begin to after its end. If that does not
+    fit, two windows show the operations nearest to its begin and to its end.
     """
     maker = _WindowBuilder(files, faults, _about(groups), {name: part for part, name in files.part_names.items()})
     wanted: list[_WindowCandidate] = []
@@ -61,7 +64,7 @@ def section_of(
 
 @dataclass(frozen=True, slots=True)
 class _WindowCandidate:
-    """A stretch to be shown, and the moments in it that matter most: a begin, and perhaps an end."""
+    """Describes a window to be shown, with the most important moments in it: a begin, and perhaps an end."""
 
     window: PartitionTimeWindow
     middles: tuple[float, ...]
@@ -76,11 +79,13 @@ class _WindowBuilder:
         self._files, self._faults, self._about, self._part_of = files, faults, about, part_of
         self._terms = terms(files)
         self._named: set[int] = set()
-        """Operations that a link can lead to."""
+        """Holds the operations that have an anchor already."""
         self.shown: list[OperationsWindow] = []
 
     def show(self, wanted: _WindowCandidate, room: int) -> int:
-        """Add a window, or one around each of its middles where all of it takes more than `room` bytes. Bytes."""
+        """Add a window, or a window around each of its middles if the whole takes more than `room` bytes. Return the
+        bytes used.
+        """
         window, parts = wanted.window, [_around(wanted.window, middle) for middle in wanted.middles]
         first = self._read(parts[0])
         length_s = parts[0].end - parts[0].begin
@@ -113,19 +118,19 @@ class _WindowBuilder:
 
 
 def _bytes_of(operations: float) -> float:
-    """That so many operations take."""
+    """Return the bytes that this number of operations takes."""
     single = min(operations, SINGLE_AT_MOST)
     return single * SINGLE_BYTES + (operations - single) * TOGETHER_BYTES
 
 
 def _number_in(room: int) -> int:
-    """Return how many operations fit."""
+    """Return how many operations fit into `room` bytes."""
     single = min(room // SINGLE_BYTES, SINGLE_AT_MOST)
     return single + max(0, room - single * SINGLE_BYTES) // TOGETHER_BYTES
 
 
 def _around(window: PartitionTimeWindow, middle: float) -> PartitionTimeWindow:
-    """The part of a window around a moment."""
+    """Return the part of a window around a moment."""
     return replace(window, begin=max(window.begin, middle - BEFORE_S), end=min(window.end, middle + AFTER_S))
 
 
@@ -139,12 +144,12 @@ def _elsewhere(files: RunFiles, every: Sequence[ClientOperation], window: Partit
 
 
 def anchors_of(shown: Sequence[OperationsWindow]) -> frozenset[int]:
-    """Operations that a link can lead to."""
+    """Return the operations that have an anchor on the page."""
     return frozenset(each.op for one in shown for each in one.operations if f'id="op-{each.op}"' in one.svg)
 
 
 def _about(groups: Mapping[str, Sequence[LinkedWitnessGroup]]) -> dict[int, str]:
-    """An operation or a value of a witness -> the first witness's anchor."""
+    """Map an operation or a value of a witness to the first such witness's anchor."""
     about: dict[int, str] = {}
     for witness in _witnesses(groups):
         for key in (integer(witness.raw.get("op")), integer(witness.raw.get("val"))):
@@ -163,7 +168,9 @@ def _windows(
     checks: Sequence[CheckResult],
     groups: Mapping[str, Sequence[LinkedWitnessGroup]],
 ) -> Iterator[_WindowCandidate]:
-    """Around the first witness of each finding, then each fault from before its begin to after its end."""
+    """Yield a window around the first witness of each finding, then one for each fault, from before its begin to after
+    its end.
+    """
     known = set(files.part_names.values())
     worst = ""
     for check in checks:
@@ -186,7 +193,7 @@ def _windows(
 
 
 def _worst(files: RunFiles, known: set[str]) -> str:
-    """The partition that acknowledged nothing for the longest time."""
+    """Return the partition that acknowledged nothing for the longest time."""
     gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
     lengths = {name: number(mapping(gaps.get(name)).get("s")) or 0.0 for name in sorted(known)}
     return max(lengths, key=lambda name: lengths[name], default="")
@@ -200,7 +207,7 @@ def _is_part_of(window: PartitionTimeWindow, other: PartitionTimeWindow) -> bool
 def _nearest(
     every: Sequence[ClientOperation], window: PartitionTimeWindow, middle: float, at_most: int
 ) -> tuple[list[ClientOperation], PartitionTimeWindow]:
-    """As many operations as there is room for, and the stretch that they cover."""
+    """Return the `at_most` operations nearest to `middle`, and the window that they cover."""
     if len(every) <= at_most:
         return list(every), window
     kept = sorted(every, key=lambda each: (abs(each.t0 - middle), each.op))[:at_most]

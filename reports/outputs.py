@@ -1,5 +1,5 @@
-"""Shows who made the outputs of an input that has two, or none: which application, in which transaction, and as which
-member of its group. From the history alone. Pure but for reading it.
+"""Shows which process made the outputs of an input that has two outputs, or none: in which application, transaction and
+group membership. It reads the history alone. Pure but for reading.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from squall.reports.story_facts import HISTORY_LIMIT, GroupPosition, json_lines,
 
 LOSSES = tuple(each.name for each in LOST)
 ABOUT = (*(each.name for each in DOUBLED), *LOSSES)
-"""Anomalies of which this tells."""
+"""Lists the anomalies that this module explains."""
 QUESTION = "Which input, output and owner"
 STATES = ("acknowledged", "failed", "unknown")
 TOLD_AT_MOST = 4
-"""Outputs of one input."""
+"""Limits the outputs of one input that are described."""
 ANSWERED_WITHIN_S = 0.002
-"""A member's answer is in its history so soon after it has arrived."""
+"""Gives the time in seconds within which a member records an answer that has arrived."""
 
 
 @dataclass(slots=True)
 class _MembershipState:
-    """Holds what the last events of a process say of its membership."""
+    """Holds the membership of a process after its latest events."""
 
     member: str = ""
     generation: int = -1
     group: str = ""
     since: dict[int, float] = field(default_factory=dict)
-    """Partition -> when it got it."""
+    """Maps a partition to the time at which the process was assigned it."""
     until: dict[int, float] = field(default_factory=dict)
-    """Partition -> when it gave it up, or learnt of its loss."""
+    """Maps a partition to the time at which the process gave it up, or learned of its loss."""
 
 
 class _ProcessMembership(NamedTuple):
-    """A process, as what it was in its group at some moment. `more`: what it owned then."""
+    """Describes the group membership of a process at some moment. `more` says in words whether it owned the partition
+    then.
+    """
 
     process: int
     member: str = ""
@@ -50,48 +52,48 @@ class _ProcessMembership(NamedTuple):
 
 
 class _FetchedPosition(NamedTuple):
-    """Holds the committed position that a member got when it asked where to resume."""
+    """Holds the committed position that a member fetched when it asked where to resume."""
 
     asked: int
     t: int
     offset: int
-    """-1: nothing is committed."""
+    """Gives the committed offset; -1 if nothing is committed."""
     owner: _ProcessMembership
 
 
 @dataclass(slots=True)
 class _InputHistory:
-    """Collects what the history says of one input."""
+    """Collects from the history what happened to one input."""
 
     files: RunFiles
     value: int
     part: int = -1
     offset: int = -1
     outputs: list[Json] = field(default_factory=list)
-    """Invocations of sends, each with `owner`."""
+    """Lists invocations of sends of the input's outputs, each with `owner`."""
     offsets: dict[int, int] = field(default_factory=dict)
-    """Value of an output -> the offset at which read_committed readers got it."""
+    """Maps the value of an output to the offset at which read_committed readers got it."""
     commits: list[Json] = field(default_factory=list)
-    """Invocations, likewise."""
+    """Lists invocations of commits of the input's partition, each with `owner`."""
     ends: dict[int, Json] = field(default_factory=dict)
-    """Operation -> its completion."""
+    """Maps an operation to its completion."""
     names: dict[int, str] = field(default_factory=dict)
     owners: dict[int, _MembershipState] = field(default_factory=dict)
     begun: dict[int, Json] = field(default_factory=dict)
-    """Operations of transactions -> invocation."""
+    """Maps the operation of a transaction to its invocation."""
     settings: dict[int, Json] = field(default_factory=dict)
     made: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Process -> (producer id, epoch) that it was given."""
+    """Maps a process to the (producer id, epoch) that it was given."""
     polls: dict[int, int] = field(default_factory=dict)
     asked: dict[int, Json] = field(default_factory=dict)
-    """Operation -> a question for positions that is not answered yet."""
+    """Maps an open request for committed offsets to its invocation."""
     told: list[_FetchedPosition] = field(default_factory=list)
-    """Positions that members were told, in the order of the answers."""
+    """Lists the committed positions that members fetched, in the order of the answers."""
     named: set[tuple[int, str]] = field(default_factory=set)
-    """Members that a sentence has named in full."""
+    """Holds the members that a sentence has named in full."""
 
     def take(self, line: Json) -> None:
-        """Take one line of the history."""
+        """Read one line of the history."""
         match line.get("e"):
             case "t":
                 self.names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"
@@ -158,7 +160,7 @@ class _InputHistory:
                 owner.until[part] = at
 
     def _owner(self, process: int, t: Any) -> _ProcessMembership:
-        """Return what the process was in its group then."""
+        """Return the membership of the process at that time."""
         owner, at = self.owners.get(process), self.files.seconds(t) or 0.0
         if owner is None:
             return _ProcessMembership(process, more=", which was no member")
@@ -172,7 +174,7 @@ class _InputHistory:
         return who._replace(more=f", the owner of {name} since {owner.since[self.part]:.3f} s")
 
     def _said(self, who: _ProcessMembership) -> str:
-        """A process in words: its member's id, which is long, is told once."""
+        """Describe a process in words: its member id, which is long, is named once."""
         if not who.group:
             return f"process {who.process}{who.more}"
         known = (who.process, who.member) in self.named
@@ -210,7 +212,9 @@ class _InputHistory:
         return f"Position {position} was committed at {at:.3f} s ({state}) {inside}, by {by}."
 
     def read_twice(self) -> Iterator[str]:
-        """Members that were told to read the input once more, and the commit of a position behind it before that."""
+        """Describe each member that fetched an old position, so that it read the input again, and the commit before
+        that of a position behind the input.
+        """
         for told, commit in self.again():
             at = self.files.seconds(told.t) or 0.0
             what = f"to go on from position {told.offset}" if told.offset >= 0 else "of no position"
@@ -220,7 +224,8 @@ class _InputHistory:
             yield self.committed(commit)
 
     def again(self) -> Iterator[tuple[_FetchedPosition, Json]]:
-        """Old positions that members were told, each with the last commit of a position behind the input before it."""
+        """Yield each old position that a member fetched, with the last commit before it of a position behind the input.
+        """
         behind = [(integer(end.get("t")), commit) for commit, end in self._counting()]
         for told in self.told:
             before = [commit for t, commit in behind if t < told.t]
@@ -228,8 +233,8 @@ class _InputHistory:
                 yield told, before[-1]
 
     def answered(self, told: _FetchedPosition) -> int:
-        """Return the broker that answered with a position: of a simulation whose messages were recorded, if only one
-        can be meant. Else -1.
+        """Return the broker that answered with a position, for a simulation whose messages were recorded, if only one
+        broker fits; else -1.
         """
         asked, at = self.files.seconds(told.asked), self.files.seconds(told.t)
         if asked is None or at is None:
@@ -256,13 +261,13 @@ class _InputHistory:
             yield GroupPosition(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
 
     def chosen(self, problem: StorySubject) -> list[Json]:
-        """Outputs that count: those of the group in question, and unless outputs are missing, those that were read."""
+        """Return the outputs of the group in question; unless the finding is a loss, only those that were read."""
         group = self.group(problem.process)
         found = [each for each in self.outputs if self.group(integer(each.get("p"))) == group]
         return found if problem.name in LOSSES else [e for e in found if integer(e.get("v")) in self.offsets]
 
     def _counting(self) -> Iterator[tuple[Json, Json]]:
-        """Commits of positions behind the input that count for sure, each with what completed it."""
+        """Yield the commits of positions behind the input that succeeded for certain, each with its completion."""
         for each in self.commits:
             end = self.ends.get(integer(each.get("op")), {})
             if "x" in each and integer(end.get("st"), 2) == 0:
@@ -274,11 +279,11 @@ class _InputHistory:
                 yield each, end
 
     def group(self, process: int) -> Any:
-        """The group of a process."""
+        """Return the group of a process."""
         return self.settings.get(process, {}).get("group")
 
     def _inside(self, operation: Json) -> str:
-        """The transaction of an operation."""
+        """Describe the transaction of an operation."""
         txn = self.begun.get(integer(operation.get("x")))
         if txn is None:
             return "outside of any transaction"
@@ -291,19 +296,19 @@ class _InputHistory:
 
 
 def _state(end: Json) -> str:
-    """Say how an operation ended, by its completion; empty if it has none."""
+    """Return the state of a completed operation: acknowledged, failed or unknown."""
     return dict(enumerate(STATES)).get(integer(end.get("st")), STATES[-1])
 
 
 def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
-    """Say what is known of the input of such a finding, a sentence each; nothing if the history does not show it."""
+    """Describe the input of such a finding, a sentence each; nothing if the history does not show it."""
     trail = _trail_of(files, problem)
     return [] if trail is None else list(_told(trail, problem))
 
 
 def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[GroupPosition]]:
-    """Return what has a part in the story of an input with several outputs: these, and the old positions that members
-    got. Nothing of any other problem.
+    """Return the outputs of an input that has several, and the old positions that members fetched; nothing for any
+    other problem.
     """
     trail = _trail_of(files, problem) if problem.name not in LOSSES else None
     if trail is None:
@@ -347,6 +352,6 @@ def _told(trail: _InputHistory, problem: StorySubject) -> Iterator[str]:
 
 
 def _input_of(lines: Iterable[Json], output: int) -> int:
-    """The value of the input that an output was made of."""
+    """Return the value of the input from which an output was made."""
     sends = (line for line in lines if line.get("e") == "i" and line.get("v") == output and "src" in line)
     return integer(next(sends, {}).get("src"))

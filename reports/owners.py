@@ -1,5 +1,5 @@
-"""Shows the two owners of a partition that two members of a group own: each one's generation, when it was assigned the
-partition, when it gave it up or learnt of its loss. From the history alone. Pure but for reading it.
+"""Shows the two owners of a partition that two group members own at once: each one's generation, when it was assigned
+the partition, when it gave it up or learned of its loss. It reads the history alone. Pure but for reading.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.story_facts import HISTORY_LIMIT, json_lines
 
 ABOUT = tuple(each.name for each in ANOMALIES)
-"""Anomalies of which this tells."""
+"""Lists the anomalies that this module explains."""
 QUESTION = "Which members owned it"
 CRASHED = "crashed"
-"""How a hold ends whose process died."""
+"""Says how an ownership ends if the process died."""
 
 
 @dataclass(slots=True)
 class OwnershipSpan:
-    """A process owned the partition. Times in ns of the history, -1: it never came to that."""
+    """Describes one ownership of the partition by a process. Times are in ns of the history, -1 if it did not happen.
+    """
 
     process: int
     member: str
@@ -31,37 +32,39 @@ class OwnershipSpan:
     group: str
     position: int
     joined: int
-    """When it was told of its generation."""
+    """Gives the time at which the process learned its generation."""
     told: int
-    """When it was told that the partition is its own."""
+    """Gives the time at which the process learned that it owns the partition."""
     ended: int = -1
     how: str = ""
     proved: int = -1
-    """As `squall.checkers.history.group_tables.Hold.proved`."""
+    """Has the same meaning as `squall.checkers.history.group_tables.Hold.proved`."""
     last_generation: int = -1
-    """As `squall.checkers.history.group_tables.Hold.last_gen`."""
+    """Has the same meaning as `squall.checkers.history.group_tables.Hold.last_gen`."""
     last_told: int = -1
-    """As `squall.checkers.history.group_tables.Hold.told`."""
+    """Has the same meaning as `squall.checkers.history.group_tables.Hold.told`."""
 
 
 @dataclass(slots=True)
 class PartitionOwnershipReader:
-    """Follows who of some processes owned one partition."""
+    """Reads from the history which of some processes owned one partition, and when."""
 
     processes: Container[int]
     part: int
     apart: Sequence[tuple[int, int]] = ()
-    """As `squall.checkers.nemesis_log.apart`."""
+    """Holds the result of `squall.checkers.nemesis_log.apart`."""
     found: list[OwnershipSpan] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
-    """Process -> when it was last told of a generation."""
+    """Maps a process to the time at which it last learned a generation."""
     granted: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
-    """Process and generation -> when it was first told of it, or that it assigns the partition; whether it does."""
+    """Maps (process, generation) to the time at which the process first learned of the generation or of its assignment
+    of the partition, and whether the generation assigns the partition.
+    """
     commits: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Operation -> (process, when it was sent, generation)."""
+    """Maps the operation of a commit to (process, time of the request, generation)."""
 
     def take(self, line: Json) -> None:
-        """Take one line of the history."""
+        """Read one line of the history."""
         process, t, kind = integer(line.get("p")), integer(line.get("t")), line.get("kind")
         if line.get("e") == "c":
             sender, sent, generation = self.commits.pop(integer(line.get("op")), (-1, -1, -1))
@@ -113,7 +116,7 @@ class PartitionOwnershipReader:
 
 
 def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
-    """Say what is known of both owners, a sentence each; nothing if the history does not show it."""
+    """Describe both owners, a sentence each; nothing if the history does not show them."""
     path = files.path / "history.jsonl"
     try:
         if problem.name not in ABOUT or path.stat().st_size > HISTORY_LIMIT:
@@ -131,8 +134,8 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
 
 
 def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[OwnershipSpan, OwnershipSpan] | None:
-    """The first two holds that are what the finding says: the second one began while the first one was proved, or in a
-    generation that had the partition for the first one, too.
+    """Return the first two ownerships that match the finding: the second one began while the first one was proved, or
+    in a generation that assigned the partition to the first one, too.
     """
     of = {process: [hold for hold in holds if hold.process == process] for process in (problem.other, problem.process)}
     for later in of[problem.process]:
@@ -149,7 +152,7 @@ def _proved(earlier: OwnershipSpan, later: OwnershipSpan) -> bool:
 
 
 def _shared(earlier: OwnershipSpan, later: OwnershipSpan) -> int:
-    """The last generation that assigned the partition to both; -1: none is known."""
+    """Return the last generation that assigned the partition to both; -1 if none is known."""
     owned = earlier.ended < 0 or earlier.ended > later.told
     return later.last_generation if owned and earlier.last_generation == later.last_generation else -1
 

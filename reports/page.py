@@ -1,4 +1,4 @@
-"""A run's page: one HTML file that needs no network, the verdict first."""
+"""Writes a run's page: one HTML file that needs no network, the verdict first."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ assert METRICS_SCHEMA == 1, "the page's metrics tables are written for this sche
 
 
 def render(run_dir: Path) -> Path:
-    """Write `run_dir`/report.html from whatever there is in `run_dir`, and return its path.
+    """Write `run_dir`/report.html from the files that are in `run_dir`, and return its path.
 
-    Raises OSError where the page itself cannot be written, and nothing for the state of what it reads.
+    Raises OSError if the page itself cannot be written, and nothing for the state of the files that it reads.
     """
     path = run_dir / FILE
     fresh = path.with_suffix(".html.new")
@@ -56,8 +56,9 @@ def render(run_dir: Path) -> Path:
 
 
 def page_of(run_dir: Path, place: str = "") -> str:
-    """The page as text. place: the folder of a checkout where a copy of `run_dir` will be; the page then leads to the
-    files that are sent with it (`raw_files.sent`)."""
+    """Return the page as text. `place` is the folder of a checkout where a copy of `run_dir` will be; the page then
+    links to the files that are sent with it (`raw_files.sent`).
+    """
     files = read_run(run_dir)
     from squall.reports import figure  # its libraries are an extra, and other pages do without
 
@@ -156,7 +157,7 @@ def _operations(
 def _contents(
     told: Sequence[_RenderedPartitionStory], sections: Sequence[str], transactions: bool, operations: bool
 ) -> list[tuple[str, str]]:
-    """(anchor, name) of what stands on the page, in its order."""
+    """Return (anchor, name) of the parts of the page, in their order."""
     own = [(title.lower().replace(" ", "-"), title) for title in sections]
     return [
         *([("story", "What happened")] if told else []),
@@ -171,7 +172,9 @@ def _contents(
 def _timeline(
     files: RunFiles, rows: Any, samples: LatencySamples, span: tuple[float, float] | None
 ) -> tuple[Timeline | None, str]:
-    """The figure, or why there is none. A figure that fails must not take the verdict's page with it."""
+    """Return the figure, or None and the reason why there is none. A figure that fails must not fail the verdict's
+    page.
+    """
     from squall.reports import figure
 
     if span is None:
@@ -183,7 +186,8 @@ def _timeline(
 
 
 def _transactions(files: RunFiles) -> tuple[TransactionFacts | None, TxnSection | None, str]:
-    """Return what is known of them, their section, and why there is none although there should be one."""
+    """Return the facts about transactions, their section, and the reason if there is none although there should be one.
+    """
     found = None
     try:
         found = transactions_of(files)
@@ -196,12 +200,12 @@ def _transactions(files: RunFiles) -> tuple[TransactionFacts | None, TxnSection 
 
 @dataclass(frozen=True, slots=True)
 class _RenderedPartitionStory:
-    """A story as the page shows it. `trouble`: why it is not told."""
+    """Holds a story as the page shows it. `trouble` says why the story is missing."""
 
     title: str
     summary: str = ""
     lines: tuple[tuple[str, str, int], ...] = ()
-    """(time, sentence, place of its first moment)"""
+    """Lists (time, sentence, index of its first moment)."""
     ends: tuple[str, ...] = ()
     left_out: int = 0
     svg: str = ""
@@ -211,7 +215,7 @@ class _RenderedPartitionStory:
 
 
 def _told(files: RunFiles, found: TransactionFacts | None) -> tuple[list[_RenderedPartitionStory], list[StorySubject]]:
-    """Write the story of each grave problem. A story that fails must not take the verdict's page with it."""
+    """Write the story of each grave problem. A story that fails must not fail the verdict's page."""
     try:
         tellings = rendered_stories(files, found)
         shown = [
@@ -239,7 +243,7 @@ def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:
 
 
 def _unavailable_rows(files: RunFiles) -> list[tuple[str, Json, Json]]:
-    """(partition, its longest gap, what else is known of it), the worst first."""
+    """Return (partition, its longest gap, further facts about it), the worst first."""
     gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
     partitions = mapping(files.metrics.get("partitions"))
     told = {name: {**mapping(each), "acked": acknowledged_in(each)} for name, each in partitions.items()}
@@ -253,7 +257,7 @@ _LATENCIES = (("p50_ms", "p50, ms"), ("p99_ms", "p99, ms"), ("max_ms", "max, ms"
 
 
 def _second_by_second(files: RunFiles, rows: Sequence[FaultRow]) -> list[list[str]]:
-    """The numbers of the figure: a head, and a row for each second; empty where they are not known."""
+    """Return the numbers of the figure as a table: a head, and a row for each second; empty if they are not known."""
     begins = files.series.get("second")
     if not isinstance(begins, list) or not begins:
         return []

@@ -17,7 +17,7 @@ METADATA = "__cluster_metadata"
 
 
 class ReplicaOffsets(NamedTuple):
-    """A replica at one moment."""
+    """Holds the epoch, log end offset, high watermark and ISR of a replica at one moment."""
 
     node: int
     leads: bool
@@ -29,8 +29,8 @@ class ReplicaOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StorySubject:
-    """Describes the subject of a story. `values` and `offsets` are those that the finding names; t None: not at a
-    moment.
+    """Describes the subject of a story. `values` and `offsets` are those that the finding names; `t` is None if the
+    finding has no moment.
     """
 
     name: str
@@ -42,41 +42,43 @@ class StorySubject:
     t: float | None = None
     node: int | None = None
     also: str = ""
-    """An anomaly that the same records show."""
+    """Names an anomaly that the same records show; empty for none."""
     ops: tuple[int, ...] = ()
-    """Operations of the transactions that it is about."""
+    """Lists the operations of the transactions that the finding names."""
     op: int = -1
     process: int = -1
     other: int = -1
-    """As the witness has them: see `squall.checkers.findings.Witness`."""
+    """Holds the witness's field of the same name, as the fields `op` and `process` do: see
+    `squall.checkers.findings.Witness`.
+    """
     evidence: str = ""
-    """Of the finding."""
+    """Names the evidence of the finding."""
     permitted: bool = False
     blames: str = ""
-    """Whose it is, in words, if it is not the cluster's."""
+    """Says in words whose fault it is, if it is not the cluster's."""
     records: tuple[tuple[int, str], ...] = ()
-    """(offset, what it says) of records of a coordinator's log that a broken invariant is about."""
+    """Lists (offset, content) of records of a coordinator's log that a broken invariant is about."""
     stood: tuple[ReplicaOffsets, ...] = ()
-    """The partition's replicas when an invariant broke, as its god saw them."""
+    """Lists the partition's replicas at the moment when an invariant broke, as the simulator saw them."""
 
     @property
     def where(self) -> str:
-        """TOPIC-NUMBER."""
+        """Returns TOPIC-NUMBER."""
         return f"{self.topic}-{self.partition}"
 
     def records_in(self, start: int, end: int) -> str:
-        """Those of `records` in [start, end), by offset."""
+        """Name the `records` in [start, end), by offset."""
         found = [str(offset) for offset in sorted({offset for offset, _ in self.records}) if start <= offset < end]
         return f"record{'s'[: len(found) > 1]} {' and '.join(found)}" if found else ""
 
 
 def problems_of(files: RunFiles) -> list[StorySubject]:
-    """Return what the run is about, the gravest first: broken invariants, anomalies that are not permitted, permitted
-    losses.
+    """Return the subjects of a run's stories, the gravest first: broken invariants, anomalies that are not permitted,
+    permitted losses.
 
-    One for each partition, about what was found there first: the records are those of the first anomaly; and one for
-    each transaction. A finding without a partition is about the metadata log. Each finding comes with the partition
-    that has most of it, before any comes with a second one.
+    There is one for each partition, about its first anomaly, and one for each transaction. A finding without a
+    partition is about the metadata log. Every finding comes with the partition that has most of it, before any finding
+    comes with a second partition.
     """
     shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
     broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
@@ -108,8 +110,8 @@ def is_of_transactions(name: str) -> bool:
 
 
 def _gravity(problem: StorySubject) -> tuple[bool, int]:
-    """Order problems so that what follows from something else comes after it: data first, then transactions, then what
-    readers saw. What is permitted comes last.
+    """Order problems so that consequences come after their causes: data first, then transactions, then what readers
+    saw. Permitted problems come last.
     """
     order = (AnomalyFamily.DATA, AnomalyFamily.TRANSACTIONS, AnomalyFamily.GROUPS, AnomalyFamily.READERS)
     known = CATALOG.get(problem.name)
@@ -119,13 +121,14 @@ def _gravity(problem: StorySubject) -> tuple[bool, int]:
 _OTHER_VALUE = ("inconsistent-offset",)
 _OTHER_OFFSET = ("duplicate", "wrong-offset", "poll-skip", "int-poll-skip", "lso-violation")
 _OF_A_MARK = ("hanging-txn", "lso-violation")
-"""Of transactions, and their witnesses name a last stable offset: no transaction."""
+"""Lists anomalies of transactions whose witnesses name a last stable offset and no transaction."""
 _OTHER_TXN = ("G1c",)
 
 
 def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[StorySubject]:
-    """The first witness of each finding of these names that has such evidence, permitted or not, in the partition that
-    has most of it; of broken invariants the first moment."""
+    """Return the first witness of each finding of these names that has such evidence, permitted or not, in the
+    partition that has most of it; for broken invariants, the first moment.
+    """
     broken = [each for each in _broken(files) if each.name in names]
     found = [each for each in _anomalies(files) if each.name in names and each.evidence in evidence]
     return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
@@ -171,9 +174,9 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> StorySubject
 
 
 _SPAN = re.compile(r"\[(\d+), (\d+)\) of epoch")
-"""How an invariant names a batch."""
+"""Matches the name of a batch in an invariant's message."""
 OFFSETS_AT_MOST = 4
-"""Of a batch that is in question: the first ones stand for all."""
+"""Limits the offsets of a batch in question: the first ones stand for all."""
 
 
 def _broken(files: RunFiles) -> Iterable[StorySubject]:
@@ -200,7 +203,7 @@ def _broken(files: RunFiles) -> Iterable[StorySubject]:
 
 
 def _replica_offsets(replicas: Json) -> Iterable[ReplicaOffsets]:
-    """The replicas in the details of a broken invariant, by broker."""
+    """Yield the replicas in the details of a broken invariant, by broker."""
     for node in sorted((each for each in replicas if each.isdigit()), key=int):
         told = mapping(replicas[node])
         isr = tuple(sorted(each for each in told.get("isr") or () if isinstance(each, int)))
@@ -209,6 +212,6 @@ def _replica_offsets(replicas: Json) -> Iterable[ReplicaOffsets]:
 
 
 def load_begin(files: RunFiles) -> float:
-    """The page's second in which the load with faults began."""
+    """Return the page's second in which the load with faults began."""
     begin = files.phase("load with faults")[0]
     return begin if begin is not None else files.phase("load")[0] or 0.0

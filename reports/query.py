@@ -1,7 +1,7 @@
-"""SQL over a run: DuckDB in memory, views over the run's files, and no way to write anything.
+"""Runs SQL over a run: DuckDB in memory, views over the run's files, and no way to write anything.
 
-The tables of the history are read where they are. If there are none of this history (a simulation makes none), they are
-converted into a temporary folder. DuckDB sees tables that it is given, and no file.
+The tables of the history are read in place. If there are none of this history (a simulation makes none), they are
+converted into a temporary folder. DuckDB sees only the tables that it is given, and no file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
 class QueryError(ValueError):
-    """A statement that is refused, or that DuckDB cannot run; the message says why."""
+    """Says why a statement is refused, or why DuckDB cannot run it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of a statement. types: DuckDB's names."""
+    """Holds the rows of a statement. `types` are DuckDB's names."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -62,7 +62,7 @@ def query(run_dir: Path, sql: str) -> QueryResult:
 
 @contextmanager
 def opened(run_dir: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that has the views of a run, and can reach no file."""
+    """Open a connection that has the views of a run, and can reach no file."""
     files = read_run(run_dir)
     with tempfile.TemporaryDirectory(prefix="squall-query-") as spare, duckdb.connect(":memory:") as connection:
         folder, conversion = _converted(run_dir, Path(spare))
@@ -79,7 +79,7 @@ def opened(run_dir: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _converted(run_dir: Path, spare: Path) -> tuple[Path, ConversionResult]:
-    """The folder with the tables of the history: the run's own, or one in `spare`."""
+    """Return the folder with the tables of the history: the run's own, or one in `spare`."""
     if (run_dir / FOLDER / CONVERSION).exists():
         try:
             conversion = read_conversion(run_dir)
@@ -94,7 +94,7 @@ def _converted(run_dir: Path, spare: Path) -> tuple[Path, ConversionResult]:
 
 
 def _small(files: RunFiles, conversion: ConversionResult) -> dict[str, pa.Table]:
-    """Name -> a table of what stands in JSON files."""
+    """Map names to tables with the contents of the run's JSON files."""
     findings = objects(files.verdict.get("anomalies"))
     witnesses = [(found, each) for found in findings for each in objects(found.get("witnesses"))]
     text, whole, real = pa.string(), pa.int64(), pa.float64()

@@ -1,7 +1,7 @@
-"""The views of `squall query`: names, columns and what they mean; docs/query.md is made of them.
+"""Defines the views of `squall query`: names, columns and meanings; docs/query.md is made from them.
 
-Codes of the history's tables are resolved to words, -1 to null, and nanoseconds to seconds of load, as pages have them,
-in microseconds.
+Codes of the history's tables become words, -1 becomes null, and nanoseconds become seconds of load, as on pages, to the
+microsecond.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueryViewDefinition:
-    """Describes one view. columns: name, expression over `source`, meaning."""
+    """Describes one view. `columns` lists (name, expression over `source`, meaning)."""
 
     name: str
     about: str
@@ -19,13 +19,14 @@ class QueryViewDefinition:
     columns: tuple[tuple[str, str, str], ...]
 
     def sql(self) -> str:
-        """The statement that makes it."""
+        """Return the statement that creates the view."""
         columns = ", ".join(f'{expression} AS "{name}"' for name, expression, _ in self.columns)
         return f'CREATE VIEW "{self.name}" AS SELECT {columns} FROM {self.source}'
 
 
 def macros(origin_ns: int) -> tuple[str, ...]:
-    """The statements that make what the expressions call. origin_ns: where the page's seconds count from."""
+    """Return the statements that create the macros of the expressions. `origin_ns` is the origin of the page's seconds.
+    """
     return (
         f"CREATE MACRO seconds(_ns) AS CASE WHEN _ns >= 0 THEN round((_ns - {origin_ns}) / 1e9, 6) END",
         "CREATE MACRO known(_x) AS CASE WHEN _x <> -1 THEN _x END",

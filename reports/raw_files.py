@@ -1,4 +1,4 @@
-"""The files of a run directory that a page links to, with what each is."""
+"""Lists the files of a run directory that a page links to, with a description of each."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ NAMES = {
     "story.txt": "the story of a shrunk run",
 }
 PROGRAMS = "clients.log"
-"""What programs under test and client libraries wrote to standard error."""
+"""Names the file with the standard error of programs under test and client libraries."""
 LOCAL = {
     "spark.log": "what Spark said while judging",
     PROGRAMS: "standard error of the program under test, or of client libraries",
 }
-"""Of this machine: they are never sent."""
+"""Lists files about this machine, which are never sent."""
 BESIDE = ("counts.json", "findings.json", "frame-relay-produce.jsonl", "story.svg")
-"""Files that judging or rendering again reads as well, and that no page links to."""
+"""Lists files that a new judgement or a new page reads as well, and that no page links to."""
 OF_NODES = {"trace.jsonl": "trace of broker {node}", "broker.log": "log of broker {node}",
             "broker.properties": "settings of broker {node}"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RawFile:
-    """A file, from the page's folder."""
+    """Describes a file by its path from the page's folder."""
 
     path: str
     what: str
@@ -43,7 +43,7 @@ class RawFile:
 
 
 def raw_files(run_dir: Path, *, sent_only: bool = False) -> list[RawFile]:
-    """Those that are there and hold something. sent_only: without those of this machine."""
+    """Return the files that exist and are not empty. If `sent_only`, leave out those of this machine."""
     found = [(run_dir / name, what) for name, what in ({} if sent_only else LOCAL).items()]
     found = [*((run_dir / name, what) for name, what in NAMES.items()), *found]
     for node in _nodes(run_dir):
@@ -53,9 +53,10 @@ def raw_files(run_dir: Path, *, sent_only: bool = False) -> list[RawFile]:
 
 
 def sent(run_dir: Path) -> list[Path]:
-    """The files of a run that are sent to others, from `run_dir`: what judging it again and reading its page needs.
+    """Return the files of a run that are sent to others, relative to `run_dir`: those that a new judgement and a reader
+    of the page need.
 
-    Neither brokers' data, nor logs of this machine, nor tables that judging makes again.
+    Brokers' data, logs of this machine, and tables that a judgement makes again are left out.
     """
     names = [*NAMES, *BESIDE, *(f"nodes/{node.name}/{name}" for node in _nodes(run_dir) for name in OF_NODES)]
     return [Path(name) for name in names if (run_dir / name).is_file()]
@@ -63,11 +64,11 @@ def sent(run_dir: Path) -> list[Path]:
 
 LAST_LINES = 12
 LAST_BYTES = 2000
-"""Of clients.log, at most."""
+"""Limits the bytes that are read from the end of clients.log."""
 
 
 def last_words(run_dir: Path) -> str:
-    """The last lines of clients.log, each on a line; empty where there is none."""
+    """Return the last lines of clients.log; empty if there is no such file."""
     try:
         with (run_dir / PROGRAMS).open("rb") as file:
             file.seek(max(0, _size(run_dir / PROGRAMS) - LAST_BYTES))
@@ -90,7 +91,7 @@ def _size(path: Path) -> int:
 
 
 def size_text(size: int) -> str:
-    """A size as people read it."""
+    """Return a size in bytes as text for people."""
     if size < 10_000:
         return f"{size:,} B"
     return f"{size / 1e3:,.0f} kB" if size < 10_000_000 else f"{size / 1e6:,.0f} MB"

@@ -1,4 +1,4 @@
-"""Reads what a run left behind, for people: every file may be missing, cut or wrong, and that is said, never hidden."""
+"""Reads the files of a run for people. Every file may be missing, cut or wrong: that is reported, never hidden."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Json = dict[str, Any]
 
 SCHEMAS = {"run.json": 1, "verdict.json": 1, "metrics.json": 1, "series.json": 1}
 PAGE = "report.html"
-"""Of a run."""
+"""Names the page of a run."""
 PLAN = "plan.toml"
 OURS = "squall"
-"""plan.toml's `target` of our own brokers."""
+"""Is the `target` in plan.toml for Squall's own brokers."""
 _HEAD_LINES = 20_000
-"""Lines of history.jsonl that are searched for the names of partitions; they stand near its begin."""
+"""Limits the lines of history.jsonl that are searched for the names of partitions, which are near its begin."""
 
 
 def mapping(value: Any) -> Json:
-    """`value` if it is an object, else an empty one."""
+    """Return `value` if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def objects(value: Any) -> list[Json]:
-    """The objects in `value` if it is a list."""
+    """Return the objects in `value` if it is a list, else none."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
@@ -43,18 +43,18 @@ def texts(value: Any) -> list[str]:
 
 
 def number(value: Any) -> float | None:
-    """`value` if it is a number."""
+    """Return `value` if it is a number, else None."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def integer(value: Any, otherwise: int = -1) -> int:
-    """`value` if it is a whole number."""
+    """Return `value` if it is a whole number, else `otherwise`."""
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
 def traits_of(fault: Json) -> frozenset[str]:
-    """Return what is true of a fault (`squall.checkers.fault_traits`), by its line of nemesis.jsonl; of schema 1 by its
-    action.
+    """Return the traits of a fault (`squall.checkers.fault_traits`) from its line of nemesis.jsonl; for schema 1, from
+    its action.
     """
     if "traits" in fault:
         return frozenset(texts(fault["traits"]))
@@ -63,7 +63,7 @@ def traits_of(fault: Json) -> frozenset[str]:
 
 @dataclass
 class RunFiles:
-    """A run directory's files as values; what could not be read is in `problems`, a sentence each."""
+    """Holds a run directory's files as values; `problems` says in a sentence each what could not be read."""
 
     path: Path
     problems: list[str] = field(default_factory=list)
@@ -74,40 +74,41 @@ class RunFiles:
     metrics: Json = field(default_factory=dict)
     series: Json = field(default_factory=dict)
     faults: list[Json] = field(default_factory=list)
-    """By id, each as its last line in nemesis.jsonl tells it."""
+    """Lists the faults by id, each as in its last line of nemesis.jsonl."""
     traces: dict[int, list[Json]] = field(default_factory=dict)
-    """Node id -> the events of its trace, as they stand."""
+    """Maps a node id to the events of its trace."""
     traces_whole: bool = True
-    """False where a trace is missing or has unreadable lines."""
+    """Is False if a trace is missing or has unreadable lines."""
     told_by_logs: bool = False
-    """The events of `traces` are read from logs of Apache Kafka, to the millisecond."""
+    """Is True if the events of `traces` come from logs of Apache Kafka, whose times are in milliseconds."""
     told_by_polls: bool = False
-    """The events of `traces` are what the cluster said when it was asked (polled.jsonl): leaders, epochs and ISRs."""
+    """Is True if the events of `traces` come from polls of the cluster (polled.jsonl): leaders, epochs and ISRs."""
     violations: list[Json] = field(default_factory=list)
-    """Of a simulation: violations.json."""
+    """Holds the violations of a simulation (violations.json)."""
     overlooked: str = ""
-    """As `simulated.overlooked`: then the verdict is none."""
+    """Holds the result of `simulated.overlooked`; if it is not empty, the verdict does not count."""
     part_names: dict[int, str] = field(default_factory=dict)
-    """Dense partition id -> TOPIC-NUMBER."""
+    """Maps a dense partition id to TOPIC-NUMBER."""
     origin_ns: float | None = None
-    """Where the page's seconds count from: the begin of the load with faults, as in plans; else the history's header,
-    else the run's begin."""
+    """Is the origin of the page's seconds: the begin of the load with faults, as in plans; else the time of the
+    history's header, else the run's begin.
+    """
 
     @property
     def name(self) -> str:
-        """The run's id."""
+        """Returns the run's id."""
         return str(self.run.get("run") or self.path.name)
 
     @property
     def command(self) -> str:
-        """Return the command that repeats the run, with the plan of this directory, which may be a copy; empty if that
+        """Returns the command that repeats the run, with the plan of this directory, which may be a copy; empty if it
         is not known.
         """
         return self._repeated(str((self.path / PLAN).absolute()))
 
     def command_in_checkout(self, place: str = "") -> str:
-        """The same as it is typed in the checkout, which may be moved with its runs. place: the folder of the checkout
-        where a copy of this directory will be; empty: where it is now.
+        """Return the command that repeats the run as typed in the checkout, which may be moved with its runs. `place`
+        is the folder of the checkout where a copy of this directory will be; empty for its present place.
         """
         return self._repeated(f"{place or from_checkout(self.path)}/{PLAN}", PROGRAM)
 
@@ -124,28 +125,29 @@ class RunFiles:
 
     @property
     def planted(self) -> str:
-        """Return which known bug a simulation has. Empty for a broker as it is."""
+        """Returns the known bug that a simulation has; empty for an unchanged broker."""
         told = mapping(self.run.get(simulated.KEY))
         return str(told.get("planted") or told.get("mutant") or "")
 
     @property
     def foreign(self) -> str:
-        """Return whose brokers they were if they were not ours: those write no traces. Else empty."""
+        """Returns the name of the brokers if they are not Squall's own, which alone write traces; else empty."""
         planned = str(self.plan.get("target") or OURS)
         return str(mapping(self.run.get("target")).get("name") or ("" if planned == OURS else planned))
 
     def seconds(self, ns: Any) -> float | None:
-        """A time of the run's clock on the page's axis. None for what is no time, or where the origin is unknown."""
+        """Convert a time of the run's clock to the page's seconds; None if it is no time, or if the origin is unknown.
+        """
         at = number(ns)
         return None if at is None or at < 0 or self.origin_ns is None else (at - self.origin_ns) / 1e9
 
     def simulated_seconds(self, virtual_s: Any) -> float | None:
-        """A moment in virtual seconds of a simulation, on the page's axis."""
+        """Convert virtual seconds of a simulation to the page's seconds."""
         at, begin = number(virtual_s), number(self.run.get("began_ns"))
         return None if at is None or begin is None else self.seconds(begin + at * 1e9)
 
     def phase(self, *names: str) -> tuple[float | None, float | None]:
-        """(begin, end) in seconds over the phases of these names, None where unknown."""
+        """Return (begin, end) in seconds over the phases of these names; None for an unknown time."""
         found = [each for each in self.phases if each[0] in names]
         begins = [b for _, b, _ in found if b is not None]
         ends = [e for _, _, e in found if e is not None]
@@ -153,18 +155,18 @@ class RunFiles:
 
     @cached_property
     def phases(self) -> list[tuple[str, float | None, float | None]]:
-        """(name, begin, end) in seconds, in order."""
+        """Lists (name, begin, end) in seconds, in order."""
         listed = objects(self.run.get("phases"))
         return [(str(p.get("name")), self.seconds(p.get("began")), self.seconds(p.get("ended"))) for p in listed]
 
     @cached_property
     def sent(self) -> ObservedProduceRequests:
-        """Return the settings in the Produce requests."""
+        """Returns the settings in the Produce requests."""
         return sent_in(self.path)
 
     @property
     def nodes(self) -> list[int]:
-        """Broker ids: as the plan has them, and any that left a trace."""
+        """Returns the broker ids of the plan and of the traces."""
         count = integer(mapping(self.plan.get("cluster")).get("nodes"), 0)
         return sorted({*range(1, min(count, 99) + 1), *self.traces})
 
@@ -181,7 +183,7 @@ class RunFiles:
 
 
 def read_run(path: Path) -> RunFiles:
-    """Read what there is in `path`. Raises nothing for the state of the files."""
+    """Read the files in `path`. Raises nothing for the state of the files."""
     files = RunFiles(path)
     files.run = _object(files, "run.json")
     files.verdict = _object(files, "verdict.json")
@@ -213,7 +215,7 @@ def read_run(path: Path) -> RunFiles:
 
 
 def _violations(files: RunFiles) -> list[Json]:
-    """violations.json, which only failing simulations have; where it is gone, what run.json says of it."""
+    """Read violations.json, which only failing simulations have; if it is missing, return what run.json says of it."""
     files.problems += [f"{each}." for each in simulated.read(files.path, files.run, {}).troubles]
     found, _ = simulated.listed(files.path)
     told = mapping(files.run.get(simulated.KEY))
@@ -253,7 +255,7 @@ def _object(files: RunFiles, name: str) -> Json:
 
 
 def _lines(files: RunFiles, name: str) -> list[Json]:
-    """The objects of a JSONL file. What is no line of it is told."""
+    """Return the objects of a JSONL file, and report its unreadable lines."""
     text = _text(files, name)
     if text is None:
         return []
@@ -298,7 +300,7 @@ def _read_traces(files: RunFiles) -> None:
 
 
 def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
-    """Events out of nodes/N/broker.log, where that is Apache Kafka's. The clock is that of the history's header."""
+    """Read events from nodes/N/broker.log if it is a log of Apache Kafka. The history's header gives the clock."""
     if wall_ms < 0:
         return
     told = kafka_log.read_logs(files.path, wall_ms, mono_ns, files.problems.append)
@@ -310,7 +312,7 @@ def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
 
 
 def _read_polled(files: RunFiles) -> None:
-    """Read what a foreign cluster said of itself, as events of the broker that each is about."""
+    """Read what a foreign cluster reported of itself, as events of the broker that each is about."""
     if not (files.path / "polled.jsonl").exists():
         return
     traces: dict[int, list[Json]] = {}
@@ -347,7 +349,7 @@ def _tell_missing_traces(files: RunFiles) -> None:
 
 
 def _read_history_head(files: RunFiles) -> tuple[int, int]:
-    """The clock's origin and the partitions' names. Returns the header's (wall ms, monotonic ns); -1: unknown."""
+    """Read the clock's origin and the partitions' names. Return the header's (wall ms, monotonic ns), -1 if unknown."""
     clock = -1, -1
     for name, partition in mapping(files.metrics.get("partitions")).items():
         files.part_names[integer(mapping(partition).get("part"))] = name
@@ -373,11 +375,12 @@ def _read_history_head(files: RunFiles) -> tuple[int, int]:
 
 
 _MOMENTS = ("from_s", "to_s", "began_s", "ended_s", "healed_s")
-"""Names of moments in metrics.json and in a workload's figures, which count from the history's header there."""
+"""Lists the names of moments in metrics.json and in a workload's figures, which count from the history's header there.
+"""
 
 
 def _count_from_the_load(files: RunFiles) -> None:
-    """One clock for all that people see: seconds of load, in which plans name their moments too."""
+    """Move all times to one clock: seconds of load, which plans use, too."""
     begins = {str(each.get("name")): number(each.get("began")) for each in objects(files.run.get("phases"))}
     begin = begins.get("load with faults") or begins.get("load")
     if begin is None or files.origin_ns is None:
@@ -393,7 +396,7 @@ def _count_from_the_load(files: RunFiles) -> None:
 
 
 def _shifted(value: Any, shift_s: float) -> Any:
-    """The same, with its moments on the page's clock."""
+    """Return the value with its moments moved by `shift_s`."""
     if isinstance(value, list):
         return [_shifted(each, shift_s) for each in value]
     if not isinstance(value, dict):

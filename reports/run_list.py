@@ -1,4 +1,4 @@
-"""Lists a folder of runs: a row for each run, read from the few files that say how it went."""
+"""Lists a folder of runs: a row for each run, read from the few files with its result."""
 
 from __future__ import annotations
 
@@ -23,66 +23,68 @@ from squall.reports.summary import unavailable_to
 
 NO_VERDICT = "no verdict"
 REASONS = 2
-"""Reasons that a row names; the run's own page has all."""
+"""Limits the reasons that a row names; the run's own page has all."""
 REASON_LETTERS = 200
-"""Of one reason."""
+"""Limits the letters of one reason."""
 PAGE, PLAN = "index.html", "plan.toml"
 KEPT = ("valid",)
-"""Only runs of these verdicts are ever removed by age or size."""
+"""Lists the verdicts of the runs that may be removed by age or size."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunListEntry:
-    """One run as a row. None: its files do not say."""
+    """Describes one run as a row of the list. A field is None if the files do not say it."""
 
     name: str
     path: Path
     verdict: str
-    """valid, invalid, unknown, or `NO_VERDICT`."""
+    """Is valid, invalid, unknown, or `NO_VERDICT`."""
     began: datetime | None
     workload: str
     where: str
-    """Target and runtime: "squall, process"."""
+    """Names target and runtime: "squall, process"."""
     configuration: str
-    """What the durability of a record depends on."""
+    """Describes the settings on which the durability of a record depends."""
     seed: int | None
     faults: tuple[str, ...]
-    """The kinds that were planned, each once."""
+    """Lists the kinds of the planned faults, each once."""
     landed: int | None
     planned: int | None
     acked: int | None
-    """After healing, too, where the history was analysed."""
+    """Counts the acknowledged records, also those after healing if the history was analysed."""
     p99_ms: float | None
     unavailable_s: float | None
     findings: tuple[str, ...]
-    """What was found and not permitted; else why nothing is proven."""
+    """Lists the findings that are not permitted; else the reasons why nothing is proven."""
     permitted: tuple[str, ...]
-    """What was found and is permitted, losses left out."""
+    """Lists the permitted findings, without losses."""
     loss: str
-    """The loss of acknowledged records that is permitted, in a line; empty where there is none."""
+    """Describes in a line the permitted loss of acknowledged records; empty if there is none."""
     bytes: int
-    """Of all files on disk."""
+    """Gives the size of all files on disk."""
 
     @property
     def landed_of(self) -> str:
-        """Faults landed, of those planned."""
+        """Returns the landed and the planned faults as text: "3/4"."""
         return "" if self.planned is None else f"{self.landed if self.landed is not None else '?'}/{self.planned}"
 
     @property
     def page(self) -> str:
-        """Its own page, from the folder of runs; empty where there is none."""
+        """Returns the path of the run's page from the folder of runs; empty if there is no page."""
         return f"{self.name}/report.html" if (self.path / "report.html").exists() else ""
 
 
 def runs_in(root: Path) -> list[RunListEntry]:
-    """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
+    """Return a row for every run directory in `root`, the newest first. A file that cannot be read leaves its cells
+    empty.
+    """
     night = _NightOfFolder(root)
     found = [_row(each, night) for each in _folders(root) if (each / PLAN).exists()]
     return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
 
 
 def folders_without_plan(root: Path) -> list[Path]:
-    """Folders in `root` that are no run: what is left of one that somebody removed by half, say."""
+    """Return the folders in `root` that are no run, for example the rest of a run that was removed partly."""
     return [each for each in _folders(root) if not (each / PLAN).exists()]
 
 
@@ -92,22 +94,23 @@ def _folders(root: Path) -> list[Path]:
 
 
 def one(path: Path) -> RunListEntry:
-    """The row of one run directory."""
+    """Return the row of one run directory."""
     return _row(path, _NightOfFolder(path.parent))
 
 
 def forbidden_by_night(run: Path, verdict: Json) -> tuple[str, ...]:
-    """The anomalies of a run that its configuration permits and its night forbids; empty for a run of no night."""
+    """Return the anomalies of a run that its configuration permits and its night forbids; empty for a run of no night.
+    """
     return _NightOfFolder(run.parent).forbids(run.name, verdict)
 
 
 def plan_of(path: Path) -> Json:
-    """The plan of a run directory; empty if it cannot be read."""
+    """Return the plan of a run directory; empty if it cannot be read."""
     return _toml(path / PLAN)
 
 
 class _NightOfFolder:
-    """The night whose runs are in a folder, if they are one's."""
+    """Finds the night to which the runs of a folder belong, if there is one."""
 
     def __init__(self, root: Path) -> None:
         folder = root.resolve().parent
@@ -123,7 +126,7 @@ class _NightOfFolder:
         self._attempts = {Path(each.run).name: each for each in attempts if each.run}
 
     def forbids(self, run: str, verdict: Json) -> tuple[str, ...]:
-        """The anomalies that a run may show by its configuration, but not in this night."""
+        """Return the anomalies that a run may show by its configuration, but not in this night."""
         attempt = self._attempts.get(run)
         if attempt is None or self._night is None:
             return attempt.unexpected if attempt else ()
@@ -181,8 +184,8 @@ def _bytes_of(path: Path) -> int:
 
 
 def _unavailable(told: Json, clients: Collection[str]) -> float | None:
-    """The longest time in which some partition took no write, as on the run's own page; those of `clients` left out, in
-    which only the client stood still.
+    """Return the longest time in which some partition accepted no write, as on the run's own page, without the
+    partitions of `clients`, in which only the client was stuck.
     """
     partitions = {name: each for name, each in mapping(told.get("partitions")).items() if name not in clients}
     known = [gap for each in partitions.values() if (gap := number(mapping(each).get("s"))) is not None]
@@ -254,9 +257,10 @@ def _json(path: Path) -> Json:
 def to_remove(
     rows: Sequence[RunListEntry], now: datetime, days: float | None, limit_bytes: int | None
 ) -> list[RunListEntry]:
-    """The valid runs that go: those older than `days`, then the oldest until all runs together are below `limit_bytes`.
+    """Return the valid runs to remove: those older than `days`, then the oldest until all runs together are below
+    `limit_bytes`.
 
-    What is not valid stays, whatever its age and size: somebody has to look at it.
+    Runs that are not valid stay, whatever their age and size: a person has to look at them.
     """
     going = []
     left = sum(row.bytes for row in rows)
@@ -271,7 +275,7 @@ def to_remove(
 
 
 def compared(rows: Sequence[RunListEntry]) -> list[tuple[str, tuple[str, ...]]]:
-    """(what, of each run) for all that a row says."""
+    """Return (field, its value in each run) for every field of a row."""
 
     def cells(row: RunListEntry) -> dict[str, str]:
         return {

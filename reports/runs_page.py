@@ -1,4 +1,4 @@
-"""The page of a folder of runs: how many are what, and a row for each."""
+"""Writes the page of a folder of runs: the number of runs of each verdict, and a row for each run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render(root: Path, rows: Sequence[RunListEntry]) -> Path:
 
 
 def sentence(counts: Counter[str], losing: int) -> str:
-    """Say what the counts mean. losing: how many valid runs lost acknowledged records."""
+    """Say what the counts mean. `losing` is the number of valid runs that lost acknowledged records."""
     runs = "1 valid run" if losing == 1 else f"{losing} valid runs"
     lost = f" {runs} lost acknowledged records, as permitted." if losing else ""
     if counts["invalid"]:

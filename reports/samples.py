@@ -1,6 +1,7 @@
-"""Reads what the converted history (`history/records.parquet`) adds: gaps, single latencies, where a value went.
+"""Reads what only the converted history (`history/records.parquet`) has: gaps, single latencies, and the way of a
+value.
 
-numpy and pyarrow are imported where such a history is read: a story in the terminal does without.
+numpy and pyarrow are imported only if such a history is read: a story in the terminal needs neither.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ from squall.reports.lanes import UNAVAILABLE_S, LaneSpan, gaps_of_metrics
 from squall.reports.run_files import Json, RunFiles
 
 ROWS_LIMIT = 8_000_000
-"""Larger histories are not read for a picture: per partition only the longest gap is drawn then."""
+"""Limits the rows of a history that is read for a picture; for a larger one only each partition's longest gap is drawn.
+"""
 POINTS = 6_000
-"""Single latencies that are drawn at most, evenly taken."""
+"""Limits the single latencies that are drawn; they are taken evenly."""
 SEND, POLL = 0, 1
 OK = 0
 
 
 @dataclass
 class LatencySamples:
-    """`points`: (2, n) seconds and milliseconds of acknowledged sends; empty where there is no converted history."""
+    """Holds gaps, and in `points` (2, n) seconds and milliseconds of acknowledged sends; empty without a converted
+    history.
+    """
 
     gaps: dict[str, list[LaneSpan]] = field(default_factory=dict)
     points: Any = None
-    """numpy array or None."""
+    """Is a numpy array, or None."""
     exact_gaps: bool = False
-    """False: only each partition's longest gap is known, from metrics.json."""
+    """Is False if only each partition's longest gap is known, from metrics.json."""
 
 
 def read_samples(files: RunFiles, begin: float, end: float) -> LatencySamples:
-    """Gaps and latencies between `begin` and `end` of the page's seconds; falls back to metrics.json."""
+    """Return gaps and latencies between `begin` and `end` of the page's seconds; fall back to metrics.json."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -65,7 +69,7 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     """Return the spans in which writes waited and none was acknowledged for UNAVAILABLE_S, or for much longer than is
     usual in a slow load.
 
-    The gaps that `squall.checkers.metrics` defines: writes that failed, and those that the next acknowledgement ends.
+    `squall.checkers.metrics` defines the gaps: writes that failed, and writes that the next acknowledgement ends.
     """
     import numpy as np
 
@@ -76,7 +80,9 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     stretch = np.cumsum(ends & ok)
 
     def writes(acknowledged: bool) -> tuple[Any, Any]:
-        """Of each stretch between two acknowledgements, from when and until when such writes waited; NaN: none did."""
+        """Return, for each stretch between two acknowledgements, from when and until when such writes waited; NaN for
+        none.
+        """
         first, last = np.full((2, len(t) + 1), np.nan)
         waiting = np.flatnonzero(np.cumsum(np.where(ok == acknowledged, np.where(ends, -1, 1), 0)) > 0)
         last[stretch[waiting]] = t[waiting + 1]  # of several the last one stays
@@ -98,8 +104,8 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
 
 
 def histories_of(files: RunFiles, values: Iterable[int]) -> dict[int, list[Json]]:
-    """Every send and read of these values, by value, in order of time; empty without a converted history, and without
-    pyarrow to read it.
+    """Return every send and read of these values, by value, in order of time; empty without a converted history, and
+    without pyarrow to read it.
     """
     wanted = sorted({value for value in values if value >= 0})
     path = files.path / "history" / "records.parquet"

@@ -1,4 +1,4 @@
-"""Says what producers were asked for, beside what they sent. Pure."""
+"""Says which settings producers were asked for, and which they sent. Pure."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ _ACKS = {-1: "all"}
 
 
 def acks_text(acks: int) -> str:
-    """Name an `acks` as Kafka's documentation does."""
+    """Return `acks` as Kafka's documentation writes it."""
     return _ACKS.get(acks, str(acks))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """Holds what a producer was asked for, by the plan or by the settings of its process."""
+    """Holds the settings that a producer was asked for, by the plan or by the settings of its process."""
 
     acks: int = -1
     idempotence: bool = True
     in_flight: int = 0
-    """Produce requests on one connection; 0: nobody said."""
+    """Limits the Produce requests in flight on one connection; 0 if no limit was given."""
 
     @property
     def text(self) -> str:
-        """Say it in a few words."""
+        """Describes the settings in a few words."""
         in_flight = f", at most {self.in_flight} requests in flight" if self.in_flight else ""
         return f"acks={acks_text(self.acks)}, idempotence {'on' if self.idempotence else 'off'}{in_flight}"
 
 
 def asked_of(*settings: Json) -> RequestedSettings:
-    """Read it from the settings of a plan's workload, or of a process; later ones go before."""
+    """Read the requested settings from tables of a plan's workload or of a process; later tables override earlier ones.
+    """
     told = {key: value for each in settings for key, value in each.items()}
     acks = integer(told.get("acks"), -1)
     # Without acks=all a producer cannot be idempotent: the flag has no effect.
@@ -44,16 +45,16 @@ def asked_of(*settings: Json) -> RequestedSettings:
 
 @dataclass(frozen=True, slots=True)
 class UnrequestedSetting:
-    """Something that was sent and not asked for."""
+    """Describes a setting that a producer sent although it was asked for another one."""
 
     brief: str
     text: str
     why: str = ""
-    """Why it is not known whether a record was sent so."""
+    """Says why it is not known whether a given record was sent with this setting; empty if it is known."""
 
 
 def differences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings]) -> list[UnrequestedSetting]:
-    """List what differs from what was asked for; nothing if nothing was seen."""
+    """List the sent settings that differ from the requested ones; nothing if no request was seen."""
     found = []
     wanted = f"acks={acks_text(asked.acks)}"
     for acks in dict.fromkeys(each.acks for each in sent if each.acks != asked.acks):
@@ -73,7 +74,7 @@ def differences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings]
 
 
 def acks_words(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings]) -> str:
-    """Say which acks a producer sent, and what it was asked for if that differs."""
+    """Say which acks a producer sent, and which it was asked for if they differ."""
     wanted = f"acks={acks_text(asked.acks)}"
     if mixed := _mixed(sent, _acks):
         return f"{mixed[0]}; {wanted} asked"
@@ -84,9 +85,10 @@ def acks_words(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings])
 def _mixed(
     sent: Sequence[ProduceRequestSettings], word: Callable[[ProduceRequestSettings], str]
 ) -> tuple[str, str] | None:
-    """Requests of one producer that differ in `word`: which of them had a record is not known. Says so, and why.
+    """Describe requests of one producer that differ in `word`, and say why it is not known which of them had a record.
+    Return None if they do not differ.
 
-    Requests whose client id names no process may be any such producer's.
+    Requests whose client id names no process may be from any such producer.
     """
     kinds: dict[int | None, dict[str, None]] = {}
     for each in sent:
@@ -107,7 +109,7 @@ def _count(sent: Sequence[ProduceRequestSettings], fits: Callable[[ProduceReques
 
 
 def sent_sentences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings], seen_by: str) -> list[str]:
-    """Tell what was asked for and what was sent."""
+    """Say in sentences which settings were asked for and which were sent."""
     first = f"Asked: {asked.text}."
     if not sent:
         return [first, f"Sent: not seen. {_not_seen(seen_by)}"]
@@ -126,7 +128,7 @@ def _sum_text(alike: Sequence[ProduceRequestSettings]) -> str:
 
 
 def settings_text(sent: ProduceRequestSettings) -> str:
-    """Say in a few words what stood in the requests."""
+    """Describe the settings of the requests in a few words."""
     words = [_acks(sent), _producer_id(sent)]
     words.append(f"transactional id {sent.transactional_id}" if sent.transactional_id else "no transactional id")
     words.append(f"compression {sent.compression}")
@@ -150,7 +152,9 @@ def _not_seen(seen_by: str) -> str:
 
 
 class RequestSettingsSection(NamedTuple):
-    """Holds what the page shows of all producers. `rows`: which, what was in the requests, how many."""
+    """Holds the page's section on the settings that producers sent. `rows` lists producer, settings in the requests,
+    and number of requests.
+    """
 
     asked: str
     differences: list[str]
@@ -158,7 +162,7 @@ class RequestSettingsSection(NamedTuple):
 
 
 def section_of_sent(requests: ObservedProduceRequests, workload: Json) -> RequestSettingsSection:
-    """Compare what the plan's workload asked for with all that was seen."""
+    """Compare the settings of the plan's workload with all observed requests."""
     asked = asked_of(workload)
     return RequestSettingsSection(
         asked.text, [each.text for each in differences(asked, requests.settings)], list(_rows(requests))

@@ -1,7 +1,7 @@
-"""A story as a space-time picture in SVG: lanes for brokers and clients, time downwards, messages as arrows, faults as
-bars on the lanes, epochs as colours, log ends and high watermarks at each turn, and the moment of loss.
+"""Draws a story as a space-time picture in SVG: lanes for brokers and clients, time downwards, messages as arrows,
+faults as bars on the lanes, epochs as colours, log ends and high watermarks at each turn, and the moment of loss.
 
-It needs no script and no network, stands in the report as well as alone, and follows the reader's light or dark mode.
+The picture needs no script and no network, works in the report and alone, and follows the reader's light or dark mode.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from squall.reports.story_logs import ReplicaView
 from squall.reports.story_moments import StoryMoment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
-"""Okabe's and Ito's, told apart by people with any colour vision; the orange-red of theirs is for faults."""
+"""Lists the colours of Okabe and Ito, which people with any colour vision can distinguish; their orange-red is for
+faults.
+"""
 FAULT = "#d55e00"
 _HEAD_H = 104
 _END_H = 60
 _CELL_W, _CELL_H = 19, 17
 _LATE_S = 0.002
-"""A message that arrives so near to something that happened is what it happened by."""
+"""A message that arrives within this time of a moment is taken as its cause."""
 _DROPPED_AT_MOST = 6
 _STEEP = 60.0
-"""px that an arrow between brokers falls at most where nobody knows when the message was sent."""
+"""Limits the fall in px of an arrow between brokers if it is not known when the message was sent."""
 
 STYLE = """
 svg.spacetime { --s-ink: var(--ink, #16191d); --s-muted: var(--muted, #5b6470); --s-line: var(--line, #d5d9de);
@@ -57,8 +59,8 @@ svg.spacetime .h { font-weight: 700; font-size: 13px; }
 
 
 def draw(story: PartitionStory, ident: str = "spacetime", linked: bool = False) -> str:
-    """The picture. `ident` makes its ids unique where several stand in one page. `linked`: each moment leads to its
-    sentence, which the page has as IDENT-lN, and is found as IDENT-mN.
+    """Draw the story. `ident` makes its ids unique if a page has several. If `linked`, each moment links to its
+    sentence, which has the id IDENT-lN on the page, and has the id IDENT-mN.
     """
     layout = lay_out(story, _HEAD_H + 28)
     lines = {place: number for number, (_, _, own) in enumerate(placed_sentences(story.moments)) for place in own}
@@ -91,18 +93,18 @@ def draw(story: PartitionStory, ident: str = "spacetime", linked: bool = False) 
 
 
 def colour_of_epoch(epoch: int) -> str:
-    """An epoch's colour; ink for none."""
+    """Return an epoch's colour; grey for no epoch."""
     return EPOCHS[epoch % len(EPOCHS)] if epoch >= 0 else "var(--s-muted)"
 
 
 def text_svg(x: float, y: float, text: str, classes: str = "") -> str:
-    """A line of text, of these classes of STYLE."""
+    """Return a line of text with these classes of STYLE."""
     named = f' class="{classes}"' if classes else ""
     return f'<text x="{x:.1f}" y="{y:.1f}"{named}>{escape(text)}</text>'
 
 
 def line_svg(x1: float, y1: float, x2: float, y2: float, colour: str, width: float, more: str = "") -> str:
-    """A straight line."""
+    """Return a straight line."""
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width:g}"'
         f"{' ' + more if more else ''}/>"
@@ -123,7 +125,7 @@ def _head(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 
 
 def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
-    """Epochs with their leaders, and what boxes and bars mean."""
+    """Draw the legend: epochs with their leaders, and the meaning of boxes and bars."""
     leaders: dict[int, str] = {}
     for moment in story.told.moments:
         if moment.kind in ("leads", "quorum") and moment.replica is not None and moment.replica.leads:
@@ -152,7 +154,7 @@ def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 
 
 def _never_led(story: PartitionStory, epoch: int) -> str:
-    """An epoch whose leader took no notice of it in time."""
+    """Describe an epoch whose leader did not learn of it in time."""
     meant = [m.replica.leader for m in story.told.moments if m.replica is not None and m.replica.epoch == epoch]
     known = [leader for leader in meant if leader >= 0]
     return f"epoch {epoch}: broker {known[0]} never led" if known else f"epoch {epoch}: nobody leads"
@@ -178,7 +180,7 @@ def _lines(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 
 
 def _look(moment: StoryMoment | None) -> tuple[bool, bool, int]:
-    """(up, leads, epoch)"""
+    """Return (up, leads, epoch) of the replica at this moment."""
     if moment is None or moment.replica is None:
         return True, False, -1
     replica = moment.replica
@@ -200,7 +202,7 @@ def _stretch(x: float, begin: float, end: float, look: tuple[bool, bool, int]) -
 
 
 def _faults(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
-    """A bar beside the lane for each fault within the picture; several at once beside each other."""
+    """Draw a bar beside the lane for each fault within the picture; simultaneous faults are beside each other."""
     if story.facts is None or not layout.rows:
         return
     first, last = layout.rows[0].t, layout.rows[-1].t
@@ -222,7 +224,7 @@ def _faults(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 
 
 def _losses(layout: DiagramLayout) -> Iterable[str]:
-    """A frame through all lanes where a record is lost."""
+    """Draw a frame through all lanes at each loss of a record."""
     for row in layout.rows:
         if any(moment.lost for moment in row.moments):
             place = f'x="{GUTTER - 6}" y="{row.y - 12:.1f}"'
@@ -234,7 +236,7 @@ def _losses(layout: DiagramLayout) -> Iterable[str]:
 
 
 class _MessageArrow(NamedTuple):
-    """A message's way; its head stands above the words that its shaft goes below."""
+    """Holds the drawing of a message's arrow: its head is drawn above the words, its shaft below them."""
 
     shaft: str
     head: str
@@ -260,7 +262,7 @@ def _arrows(story: PartitionStory, layout: DiagramLayout) -> Iterable[_MessageAr
 
 
 def _source_of(moment: StoryMoment, shown: list[StoryMoment], story: PartitionStory) -> StoryMoment | None:
-    """The earlier moment in the picture that sent what arrived with this one."""
+    """Return the earlier moment in the picture that sent what arrived with this one."""
     if moment.came_from is None:
         return None
     lane, kind = moment.came_from
@@ -283,7 +285,7 @@ def _leads(moment: StoryMoment) -> bool:
 
 
 def _wire(wires: list[SimMessage], source: StoryMoment, moment: StoryMoment) -> SimMessage | None:
-    """The message that brought it, sent since `source`; None where messages are not known."""
+    """Return the message between the two moments, sent since `source`; None if messages are not known."""
     api = "Fetch" if source.lane.isdigit() and moment.lane.isdigit() else "Produce"
     possible = [
         wire
@@ -299,7 +301,7 @@ def _wire(wires: list[SimMessage], source: StoryMoment, moment: StoryMoment) -> 
 
 
 def _is_at(host: str, lane: str) -> bool:
-    """Clients share their hosts."""
+    """Return whether the host belongs to the lane: clients share their hosts."""
     return host == lane if lane.isdigit() else not host.isdigit()
 
 
@@ -308,7 +310,7 @@ def _name(wire: SimMessage | None) -> str:
 
 
 def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_MessageArrow]:
-    """Fetches that never arrived, a few of them."""
+    """Draw a few of the fetches that never arrived."""
     if not layout.rows:
         return
     first, last = layout.rows[0].t, layout.rows[-1].t
@@ -355,7 +357,9 @@ def _moments(story: PartitionStory, layout: DiagramLayout, anchors: Mapping[int,
 
 
 def anchored(parts: Iterable[str], anchor: str, sentence: str, text: str) -> Iterable[str]:
-    """Yield what is drawn of one moment: found under `anchor`, its sentence under the mouse, which a click leads to."""
+    """Yield the drawing of one moment with the id `anchor`; the mouse shows its sentence, and a click leads to the
+    sentence.
+    """
     if anchor:
         link = f'<a href="#{sentence}">' if sentence else ""
         yield f'{link}<g id="{anchor}" class="moment"><title>{escape(text)}</title>'
@@ -398,7 +402,7 @@ def _has_end(story: PartitionStory, lane: str) -> bool:
 
 
 def _end(story: PartitionStory, layout: DiagramLayout, lane: str) -> Iterable[str]:
-    """A log in the end, below its lane."""
+    """Draw the log of a lane at the end of the story, below the lane."""
     x, replica = layout.lanes[lane][0], story.told.logs.of(int(lane))
     y = layout.bottom + 16
     yield text_svg(GUTTER - 14, y, "in the end", "t")
@@ -407,7 +411,7 @@ def _end(story: PartitionStory, layout: DiagramLayout, lane: str) -> Iterable[st
 
 
 def _log(story: PartitionStory, layout: DiagramLayout, replica: ReplicaView, x: float, y: float) -> Iterable[str]:
-    """The log's cells, and the high watermark as a bar between two of them."""
+    """Draw the log's cells, and the high watermark as a bar between two of them."""
     low, high = layout.window
     if low >= high:
         return

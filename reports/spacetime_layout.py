@@ -1,6 +1,6 @@
-"""Lays a space-time picture out: lanes beside each other, time downwards, a row for each moment. Pure.
+"""Lays out a space-time picture: lanes beside each other, time downwards, a row for each moment. Pure.
 
-Time is compressed: a row takes the room that its words need, and a long wait is a short gap with its length beside it.
+Time is compressed: a row is as high as its words need, and a long wait is a short gap with its length beside it.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from squall.reports.story_moments import READERS, StoryMoment
 
 GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
 NARROW_BROKER_W = 188
-"""A broker's column where there are more than three, or where its log is not drawn."""
+"""Gives the width of a broker's column if there are more than three brokers, or if the log is not drawn."""
 WIDE = 1180
-"""Beyond it columns are narrow, so that a page shows the picture without making it smaller."""
+"""Beyond this width columns are narrow, so that a page shows the picture at full size."""
 LINE_H, CELLS_H, ROW_PAD = 15, 24, 13
 LETTER_W, HEAD_LETTER_W = 6.7, 7.6
-"""Width of a letter of a label, roughly."""
+"""These are the approximate widths of a letter in a label and in a head."""
 TEXT_DX = 18
 CELLS_AT_MOST = 8
 _WAIT_S = 0.5
-"""A wait from which on its length is written beside the gap."""
+"""The length of a wait is written beside its gap if the wait is at least this long."""
 _SHOW_LOG = ("leads", "follows", "truncates", "recovers", "appends", "copies", "broken", "fault", "leaderless", "told")
 
 
 @dataclass
 class DiagramRow:
-    """Moments that happen at once, in different lanes. `y` is where their dots are."""
+    """Holds simultaneous moments in different lanes. `y` is the position of their dots."""
 
     t: float
     moments: list[StoryMoment] = field(default_factory=list)
     y: float = 0.0
     height: float = 0.0
     wait: float = 0.0
-    """Seconds since the row before, where they are worth a word."""
+    """Gives the seconds since the row before if they are to be written; else 0."""
 
 
 @dataclass
 class DiagramLayout:
-    """All positions, in px."""
+    """Holds the positions of lanes and rows, in px."""
 
     lanes: dict[str, tuple[float, float]]
-    """Lane -> x of its line, width of its column."""
+    """Maps a lane to the x of its line and the width of its column."""
     rows: list[DiagramRow]
     width: float
     top: float
     bottom: float
     window: tuple[int, int]
-    """Offsets [low, high) whose records are drawn as cells; empty where low is high."""
+    """Gives the offsets [low, high) whose records are drawn as cells; empty if low equals high."""
 
     def y_of(self, t: float) -> float:
         """Return the y of a moment of time: between rows, in proportion."""
@@ -69,12 +69,12 @@ class DiagramLayout:
         return before.y + share * (after.y - before.y)
 
     def row_of(self, moment: StoryMoment) -> DiagramRow | None:
-        """The row that a moment stands in; None where it is not in the picture."""
+        """Return the row of a moment; None if the moment is not in the picture."""
         return next((row for row in self.rows if any(each is moment for each in row.moments)), None)
 
 
 def lay_out(story: PartitionStory, top: float) -> DiagramLayout:
-    """Positions of a story's lanes and moments, the first row below `top`."""
+    """Compute the positions of a story's lanes and moments, the first row below `top`."""
     window = window_of(story)
     lanes, width = _lanes(story, window)
     rows = _rows(story.moments)
@@ -108,7 +108,9 @@ def _lanes(story: PartitionStory, window: tuple[int, int]) -> tuple[dict[str, tu
 
 
 def _rows(moments: Sequence[StoryMoment]) -> list[DiagramRow]:
-    """One row for what happens at once in different lanes, and for brokers that do the same one after the other."""
+    """Put moments into rows: simultaneous moments of different lanes share a row, and so do brokers that do the same in
+    turn.
+    """
     rows: list[DiagramRow] = []
     for moment in moments:
         last = rows[-1] if rows else None
@@ -123,7 +125,7 @@ def _rows(moments: Sequence[StoryMoment]) -> list[DiagramRow]:
 
 
 def lines_of(moment: StoryMoment, width: float) -> list[str]:
-    """A moment's label, broken to its column."""
+    """Break a moment's label into lines that fit its column."""
     letters = max(10, int((width - 22 - TEXT_DX - 6) / LETTER_W))
     return [piece for line in moment.label for piece in textwrap.wrap(line, letters) or [""]]
 
@@ -139,7 +141,7 @@ def shows_log(moment: StoryMoment, window: tuple[int, int]) -> bool:
 
 
 def window_of(story: PartitionStory) -> tuple[int, int]:
-    """Offsets that are drawn: around the records in question, as many as there is room for; none without brokers."""
+    """Return the offsets that are drawn around the records in question, as many as fit; none without brokers."""
     offsets = [record.offset for record in story.records if record.offset >= 0]
     if not offsets or story.of_members:
         return 0, 0
@@ -152,7 +154,7 @@ def window_of(story: PartitionStory) -> tuple[int, int]:
 
 
 def cells_of(replica: ReplicaView, story: PartitionStory, window: tuple[int, int]) -> list[tuple[int, int, str]]:
-    """(offset, epoch, letter) of what a log holds in the window."""
+    """Return (offset, epoch, letter) of the records that a log holds in the window."""
     names = {(record.offset, record.epoch): record.name for record in story.records}
     found = []
     for offset in range(*window):

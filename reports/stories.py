@@ -1,5 +1,5 @@
-"""Shows what the traces and the history know of one witness: which broker led, what was truncated, when it was sent and
-seen. Pure.
+"""Shows what traces and history say about one witness: which broker led, what was truncated, when it was sent and seen.
+Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_READ = "No final read"
 
 
 class StoryLine(NamedTuple):
-    """Describes one thing that happened, at `t` of the page's seconds. `grave`: it may be why."""
+    """Describes one event at `t` of the page's seconds. `grave` is True if it may be the cause."""
 
     t: float
     text: str
@@ -28,7 +28,7 @@ class StoryLine(NamedTuple):
 
 
 def witness_text(witness: Json) -> str:
-    """A witness in one line: where, which value, which operation."""
+    """Describe a witness in one line: partition and offset, value, operation."""
     words = [str(witness.get("partition") or f"partition {witness.get('part')}")]
     for key, word in (("off", "offset"), ("op", "operation"), ("proc", "process")):
         if integer(witness.get(key)) >= 0:
@@ -40,14 +40,14 @@ def witness_text(witness: Json) -> str:
 
 
 def value_text(value: int) -> str:
-    """Name a record: the producer and its sequence number make the value."""
+    """Name a record by its producer and sequence number, which make up the value."""
     return f"record {sequence_of(value)} of process {producer_of(value)}"
 
 
 def story(
     files: RunFiles, witness: Json, partition_terms: Sequence[LeaderEpochStart], rows: Sequence[Json]
 ) -> list[StoryLine]:
-    """Return what is known of a witness, in order of time; `rows` are its value's sends and reads."""
+    """Return the events around a witness, in order of time; `rows` are its value's sends and reads."""
     name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
     offset = integer(witness.get("off"))
     if offset < 0:
@@ -68,14 +68,12 @@ _OF_ONE_OFFSET = re.compile(r", which covers \d+")
 
 
 def causes_of(lines: Iterable[StoryLine]) -> list[str]:
-    """Return what a story says has happened to its record, in words that are the same for all records that it happened
-    to.
-    """
+    """Return the grave events of a story, in words that are equal for all records that they affected."""
     return [in_common(line) for line in lines if line.grave and not line.text.startswith(NOT_READ)]
 
 
 def in_common(line: StoryLine) -> str:
-    """The line as it is of every record that it is about."""
+    """Return the line in words that are equal for all records that the event affected."""
     return f"{line.t:.3f} s: {_OF_ONE_OFFSET.sub('', line.text)}"
 
 
@@ -104,7 +102,9 @@ def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[StoryLine]:
 
 
 def _truncations(files: RunFiles, name: str, offset: int, acked: float) -> Iterable[StoryLine]:
-    """Those that cover the offset, or all where it is not known. Before the acknowledgement they are harmless."""
+    """Yield the truncations that cover the offset, or all if the offset is not known. Those before the acknowledgement
+    are harmless.
+    """
     for node, trace in files.traces.items():
         for event in trace:
             if event["e"] != "truncated" or partition_of(event) != name:
@@ -128,8 +128,8 @@ def _recoveries(files: RunFiles, name: str) -> Iterable[StoryLine]:
 
 
 def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json]) -> Iterable[StoryLine]:
-    """A broker took the record for one that its producer had sent before. If no read has it, that was its loss: either
-    the earlier batch was another one, or it is gone.
+    """Yield each time a broker took the record for a batch that its producer had sent before. If no read has the
+    record, it was lost by that: either the earlier batch was another one, or the earlier batch is gone.
     """
     unread = not any(row["kind"] == 1 for row in rows)
     sends = [(row["t0"], row["t1"]) for row in rows if row["kind"] == 0 and row["t0"] is not None]
@@ -148,7 +148,7 @@ def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json
 def _leaders(
     found: Sequence[LeaderEpochStart], offset: int, around: tuple[float, float] | None, *, missing: bool
 ) -> Iterable[StoryLine]:
-    """The epoch that the offset lies in, those that began below it, and those of the same time."""
+    """Yield the leader epoch that holds the offset, those that began below it, and those of the same time."""
     for index, term in enumerate(found):
         following = next((each.leo for each in found[index + 1 :] if each.leo is not None), None)
         holds = term.leo is not None and term.leo <= offset and (following is None or offset < following)
@@ -182,7 +182,7 @@ def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[StoryLine]
 
 
 def _late_ends(files: RunFiles, rows: Sequence[Json]) -> Iterable[StoryLine]:
-    """EndTxn requests that a link held while the record was handed over: they may end the record's transaction."""
+    """Yield the EndTxn requests that a link held while the record was sent: they may end the record's transaction."""
     sends = [at for row in rows if row["kind"] == 0 and (at := files.seconds(row["t0"])) is not None]
     for fault in files.faults:
         for frame in objects(mapping(fault.get("evidence")).get("struck")):

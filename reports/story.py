@@ -1,5 +1,5 @@
-"""The story of an anomaly, told for one partition: who wrote what, who led in which epoch, where log ends and high
-watermarks stood at each turn, what was truncated and why, and when the data was gone. As text;
+"""Writes the story of an anomaly in one partition: which process wrote what, which broker led in which epoch, log ends
+and high watermarks at each turn, what was truncated and why, and when the data was gone. The story is text;
 `squall.reports.spacetime` draws the same moments. Pure.
 """
 
@@ -29,14 +29,17 @@ _KEY = "Seconds count from the beginning of the load."
 _OF_LOGS = " LEO: where a log ends. HW: high watermark, as that broker knows it."
 _INFERRED = " ≥: inferred, at least so much."
 ROOM_S = 1.0
-"""Turns so long before the first and after the last moment of the record in question belong to its story; but what
-came after an invariant had broken does not."""
+"""A story also has the turns within this time before the first and after the last moment of the record in question; but
+events after the break of an invariant do not belong to it.
+"""
 STORIES_AT_MOST = 3
 
 
 @dataclass
 class PartitionStory:
-    """A story ready to be told or drawn. Times are seconds since the load began."""
+    """Holds the story of a finding in one partition, ready to be printed or drawn. Times are seconds since the load
+    began.
+    """
 
     problem: StorySubject
     summary: str
@@ -44,27 +47,27 @@ class PartitionStory:
     moments: list[StoryMoment]
     left_out: int
     ends: list[str]
-    """How each log stands in the end, a sentence each."""
+    """Describes each log at the end, a sentence each."""
     lanes: list[str]
-    """Producers, brokers by id as text, readers, in the order of the picture."""
+    """Lists producers, brokers by id as text, and readers, in the order of the picture."""
     told: StoryMoments = field(default_factory=StoryMoments)
     facts: PartitionFacts | None = None
     members: MembersOfFinding | None = None
-    """What members of a group did that led to the finding."""
+    """Holds the actions of group members that led to the finding; None if there are none."""
 
     @property
     def exact(self) -> bool:
-        """Return whether every append is known."""
+        """Is True if every append is known."""
         return self.told.exact
 
     @property
     def of_members(self) -> bool:
-        """Return whether it is about members of a group, and no broker."""
+        """Is True if the story is about group members, and no broker."""
         return self.members is not None and self.members.alone
 
     @property
     def title(self) -> str:
-        """Return what it is about."""
+        """Returns the title: the anomaly and its partition."""
         also = f" and {self.problem.also}" if self.problem.also else ""
         permitted = ", permitted" if self.problem.permitted else ""
         differs = _differs(self.facts, self.records) if self.facts is not None else []
@@ -74,7 +77,9 @@ class PartitionStory:
 
 
 def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) -> list[PartitionStory]:
-    """A story of each of these problems of partitions, else of a run's gravest; none where no trace tells of it."""
+    """Return a story for each of these problems of partitions, or for the gravest problems of a run if none are given.
+    Problems without a known moment have no story.
+    """
     if problems is None:
         problems = [each for each in problems_of(files) if not is_of_transactions(each.name)][:STORIES_AT_MOST]
     found = all_facts(files, problems)
@@ -86,7 +91,7 @@ def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) 
 
 
 def story_of(facts: PartitionFacts, acted: MembersOfFinding | None = None) -> PartitionStory:
-    """The story that these facts tell: of members of a group alone if they alone led to the finding."""
+    """Return the story of these facts: of group members alone if they alone led to the finding."""
     if acted is not None and acted.alone:
         return _of_members(facts, acted)
     producers = producers_of(facts)
@@ -116,7 +121,9 @@ def story_of(facts: PartitionFacts, acted: MembersOfFinding | None = None) -> Pa
 
 
 def _of_members(facts: PartitionFacts, acted: MembersOfFinding) -> PartitionStory:
-    """The story of what members did, beside who wrote and who read the record: brokers have no part in it."""
+    """Return the story of the members' actions, beside the writers and readers of the record: brokers have no part in
+    it.
+    """
     producers, records = producers_of(facts), named_records(facts)
     told, begin = tell(facts, records, producers), load_begin(acted.files)
     did = [
@@ -139,8 +146,8 @@ def _hosts(facts: PartitionFacts, node: int) -> bool:
 
 
 def producers_of(facts: PartitionFacts) -> dict[int, str]:
-    """Process -> the name of its lane: its number in the history, as everywhere. A story that blames a client tells
-    which one that is, and which one is fresh.
+    """Map a process to the name of its lane, which has its number in the history. A story that blames a client also
+    says which process that is, and which is a fresh client.
     """
     processes = dict.fromkeys(sent.process for sent in facts.sends)
     if not facts.problem.blames or facts.problem.name not in (stuck.PRODUCER, stuck.CONSUMER):
@@ -153,8 +160,8 @@ def producers_of(facts: PartitionFacts) -> dict[int, str]:
 
 
 def chosen(moments: Sequence[StoryMoment], problem: StorySubject) -> list[StoryMoment]:
-    """The moments that a reader needs: all about the record in question, and the turns around them. The story of a loss
-    ends with it, however few the moments after it are.
+    """Select the moments that a reader needs: all about the record in question, and the turns around them. The story of
+    a loss ends with the loss, however few the moments after it are.
     """
     must = [moment for moment in moments if moment.weight >= MUST]
     times = [moment.t for moment in must if moment.kind not in ("final", "read")] or [m.t for m in must]
@@ -182,8 +189,8 @@ def chosen(moments: Sequence[StoryMoment], problem: StorySubject) -> list[StoryM
 
 
 def _with_both_ends(moments: Sequence[StoryMoment], kept: Sequence[StoryMoment], until: float) -> list[StoryMoment]:
-    """The moments that are kept, and of each fault that begins or ends in them the other end, too: unless it came later
-    than `until`. Where that would be too much, such a fault is left out.
+    """Return the kept moments with both ends of each fault that begins or ends in them, unless the other end came later
+    than `until`. If that makes too many moments, such faults are left out.
     """
     places = {id(moment) for moment in kept}
     faults = {(moment.fault, moment.lane) for moment in kept if moment.fault >= 0}
@@ -200,8 +207,8 @@ def _with_both_ends(moments: Sequence[StoryMoment], kept: Sequence[StoryMoment],
 
 
 def text_of(story: PartitionStory, width: int = 100, beside: Iterable[str] = ()) -> str:
-    """The story as plain text: what it is about, numbered sentences with times, and how it ends. `beside`: paragraphs
-    of what else is known.
+    """Return the story as plain text: its subject, numbered sentences with times, and the end. `beside` holds further
+    paragraphs.
     """
     lines = [story.title, "=" * len(story.title), ""]
     lines += _wrapped(story.summary, width)
@@ -227,12 +234,12 @@ def text_of(story: PartitionStory, width: int = 100, beside: Iterable[str] = ())
 
 
 def sentences(moments: Sequence[StoryMoment]) -> list[tuple[float, str]]:
-    """(time, sentence), where brokers that do the same one after the other share one."""
+    """Return (time, sentence); brokers that do the same in turn share a sentence."""
     return [(t, text) for t, text, _ in placed_sentences(moments)]
 
 
 def placed_sentences(moments: Sequence[StoryMoment]) -> list[tuple[float, str, tuple[int, ...]]]:
-    """(time, sentence, places of its moments)"""
+    """Return (time, sentence, indexes of its moments)."""
     told: list[tuple[float, str, tuple[int, ...]]] = []
     for group, run in groupby(enumerate(moments), key=lambda each: each[1].group or id(each[1])):
         places, several = zip(*run, strict=True)
@@ -267,7 +274,7 @@ def _legend(record: LabelledRecord, facts: PartitionFacts | None) -> str:
 
 
 def summary_of(facts: PartitionFacts, records: Sequence[LabelledRecord], told: StoryMoments) -> str:
-    """The story in two or three sentences."""
+    """Summarise the story in two or three sentences."""
     text = with_names(facts.problem.text.rstrip("."), records)
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
     differs = _differs(facts, records)
@@ -306,7 +313,7 @@ def summary_of(facts: PartitionFacts, records: Sequence[LabelledRecord], told: S
 
 
 def _nowhere(facts: PartitionFacts, record: LabelledRecord, records: Sequence[LabelledRecord]) -> str:
-    """Return what is known of a record whose place is not."""
+    """Say what is known of a record whose offset is not known."""
     there = [each.name for each in records if each.offset == record.sent.offset >= 0]
     where = f"That is where {' and '.join(there)} was put; where" if there else "At which offset"
     lost = facts.final_reads is not None and not any(each.value == record.sent.value for each in facts.seen)
@@ -314,13 +321,17 @@ def _nowhere(facts: PartitionFacts, record: LabelledRecord, records: Sequence[La
 
 
 def _differs(facts: PartitionFacts, records: Sequence[LabelledRecord]) -> list[UnrequestedSetting]:
-    """Return what the producers of the records in question sent that was not asked for; of no record: those of all."""
+    """Return the settings that the producers of the records in question sent without a request; without such records,
+    those of all producers.
+    """
     processes = dict.fromkeys(each.sent.process for each in records if each.is_subject)
     return differences(facts.asked, facts.requests.of_processes(processes) if processes else facts.sent)
 
 
 def _old_position(facts: PartitionFacts, told: GroupPosition) -> str:
-    """A member was told an old position: by whom, and which fault that broker had when the newer one was committed."""
+    """Describe how a member fetched an old position: from which broker, and which fault that broker had when the newer
+    position was committed.
+    """
     old = f"position {told.offset} of {told.where}" if told.offset >= 0 else f"no position of {told.where}"
     by = f" by broker {told.broker}" if told.broker >= 0 else ""
     newer = next((e.t for e in facts.positions if not e.told and e.offset == told.newer and e.t < told.t), told.t)
@@ -341,7 +352,7 @@ def _causes(record: LabelledRecord, told: StoryMoments) -> str:
 
 
 def _ends(facts: PartitionFacts, records: Sequence[LabelledRecord], told: StoryMoments) -> list[str]:
-    """Each log in the end, and where two of them differ."""
+    """Describe each log at the end, and the offset where two of them differ."""
     found = []
     exact = told.exact
     for node in sorted(told.logs.replicas):

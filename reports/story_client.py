@@ -1,4 +1,6 @@
-"""Sentences about a client that stood still while fresh clients were served, and about how these were. Pure."""
+"""Describes a client that made no progress while fresh clients were served, and how the fresh clients were served.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +18,32 @@ from squall.reports.story_facts import ACKNOWLEDGED, PartitionFacts, SeenRecord,
 
 @dataclass(frozen=True, slots=True)
 class ProducerStall:
-    """A producer's. `since`, `until`: its longest time without an acknowledgement after a fresh client was served."""
+    """Describes a producer that got no acknowledgement from `since` to `until`: its longest such time after a fresh
+    client was served.
+    """
 
     last: SentRecord | None
-    """It had acknowledged this last by then."""
+    """Is the last record that was acknowledged to the producer by then; None if there is none."""
     unanswered: tuple[SentRecord, ...]
-    """It was handed these and did not acknowledge them, in that order."""
+    """Lists the records that the producer was given and that were not acknowledged, in that order."""
     fresh: SentRecord
-    """A fresh client's write, the first one that was acknowledged after `last`."""
+    """Is a fresh client's write, the first one that was acknowledged after `last`."""
     read: SeenRecord | None
     since: float
     until: float
     went_on: bool
-    """It acknowledged a record at `until`; else its load ended then."""
+    """Is True if a record of the producer was acknowledged at `until`; else its load ended then."""
 
     @property
     def values(self) -> tuple[int, ...]:
-        """The records that its story is about."""
+        """Returns the values of the records in the story."""
         return tuple(each.value for each in (self.last, *self.unanswered[:1], self.fresh) if each is not None)
 
 
 def standstill_of(facts: PartitionFacts) -> ProducerStall | None:
-    """Find when the producer stood still; None if the problem does not blame one, or the history does not show it."""
+    """Find the time in which the producer was stuck; None if the problem does not blame a producer, or if the history
+    does not show it.
+    """
     if facts.problem.name != stuck.PRODUCER or not facts.problem.blames:
         return None
     acked = sorted((s for s in facts.sends if s.state == ACKNOWLEDGED), key=_done)
@@ -63,12 +69,14 @@ def _done(sent: SentRecord) -> float:
 
 
 def sentences_of(facts: PartitionFacts, names: Mapping[int, str]) -> list[str]:
-    """Tell what the client that is blamed did, and who was served meanwhile. `names`: value -> what it is called."""
+    """Describe what the blamed client did, and which client was served meanwhile. `names` maps a value to the record's
+    name.
+    """
     return [f"At {line.t:.3f} s {line.text}" for line in _lines(facts, names)]
 
 
 def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
-    """Tell the same of each of these problems, in the page's seconds."""
+    """Describe the blamed client of each of these problems, in the page's seconds."""
     begin = load_begin(files)
     found = all_facts(files, problems) if problems else []
     return [
@@ -78,7 +86,7 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
 
 
 def witness_problem(check: CheckResult, witness: Json) -> StorySubject:
-    """Say what a finding has of this witness."""
+    """Return the subject of a finding with this witness."""
     topic, _, index = str(witness.get("partition")).rpartition("-")
     offset, op, process, other = (integer(witness.get(name)) for name in ("off", "op", "proc", "other"))
     offsets = (offset,) if offset >= 0 else ()
@@ -123,7 +131,7 @@ def _name(sent: SentRecord, names: Mapping[int, str]) -> str:
 
 
 def _of_a_reader(facts: PartitionFacts) -> Iterator[StoryLine]:
-    """Yield what the reader got last, and who got what comes after that."""
+    """Yield the last record that the reader got, and the reads of the next records by others."""
     got = sorted((each for each in facts.polled if each.last >= 0), key=lambda each: each.t)
     own = [each for each in got if each.process == facts.problem.process]
     for last in own[-1:]:

@@ -1,6 +1,6 @@
-"""Collects what a run directory knows of one partition, in order of time: stories are written from it.
+"""Collects the facts of a run directory about one partition, in order of time: stories are written from them.
 
-Every time is in seconds since the load began, so that it compares with the plan's `at_s`; what came before is negative.
+Every time is in seconds since the load began, as the plan's `at_s`; earlier times are negative.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from squall.reports.sent_words import RequestedSettings, acks_text, acks_words, 
 from squall.reports.story_reads import THROWN, InvalidPosition, PolledRange
 
 HISTORY_LIMIT = 512 << 20
-"""Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
+"""Limits the bytes of a history.jsonl that is read; with a longer history nothing is known of the clients."""
 ACKNOWLEDGED, FAILED, UNKNOWN = "acknowledged", "failed", "unknown"
 _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 
 
 @dataclass(slots=True)
 class SentRecord:
-    """A record as its sender knows it. `offset` -1 and `done` None where nobody was told."""
+    """Describes a record as its sender knows it. `offset` is -1 and `done` None if the sender got no answer."""
 
     value: int
     process: int
@@ -44,7 +44,7 @@ class SentRecord:
 
 @dataclass(frozen=True, slots=True)
 class SeenRecord:
-    """A record as a reader saw it. `epoch`: the leader epoch that the reader was told, -1 for none."""
+    """Describes a record as a reader got it. `epoch` is the leader epoch in the answer, -1 for none."""
 
     t: float
     process: int
@@ -56,7 +56,7 @@ class SeenRecord:
 
 @dataclass(frozen=True, slots=True)
 class BrokerTraceLine:
-    """A line of a broker's trace."""
+    """Holds a line of a broker's trace: time, broker, name of the event, and its fields."""
 
     t: float
     node: int
@@ -64,18 +64,18 @@ class BrokerTraceLine:
     fields: Mapping[str, Any]
 
     def int_of(self, name: str, otherwise: int = -1) -> int:
-        """A whole number among the fields."""
+        """Return the field of this name if it is a whole number, else `otherwise`."""
         return integer(self.fields.get(name), otherwise)
 
     def ids(self, name: str) -> tuple[int, ...]:
-        """Broker ids among the fields."""
+        """Return the broker ids in the field of this name."""
         listed = self.fields.get(name)
         return tuple(sorted(each for each in listed if isinstance(each, int))) if isinstance(listed, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class FaultBar:
-    """A fault on one node. `end` None: it never ended."""
+    """Describes a fault on one node. `end` is None if the fault never ended."""
 
     number: int
     action: str
@@ -84,12 +84,12 @@ class FaultBar:
     end: float | None
     words: str
     down: bool
-    """The broker is gone until its next incarnation."""
+    """Is True if the broker is down until its next incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimMessage:
-    """A message between two hosts. `arrives` None: it never did."""
+    """Describes a simulated message between two hosts. `arrives` is None if the message never arrived."""
 
     sent: float
     arrives: float | None
@@ -102,8 +102,8 @@ class SimMessage:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """A member of a group committed a position of `where`, or was told one (-1: that there is none). `broker`: who told
-    it, -1 where nobody can tell. `newer`: the one that had been committed by then.
+    """Describes a position of `where` that a group member committed, or fetched if `told` (-1: nothing is committed).
+    `broker` answered the fetch, -1 if it is not known. `newer` is the position that had been committed by then.
     """
 
     t: float
@@ -117,7 +117,7 @@ class GroupPosition:
 
 @dataclass
 class PartitionFacts:
-    """All that is known of one partition."""
+    """Holds all known facts about one partition: sends, reads, trace events, faults and messages."""
 
     problem: StorySubject
     nodes: list[int]
@@ -129,33 +129,32 @@ class PartitionFacts:
     faults: list[FaultBar] = field(default_factory=list)
     wires: list[SimMessage] = field(default_factory=list)
     slots: dict[int, int] = field(default_factory=dict)
-    """Process -> the plan's number of the producer that it is."""
+    """Maps a process to the number of its producer in the plan."""
     asked: RequestedSettings = RequestedSettings()
-    """What the plan asked of producers."""
+    """Holds the settings that the plan asked of producers."""
     asked_of: dict[int, RequestedSettings] = field(default_factory=dict)
-    """Process -> what was asked of it."""
+    """Maps a process to the settings that it was asked for."""
     programs: set[int] = field(default_factory=set)
-    """Processes that are a program under test: unless it was seen, what they sent is not known."""
+    """Holds the processes that are a program under test: their settings are known only from observed requests."""
     fresh: set[int] = field(default_factory=set)
-    """Processes that are the harness's own writers after healing."""
+    """Holds the processes that are the harness's own writers after healing."""
     requests: ObservedProduceRequests = ObservedProduceRequests()
     outputs: tuple[int, ...] = ()
-    """Of an input with several outputs: their values. No other record has a part in its story."""
+    """Lists the values of an input's outputs if it has several. No other record has a part in its story."""
     positions: list[GroupPosition] = field(default_factory=list)
-    """Of that input: old positions that members were told, each with the commit of the newer one."""
+    """Lists the old positions of that input that members fetched, each with the commit of the newer position."""
     final_reads: tuple[float, float] | None = None
-    """When the final readers began and when the last ended."""
+    """Gives the times when the final readers began and when the last one ended; None if no final read reached the end.
+    """
 
     @property
     def sent(self) -> tuple[ProduceRequestSettings, ...]:
-        """Return the settings in the Produce requests of the processes that sent to the partition, as far as they were
-        seen.
-        """
+        """Returns the settings in the observed Produce requests of the processes that sent to the partition."""
         return self.requests.of_processes(dict.fromkeys(each.process for each in self.sends))
 
     @cached_property
     def known_end(self) -> float:
-        """The longest log of which a trace or a final read knows ended here: a program may claim any offset beyond."""
+        """Returns the end of the longest log in a trace or a final read: a program may claim any offset beyond."""
         if self.final_reads is None:
             return float("inf")
         ends = [max(event.int_of("leo"), event.int_of("from_offset")) for event in self.events]
@@ -163,8 +162,8 @@ class PartitionFacts:
         return max([*ends, *(seen.offset + 1 for seen in self.seen)], default=0)
 
     def acks_of(self, process: int) -> int | None:
-        """Return the acks that a process sent; what it was asked for if nobody saw it and it is a client of ours. None
-        if that is not known, or if it sent several.
+        """Return the acks that a process sent; if no request was observed and it is a client of Squall's, the acks that
+        it was asked for. Return None if they are not known, or if it sent several.
         """
         sent = {each.acks for each in self.requests.of_process(process)}
         if sent:
@@ -172,7 +171,7 @@ class PartitionFacts:
         return None if process in self.programs else self.asked_of.get(process, self.asked).acks
 
     def acks_words(self, process: int) -> str:
-        """Say which acks a process sent, and what it was asked for if that differs or is all that is known."""
+        """Say which acks a process sent, and which it was asked for if they differ or no request was observed."""
         asked, sent = self.asked_of.get(process, self.asked), self.requests.of_process(process)
         if sent:
             return acks_words(asked, sent)
@@ -180,7 +179,7 @@ class PartitionFacts:
 
 
 def facts_of(files: RunFiles, problem: StorySubject) -> PartitionFacts:
-    """Read what concerns the problem's partition. Raises nothing for the state of the files."""
+    """Read the facts about the problem's partition. Raises nothing for the state of the files."""
     return all_facts(files, [problem])[0]
 
 
@@ -193,7 +192,7 @@ def all_facts(files: RunFiles, problems: Sequence[StorySubject]) -> list[Partiti
 
 
 def _without_clients(files: RunFiles, problem: StorySubject, begin: float) -> PartitionFacts:
-    """All but what the history knows."""
+    """Return all facts except those of the history."""
     facts = PartitionFacts(problem, files.nodes)
     facts.asked = asked_of(mapping(files.plan.get("workload")))
     facts.requests = files.sent
@@ -212,7 +211,7 @@ def _without_clients(files: RunFiles, problem: StorySubject, begin: float) -> Pa
 
 
 def _read_to_the_end(files: RunFiles, problem: StorySubject) -> bool:
-    """Return whether a final read came to the end of the partition. Of a run that stopped before, it is not known what
+    """Return whether a final read reached the end of the partition. In a run that stopped before, it is not known what
     such a read would have found.
     """
     return any(problem.where not in mapping(each.get("missing")) for each in objects(files.run.get("final_reads")))
@@ -255,9 +254,7 @@ def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
 
 
 def _until_started(bar: FaultBar, starts: list[BrokerTraceLine]) -> FaultBar:
-    """Extend a fault's bar until its node starts again: it is down until then, though the fault lasts until that is
-    proven.
-    """
+    """Extend a fault's bar until its node starts again: the node is down until then, even if the fault ends earlier."""
     again = next((each.t for each in starts if each.node == bar.node and each.t > bar.begin), None)
     if not bar.down or again is None or (bar.end is not None and bar.end <= again):
         return bar
@@ -287,7 +284,7 @@ def _read_history(files: RunFiles, found: Sequence[PartitionFacts], begin: float
 
 
 class _PartitionHistoryReader:
-    """Sends and reads of some partitions, line by line."""
+    """Reads the sends and reads of some partitions from the history, line by line."""
 
     def __init__(self, files: RunFiles, parts: Iterable[int], begin: float) -> None:
         self._files, self._begin = files, begin
@@ -305,7 +302,7 @@ class _PartitionHistoryReader:
         self._listing: dict[int, tuple[int, int]] = {}
 
     def take(self, line: Json) -> None:
-        """Take one line of the history."""
+        """Read one line of the history."""
         kind = line.get("e")
         if kind == "p" and line.get("role") == "final":
             self._final.add(integer(line.get("p")))
@@ -380,7 +377,7 @@ class _PartitionHistoryReader:
 
 
 def json_lines(path: Path) -> Iterable[Json]:
-    """The objects of a JSONL file, without what is none; nothing where it cannot be read."""
+    """Yield the objects of a JSONL file, without its other lines; nothing if the file cannot be read."""
     try:
         with path.open("rb") as lines:
             for raw in lines:
@@ -395,7 +392,9 @@ def json_lines(path: Path) -> Iterable[Json]:
 
 
 def wires_of(files: RunFiles, begin: float) -> Iterable[SimMessage]:
-    """messages.jsonl, where there is one: times as in the traces, monotonic seconds; the arrival is an estimate."""
+    """Yield the messages of messages.jsonl if there is one; times are monotonic seconds as in traces, arrivals are
+    estimates.
+    """
     for line in json_lines(files.path / "messages.jsonl"):
         sent = number(line.get("t_sent"))
         at = files.seconds(sent * 1e9) if sent is not None else None
@@ -415,7 +414,7 @@ def wires_of(files: RunFiles, begin: float) -> Iterable[SimMessage]:
 
 
 def _host(value: Any) -> str:
-    """A broker's id as text, whatever it is called; anything else as it stands."""
+    """Return a broker's id as text, whatever form the host has; any other host unchanged."""
     return str(value).removeprefix("broker-")
 
 

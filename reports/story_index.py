@@ -1,4 +1,4 @@
-"""The stories of a run, of partitions and of transactions alike, ready for the page, a file or a terminal."""
+"""Collects the stories of a run, of partitions and of transactions alike, ready for the page, a file or a terminal."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from squall.reports.transactions.reading import transactions_of
 
 @dataclass(frozen=True, slots=True)
 class RenderedStory:
-    """Holds one story. `draw`: an id for its picture, and whether its moments lead to the page's sentences -> the
-    picture.
+    """Holds one story as text. `draw` returns its picture, given an id and whether its moments link to the page's
+    sentences.
     """
 
     problem: StorySubject
     title: str
     summary: str
     lines: tuple[tuple[str, str], ...]
-    """(time, sentence)"""
+    """Lists (time, sentence)."""
     ends: tuple[str, ...]
     left_out: int
     text: str
     caption: str
     draw: Callable[..., str]
     answers: tuple[AnsweredQuestion, ...] = ()
-    """What anybody asks first."""
+    """Holds the answers to the first questions about the finding."""
     places: tuple[int, ...] = ()
-    """Of each line its first moment's."""
+    """Gives for each line the index of its first moment."""
 
 
 RECORDS_AT_MOST = 4
-"""Of a transaction, in the partition of its finding, that the answers are about."""
+"""Limits the records of a transaction, in the partition of its finding, that the answers are about."""
 TIME = "Time runs downwards, in seconds since the load began; idle time is cut short."
 CAPTION = (
     f"{TIME} Arrows are messages that mattered. LEO: where a log ends. HW: the high watermark as that broker knew it."
@@ -48,14 +48,15 @@ CAPTION = (
 
 
 def rendered_stories(files: RunFiles, found: TransactionFacts | None = None) -> list[RenderedStory]:
-    """A story for each of the gravest problems of a run. `found`: its transactions, where they have been read."""
+    """Return a story for each of the gravest problems of a run. `found` holds its transactions if they have been read.
+    """
     return rendered_stories_about(files, problems_of(files)[: story.STORIES_AT_MOST], found)
 
 
 def rendered_stories_about(
     files: RunFiles, problems: Sequence[StorySubject], found: TransactionFacts | None = None
 ) -> list[RenderedStory]:
-    """A story for each of these problems, of which anything is known."""
+    """Return a story for each of these problems about which anything is known."""
     of_partitions = [each for each in problems if not is_of_transactions(each.name)]
     told = {one.problem: _of_partition(files, one) for one in story.stories_of(files, of_partitions)}
     if len(of_partitions) < len(problems) and found is None:
@@ -73,7 +74,7 @@ def rendered_stories_about(
 
 
 def _values_of(one: txn_story.TxnStory | None, problem: StorySubject) -> tuple[int, ...]:
-    """The records of its transactions in the partition that the finding names."""
+    """Return the values of the transactions' records in the partition that the finding names."""
     parts = [part for txn in one.subjects for part in txn.parts] if one is not None else []
     return tuple(part.sent.value for part in parts if part.partition == problem.where)[:RECORDS_AT_MOST]
 

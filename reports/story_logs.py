@@ -1,8 +1,7 @@
-"""Reconstructs what each broker's log held at each moment, as far as its traces show: which broker has which record.
-Pure.
+"""Reconstructs each broker's log at each moment, as far as its traces show: which broker has which record. Pure.
 
-A log is a row of stretches, each of one leader epoch. The simulator traces every append; a real broker's trace says
-where its log ended at each turn only, and what lay in between is taken from the leader that it followed then.
+A log is a row of ranges, each of one leader epoch. The simulator traces every append; a real broker's trace gives its
+log end only at each turn, and the records in between are taken from the leader that it followed then.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class EpochRange:
-    """Offsets [start, end) that were written by the leader of `epoch`."""
+    """Describes the offsets [start, end) that the leader of `epoch` wrote."""
 
     start: int
     end: int
@@ -21,7 +20,8 @@ class EpochRange:
 
 @dataclass
 class ReplicaView:
-    """Describes one broker's view of the partition. -1: not known; `leader` -1: it knows of none."""
+    """Describes one broker's replica of the partition. -1 means not known; `leader` -1 means that it knows no leader.
+    """
 
     node: int
     leo: int = 0
@@ -34,25 +34,25 @@ class ReplicaView:
 
     @property
     def leads(self) -> bool:
-        """Return whether it believes that it is the leader."""
+        """Is True if the broker believes that it is the leader."""
         return self.leader == self.node
 
     def epoch_at(self, offset: int) -> int | None:
-        """Of which epoch the record at `offset` is; None where the log does not hold it."""
+        """Return the epoch of the record at `offset`; None if the log does not hold it."""
         for stretch in reversed(self.stretches):
             if stretch.start <= offset < stretch.end:
                 return stretch.epoch
         return None
 
     def cut(self, to: int) -> None:
-        """The log ends at `to` now."""
+        """Truncate the log to the end offset `to`."""
         kept = [each for each in self.stretches if each.start < to]
         self.stretches = [replace(each, end=min(each.end, to)) for each in kept]
         self.leo = to
         self.hw = min(self.hw, to)
 
     def write(self, start: int, end: int, epoch: int) -> None:
-        """[start, end) was appended in `epoch`; whatever stood there before is gone."""
+        """Append [start, end) in `epoch`, after a truncation to `start` if the log is longer."""
         if start >= end:
             return
         if any(each.end > start for each in self.stretches):
@@ -65,7 +65,7 @@ class ReplicaView:
         self.leo = end
 
     def copy(self, start: int, end: int, source: ReplicaView | None, epoch: int) -> None:
-        """[start, end) came from `source`; what that is not known to hold is of `epoch`."""
+        """Copy [start, end) from `source`; offsets that `source` is not known to hold get `epoch`."""
         at = start
         for each in source.stretches if source is not None else ():
             low, high = max(each.start, at), min(each.end, end)
@@ -76,14 +76,16 @@ class ReplicaView:
         self.write(at, end, epoch)
 
     def learn_log_end(self, leo: int, source: ReplicaView | None, epoch: int) -> None:
-        """A trace says that the log ends at `leo`: what is missing was copied, what is too much is gone."""
+        """Set the log end that a trace reports: missing records are copied from `source`, surplus records are
+        truncated.
+        """
         if leo < self.leo:
             self.cut(leo)
         elif leo > self.leo:
             self.copy(self.leo, leo, source, epoch)
 
     def snapshot(self) -> ReplicaView:
-        """Return its state now, for later."""
+        """Return a copy of the present state."""
         return replace(self, stretches=list(self.stretches))
 
 
@@ -93,19 +95,19 @@ class ReplicaLogs:
 
     replicas: dict[int, ReplicaView] = field(default_factory=dict)
     led_until: dict[int, float] = field(default_factory=dict)
-    """Broker -> when it was last known to lead."""
+    """Maps a broker to the last time at which it is known to have led."""
 
     def of(self, node: int) -> ReplicaView:
-        """A broker's replica."""
+        """Return a broker's replica."""
         return self.replicas.setdefault(node, ReplicaView(node))
 
     def leader_of(self, node: int) -> ReplicaView | None:
-        """Whom `node` follows, as far as it knows."""
+        """Return the replica that `node` follows, as far as `node` knows; None if it follows none."""
         leader = self.of(node).leader
         return None if leader < 0 or leader == node else self.of(leader)
 
     def holders(self, offset: int, epoch: int) -> list[int]:
-        """Brokers, running or not, whose logs hold the record of `epoch` at `offset`."""
+        """Return the brokers, running or not, whose logs hold the record of `epoch` at `offset`."""
         return sorted(node for node, each in self.replicas.items() if each.epoch_at(offset) == epoch)
 
     def newest_leader(self) -> ReplicaView | None:
@@ -114,13 +116,13 @@ class ReplicaLogs:
         return max(leaders, key=lambda each: each.epoch, default=None)
 
     def note_leaders(self, t: float) -> None:
-        """Remember that the brokers that lead now have led until `t`: call it before anything changes."""
+        """Note that the present leaders have led until `t`; to be called before anything changes."""
         self.led_until |= {each.node: t for each in self.replicas.values() if each.leads}
 
     def acknowledged(self, offset: int, epoch: int | None, sent: float, *, committed: bool) -> ReplicaView | None:
-        """A record, sent at `sent` to the leader of `epoch` (None: not known), was acknowledged at `offset`: that
-        leader's log reaches beyond it, and if it is committed the logs in its ISR do. Returns that leader, where only
-        one can be meant: with the epoch not known, no other broker may have led since the record was sent.
+        """Note that a record, sent at `sent` to the leader of `epoch` (None: not known), was acknowledged at `offset`:
+        that leader's log reaches beyond it, and if it is committed the logs in its ISR do. Return the leader if only
+        one broker fits: with the epoch not known, no other broker may have led since the record was sent.
         """
         leaders = [each for each in self.replicas.values() if each.leads and epoch in (None, each.epoch)]
         if len(leaders) != 1:

@@ -1,4 +1,4 @@
-"""Defines what a story is made of: moments, each of one lane, and the words that they share. Pure."""
+"""Defines the parts of a story: moments, each of one lane, and the words that they share. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from squall.reports.story_facts import ACKNOWLEDGED, FAILED, GroupPosition, Sent
 from squall.reports.story_logs import ReplicaLogs, ReplicaView
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
-"""How much a moment matters: it is about the record in question; it changes who leads or what a log holds; it explains;
-it repeats.
+"""These are the weights of moments. MUST: it is about the record in question. TURN: it changes the leader or the
+content of a log. DETAIL: it explains. NOISE: it repeats.
 """
 READERS = "readers"
 NAMED_AT_MOST = 12
-"""A partition with so few records has a name for each of them."""
+"""In a partition with at most this number of records, each record has a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledRecord:
-    """A record that has a name, and where the leader of `epoch` put it; -1 where that is not known."""
+    """Describes a record that has a name in a story, and the offset at which the leader of `epoch` put it; -1 if not
+    known.
+    """
 
     name: str
     sent: SentRecord
@@ -30,7 +32,7 @@ class LabelledRecord:
 
 @dataclass
 class StoryMoment:
-    """Describes one thing that happened to one lane: a broker's id as text, a producer's name, or `READERS`."""
+    """Describes one event in one lane: a broker's id as text, a producer's name, or `READERS`."""
 
     t: float
     lane: str
@@ -40,18 +42,18 @@ class StoryMoment:
     weight: int
     grave: bool = False
     lost: str = ""
-    """The record that is beyond rescue from here on."""
+    """Names the record of which no log holds a copy from here on; empty for none."""
     replica: ReplicaView | None = None
-    """The broker's log after it."""
+    """Holds the broker's log after the moment."""
     came_from: tuple[str, str] | None = None
-    """(lane, kind) of the latest earlier moment that sent what arrived here."""
+    """Holds (lane, kind) of the latest earlier moment that sent what arrived here."""
     about: tuple[str, ...] = ()
-    """Names of the records that it is about."""
+    """Names the records that the moment is about."""
     group: tuple[object, ...] = ()
-    """Moments in a row that share it are one sentence, `plural` with the brokers for {who}."""
+    """Consecutive moments with the same group are one sentence: `plural`, with the brokers for {who}."""
     plural: str = ""
     fault: int = -1
-    """The number of the fault that begins or ends here."""
+    """Numbers the fault that begins or ends here; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,55 +61,55 @@ class PartitionAtAck:
     """Holds the state of the partition when a record was acknowledged, as far as that was known."""
 
     node: int
-    """Its leader."""
+    """Is the partition's leader."""
     epoch: int
     isr: tuple[int, ...]
     hw: int
     holders: tuple[int, ...]
-    """Brokers whose logs held the record."""
+    """Lists the brokers whose logs held the record."""
 
 
 @dataclass
 class StoryMoments:
-    """All moments, and the logs as they stood in the end."""
+    """Holds all moments, and the logs at the end."""
 
     moments: list[StoryMoment] = field(default_factory=list)
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     lost: dict[str, float] = field(default_factory=dict)
-    """Record's name -> when no log held it any more."""
+    """Maps a record's name to the time from which no log held it."""
     at_ack: dict[str, PartitionAtAck] = field(default_factory=dict)
-    """Record's name -> how its partition stood then."""
+    """Maps a record's name to the state of its partition when it was acknowledged."""
     mistaken: dict[str, float] = field(default_factory=dict)
-    """Record's name -> when a broker took it for one that was sent before, and did not append it."""
+    """Maps a record's name to the time at which a broker took it for an earlier batch and did not append it."""
     exact: bool = False
-    """Whether every append is told of, as the simulator does."""
+    """Is True if every append is traced, as in the simulator."""
 
 
 def offsets_of(replica: ReplicaView, *, surely: bool = True) -> str:
-    """LEO and HW in a few letters."""
+    """Return LEO and HW in a few letters."""
     least = "" if surely else "≥ "
     return f"LEO {least}{replica.leo} · HW {least}{replica.hw}"
 
 
 def ids(nodes: Iterable[int]) -> str:
-    """Broker ids for people."""
+    """Return broker ids as text."""
     return ", ".join(map(str, sorted(nodes))) or "none"
 
 
 def it(names: list[str]) -> str:
-    """A pronoun for so many."""
+    """Return the pronoun for this number of names."""
     return "it" if len(names) == 1 else "them"
 
 
 def are(records: list[LabelledRecord]) -> str:
-    """The verb for so many."""
+    """Return the verb for this number of records."""
     return "is" if len(records) == 1 else "are"
 
 
 def known_words(
     node: int, names: str, offsets: tuple[int, int], producer_id: int, *, has: bool, replica: ReplicaView
 ) -> str:
-    """A broker takes what a producer sends for a batch, at offsets up to the second one, that it sent before."""
+    """Describe how a broker takes a batch for one that the producer sent before, at offsets up to `offsets[1]`."""
     start, end = offsets
     where = f"offset {start}" if end - start == 1 else f"offsets {start} to {end - 1}"
     which = "" if has else ", though its log does not have that"
@@ -126,13 +128,15 @@ def is_of_another(record: LabelledRecord, records: Iterable[LabelledRecord]) -> 
 
 
 def stand(replica: ReplicaView, *, surely: bool = True) -> str:
-    """Say where a log ends, in brackets; not `surely`: as its last trace line said."""
+    """Return LEO and HW in brackets; if not `surely`, they are those of the broker's last trace line."""
     least = "" if surely else "≥ "
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"
 
 
 def outcome_words(record: LabelledRecord, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
-    """Say what a producer learns of a record: as a sentence, and as a label. `acks`: `PartitionFacts.acks_words`."""
+    """Say what a producer learns of a record: as a sentence, and as a label. `acks` comes from
+    `PartitionFacts.acks_words`.
+    """
     sent, name, who = record.sent, record.name, lane.capitalize()
     if sent.state == FAILED:
         return f"{who} is told that {name} failed for certain.", (f"{name} failed", sent.error)
@@ -146,7 +150,7 @@ def outcome_words(record: LabelledRecord, lane: str, acks: str) -> tuple[str, tu
 
 
 def position_words(position: GroupPosition) -> tuple[str, tuple[str, str]]:
-    """A member of a group commits a position, or is told an old one: as a sentence, and as a label."""
+    """Say that a group member commits a position, or fetches an old one: as a sentence, and as a label."""
     who, where, offset = f"Process {position.process}", position.where, position.offset
     if not position.told:
         return f"{who} commits position {offset} of {where}.", (f"commits position {offset}", f"of {where}")

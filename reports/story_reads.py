@@ -1,15 +1,15 @@
-"""Reads what readers of a partition got, one answer each, as stories take it from the history. Pure."""
+"""Extracts from the history what readers of a partition got, answer by answer, for stories. Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 THROWN = ("log_truncated", "offset_out_of_range")
-"""Kinds of events of the history: what a reader was told."""
+"""Lists the kinds of events in the history that report an invalid position to a reader."""
 
 
 class PolledRange(NamedTuple):
-    """Holds what one read got of the partition. `at`: its position before; -1 if something is not known, or is nothing.
+    """Holds the offsets that one read got of the partition. `at` is its position before. -1 means not known, or none.
     """
 
     t: float
@@ -23,11 +23,11 @@ class PolledRange(NamedTuple):
     lso: int
     final: bool
     listed: int = -1
-    """Not a read, but a ListOffsets: what it answered."""
+    """Holds the answer if the operation was a ListOffsets and no read; else -1."""
 
 
 class InvalidPosition(NamedTuple):
-    """A reader whose position became impossible. `end`: of its leader's log."""
+    """Describes a reader whose position became impossible. `end` is the end of its leader's log."""
 
     t: float
     process: int

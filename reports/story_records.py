@@ -1,5 +1,5 @@
-"""The records of a story: which ones have a name, and where each was really put. What the trace of appends tells, and
-what readers saw, outranks what a producer was told. Pure.
+"""Selects the records of a story: which ones have a name, and at which offset each was really put. Traces of appends
+and reads are trusted more than the answer that a producer got. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from squall.reports.story_moments import NAMED_AT_MOST, LabelledRecord
 
 
 def named_records(facts: PartitionFacts) -> list[LabelledRecord]:
-    """The records in question and those at their offsets; all of them where there are few. In order of sending."""
+    """Return the records in question and those at their offsets, or all records if there are few, in order of sending.
+    """
     still = standstill_of(facts)
     subjects = {*facts.problem.values, *facts.outputs, *(still.values if still is not None else ())}
     offsets = {*facts.problem.offsets, *(s.offset for s in facts.sends if s.value in subjects and s.offset >= 0)}
@@ -47,7 +48,7 @@ def _placed(
 
 
 def _offset_of(facts: PartitionFacts, sent: SentRecord) -> int:
-    """Return the offset of a record: as its producer learnt, unless that cannot be; else as readers saw; else -1."""
+    """Return the offset of a record: as its producer learned, unless that cannot be; else as readers saw; else -1."""
     seen = [seen.offset for seen in facts.seen if seen.value == sent.value]
     if sent.offset >= 0 and (sent.offset in seen or not _is_contradicted(facts, sent, seen)):
         return sent.offset
@@ -87,7 +88,7 @@ def _appends(event: BrokerTraceLine, offset: int) -> bool:
 
 
 def _appended_unheard(facts: PartitionFacts) -> dict[int, tuple[int, int]]:
-    """Value -> (offset, epoch) of records of which nobody says where they were put, where only one can be meant."""
+    """Map a value to (offset, epoch) for records whose offset neither producer nor reader reports, if only one fits."""
     put = [(sent, _offset_of(facts, sent)) for sent in facts.sends]
     known = {(offset, _epoch_of(facts, sent, offset)) for sent, offset in put if offset >= 0}
     silent = [sent for sent, offset in put if offset < 0 and sent.state != FAILED]
@@ -109,7 +110,7 @@ def _until(sent: SentRecord) -> float:
 
 
 def _epoch_of(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
-    """In which epoch a record was appended at `offset`. -1 where nobody can tell."""
+    """Return the epoch in which a record was appended at `offset`; -1 if it cannot be known."""
     if offset < 0:
         return -1
     done = sent.done if sent.done is not None else float("inf")
@@ -132,12 +133,12 @@ def _epoch_of(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
 
 
 def _cuts(event: BrokerTraceLine, offset: int) -> bool:
-    """Return whether a log lost what it had at `offset` then."""
+    """Return whether a log lost its record at `offset` then."""
     return event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
 
 
 def _terms(facts: PartitionFacts, offset: int) -> list[BrokerTraceLine]:
-    """Beginnings of leader epochs whose leaders may have put a record at `offset`."""
+    """Return the begins of leader epochs whose leaders may have put a record at `offset`."""
     return [
         e for e in facts.events
         if (e.name == "became_leader" or (e.name == "polled" and e.int_of("leader") >= 0))
@@ -152,7 +153,7 @@ def _is_over(facts: PartitionFacts, term: BrokerTraceLine, t: float) -> bool:
 
 
 def _epoch_without(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
-    """The epoch that `offset` is of in the end, if final reads found no record or another one there; else -1."""
+    """Return the final epoch of `offset` if final reads found no record or another one there; else -1."""
     found = {seen.value for seen in facts.seen if seen.final and seen.offset == offset}
     ends = [poll.hw for poll in facts.polled if poll.final and poll.hw >= 0]
     if sent.value in found or not (found or (ends and max(ends) <= offset)):
@@ -167,12 +168,13 @@ def _is_missing(facts: PartitionFacts, sent: SentRecord) -> bool:
 # -------------------------------------------------------------------------------------------------------------- names
 
 _RAW = re.compile(r"""b'SQ1(?:\\.|[^'\\])*'|b"SQ1(?:\\.|[^"\\])*\"""")
-"""How a broken invariant quotes a record of ours: the magic of its value, and the value itself in 8 bytes."""
+"""Matches a record of Squall's that a broken invariant quotes: the magic of its value, and the value itself in 8 bytes.
+"""
 _VALUE = slice(3, 11)
 
 
 def with_names(text: str, records: Sequence[LabelledRecord]) -> str:
-    """`text`, where records that it quotes as bytes have their names before them."""
+    """Return `text` with the names of the records before their quoted bytes."""
     names = {record.sent.value: record.name for record in records}
 
     def named(quoted: re.Match[str]) -> str:

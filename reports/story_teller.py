@@ -1,6 +1,6 @@
-"""Turns facts into moments: what happened, one thing after the other, with what each log held then. Pure.
+"""Turns facts into moments, one after the other, each with the content of its log then. Pure.
 
-All moments are described; `squall.reports.story` decides which of them a reader wants to hear.
+All moments are described; `squall.reports.story` selects those that a reader needs.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from squall.reports.story_records import final_words, is_misplaced, with_names
 
 
 def tell(facts: PartitionFacts, records: list[LabelledRecord], producers: dict[int, str]) -> StoryMoments:
-    """Return every moment of the partition's life, in order. `producers`: a process's lane."""
+    """Return every moment of the partition, in order. `producers` maps a process to its lane."""
     return _StoryBuilder(facts, records, producers).run()
 
 
 class _StoryBuilder:
-    """Walks through everything that happened, keeps the logs, and notes moments."""
+    """Replays all events of the partition, keeps its logs, and notes moments."""
 
     def __init__(self, facts: PartitionFacts, records: list[LabelledRecord], producers: dict[int, str]) -> None:
         self._facts, self._records, self._producers = facts, records, producers
@@ -56,11 +56,11 @@ class _StoryBuilder:
         self._doomed: set[str] = set()
         self._read: set[tuple[int, int]] = set()
         self._handed: set[str] = set()
-        """Names of records that have been sent."""
+        """Holds the names of records that have been sent."""
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
-        """Brokers that have started again, and do not serve yet: the controller knows what they were before."""
+        """Holds the brokers that have restarted and do not serve yet: the controller still has their earlier state."""
         self._on_event: dict[str, Callable[[BrokerTraceLine, ReplicaView], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
@@ -85,7 +85,7 @@ class _StoryBuilder:
         }
 
     def run(self) -> StoryMoments:
-        """Everything in order of time; of what happens at once, the cause first."""
+        """Replay everything in order of time; among simultaneous events, the cause comes first."""
         facts = self._facts
         steps: list[tuple[float, int, Callable[[], None]]] = []
         steps += [(s.sent, 0, lambda s=s: self._sent(s)) for s in facts.sends]  # type: ignore[misc]
@@ -122,12 +122,14 @@ class _StoryBuilder:
         return next((each for each in self._records if each.sent is sent), None)
 
     def _there(self) -> list[LabelledRecord]:
-        """Named records that may be in logs: they have been sent, and no broker took them for another one."""
+        """Return the named records that may be in logs: they have been sent, and no broker took them for an earlier
+        batch.
+        """
         mistaken = self._told.mistaken
         return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
 
     def _names_in(self, start: int, end: int) -> list[LabelledRecord]:
-        """Named records in [start, end) that have been sent."""
+        """Return the named records in [start, end) that have been sent."""
         return [each for each in self._there() if start <= each.offset < end]
 
     def _hold(self, replica: ReplicaView) -> list[str]:
@@ -194,8 +196,8 @@ class _StoryBuilder:
                    grave=position.told)  # fmt: skip
 
     def _leader_has(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReplicaView | None:
-        """Infer from an acknowledgement where its leader's log is at least, and the HW if acks=all was sent.
-        Returns the leader, as far as it is known.
+        """Infer from an acknowledgement how far its leader's log reaches at least, and the HW if acks=all was sent.
+        Return the leader, as far as it is known.
         """
         if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
             return None
@@ -330,7 +332,7 @@ class _StoryBuilder:
         )  # fmt: skip
 
     def _known_batch(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
-        """A producer sent a batch again, because it had no answer; or a new batch passed for one sent before."""
+        """Note a repeated batch that had no answer before, or a new batch that the broker took for an earlier one."""
         start, end = event.int_of("base_offset"), event.int_of("last_offset") + 1
         about = [r for r in self._names_in(start, end) if r.sent.sent <= event.t <= (r.sent.done or event.t)]
         names = " and ".join(r.name for r in about) or "what comes"
@@ -360,7 +362,7 @@ class _StoryBuilder:
                  came_from=came_from)  # fmt: skip
 
     def _offsets(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
-        """A sample, of a broker that does not tell of every append."""
+        """Note a sample of the offsets of a broker that does not trace every append."""
         replica.learn_log_end(event.int_of("leo"), self._logs.leader_of(event.node), max(replica.epoch, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
@@ -433,7 +435,7 @@ class _StoryBuilder:
                  weight=MUST if unclean else DETAIL)  # fmt: skip
 
     def _polled(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
-        """A cluster that somebody else runs was asked, and this had changed since it was asked before."""
+        """Note a change in the state that a foreign cluster reports when it is polled."""
         leader, epoch, isr = event.int_of("leader"), event.int_of("epoch"), event.ids("isr")
         newest = self._logs.newest_leader()
         same = newest is not None and (newest.node, newest.epoch) == (leader, epoch)

@@ -1,4 +1,4 @@
-"""Says what a verdict means, in a sentence: how much was lost, where, and whose expectation that breaks. Pure."""
+"""Says in a sentence what a verdict means: how much was lost, where, and whose expectation that breaks. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def broken(files: RunFiles) -> list[str]:
 
 
 def permitted(files: RunFiles) -> list[str]:
-    """Why the findings are permitted that are, a sentence for each reason: the loss first, and where it was."""
+    """Say why findings are permitted, a sentence for each reason: the loss first, and where it was."""
     lost = loss(files, permitted=True)
     sentences = [f"The loss is permitted: {' or '.join(lost.reasons)}."] if lost and lost.reasons else []
     sentences += [lost_by_partition(lost)] if lost else []
@@ -40,7 +40,9 @@ STUCK = (stuck.PRODUCER, stuck.CONSUMER)
 
 
 def stuck_clients(verdict: Json) -> dict[str, str]:
-    """Partition -> the client that acknowledged nothing there for too long, while fresh clients' writes were taken."""
+    """Map a partition to the client that acknowledged nothing there for too long while fresh clients' writes were
+    accepted.
+    """
     blaming = (each for each in objects(verdict.get("anomalies")) if _blames(each))
     producers = (each for each in blaming if each.get("name") == stuck.PRODUCER)
     return {str(w.get("partition")): str(each["blames"]) for each in producers for w in objects(each.get("witnesses"))}
@@ -63,7 +65,7 @@ def _blames(entry: Json) -> bool:
 
 
 def _beside_loss(files: RunFiles, *, permitted: bool) -> dict[str, list[Json]]:
-    """Return what was found beside losses and stuck clients, and is permitted, or is not, by its name."""
+    """Return the findings other than losses and stuck clients, permitted or not as asked, by name."""
     others: dict[str, list[Json]] = {}
     for each in objects(files.verdict.get("anomalies")):
         beside = each.get("name") not in LOSS and not (_blames(each) and each.get("name") in STUCK)
@@ -81,20 +83,20 @@ def _of_client(entry: Json) -> str:
 
 
 def _of_member(entry: Json) -> str:
-    """Say what a member that is to blame did."""
+    """Say what a blamed group member did."""
     why = str(entry.get("why") or "").removeprefix("not permitted: ")
     return f"{why[:1].upper()}{why[1:]}."
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:
-    """Count what the anomaly's meaning counts, over all kinds of evidence."""
+    """Count the things that the anomaly's meaning counts, over all kinds of evidence."""
     counts = CATALOG[name].counts if name in CATALOG else ""
     named = {key for each in entries for key in each.get(counts) or ()} if counts else set()
     return len(named) or sum(map(_count, entries))
 
 
 def loss(files: RunFiles, *, permitted: bool) -> LossCount | None:
-    """The acknowledged records that were lost and are permitted to be, or are not. None where there are none."""
+    """Return the lost acknowledged records that are permitted to be lost, or are not. None if there are none."""
     metrics = files.metrics or files.verdict.get("metrics")
     return loss_of({**files.verdict, "metrics": metrics}, permitted=permitted)
 
@@ -111,7 +113,8 @@ def _other(name: str, entries: Sequence[Json]) -> str:
 
 
 def _others(entries: Sequence[Json]) -> str:
-    """The sum of `other` over processes and partitions; "others" if a witness that was not kept may have more."""
+    """Return the sum of `other` over processes and partitions; "others" if a witness that was not kept may have more.
+    """
     witnesses = [witness for each in entries for witness in objects(each.get("witnesses"))]
     places = {(each.get("partition"), each.get("proc")): integer(each.get("other"), 0) for each in witnesses}
     partitions = {name for each in entries for name in mapping(each.get("partitions"))}
@@ -137,8 +140,8 @@ def held_to(files: RunFiles) -> str:
 
 
 def by_partition(files: RunFiles) -> list[tuple[str, int]]:
-    """(partition, findings that are not permitted), the worst first. Empty where verdict.json does not tell partitions
-    apart.
+    """Return (partition, findings that are not permitted), the worst first; empty if verdict.json does not count by
+    partition.
     """
     found: Counter[str] = Counter()
     for each in objects(files.verdict.get("anomalies")):
@@ -149,7 +152,7 @@ def by_partition(files: RunFiles) -> list[tuple[str, int]]:
 
 
 def partitions_of(entry: Json) -> list[tuple[str, int]]:
-    """(partition, how many were found there) of an anomaly of verdict.json, those with most first."""
+    """Return (partition, number of findings there) of an anomaly of verdict.json, those with most first."""
     found = {name: integer(count, 0) for name, count in mapping(entry.get("partitions")).items()}
     return sorted(found.items(), key=lambda each: (-each[1], each[0]))
 
@@ -165,7 +168,7 @@ def found_by_partition(files: RunFiles) -> str:
 
 
 def _places(what: str, rows: Sequence[tuple[str, int, int | None]], most: int = 6) -> str:
-    """The worst `most` partitions of rows (partition, how many, acknowledged records of it) in a sentence."""
+    """Name the worst `most` partitions of rows (partition, how many, acknowledged records of it) in a sentence."""
     if len(rows) < 2:
         return f"All in {rows[0][0]}." if rows else ""
     words = [f"{name}: {count:,}" + (f" of {acked:,}" if acked else "") for name, count, acked in rows[:most]]

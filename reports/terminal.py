@@ -24,9 +24,10 @@ _UNSURE, _LOSS_STYLE = "yellow", "bold yellow"
 
 
 def summary(run_dir: Path, console: Console, here: Callable[[str], str] = str) -> None:
-    """Print the end-of-run tables of `run_dir`, in whatever state it is. Says `valid` only where verdict.json does.
+    """Print the end-of-run tables of `run_dir`, in whatever state it is. `valid` is printed only if verdict.json says
+    so.
 
-    here: makes of the command that repeats the run what somebody in this folder types.
+    `here` turns the command that repeats the run into the form for the user's current folder.
     """
     files = read_run(run_dir)
     if console.is_terminal:  # below what told of the run
@@ -51,7 +52,7 @@ def summary(run_dir: Path, console: Console, here: Callable[[str], str] = str) -
 
 
 def _put(console: Console, part: Table | Text) -> None:
-    """Print a part of the summary. In a pipe its lines end where their text ends: a table fills them up with blanks."""
+    """Print a part of the summary. In a pipe its lines end with their text: tables would fill them up with blanks."""
     if console.is_terminal:
         console.print(part)
         return
@@ -62,8 +63,8 @@ def _put(console: Console, part: Table | Text) -> None:
 
 
 def _table(console: Console, title: str, *columns: str) -> Table:
-    """A table with a rule below its head on a terminal. In a pipe its lines are as long as their longest cell, which is
-    too long for a rule.
+    """Make a table with a rule below its head on a terminal. In a pipe its lines are as long as their longest cell,
+    which is too long for a rule.
     """
     lines = box.SIMPLE_HEAD if console.is_terminal else None
     table = Table(title=title, title_justify="left", title_style="bold", box=lines, pad_edge=False)
@@ -78,12 +79,12 @@ def _count(value: int | None) -> str:
 
 
 def _sent(figures: checks.KeyFigures) -> str:
-    """The history has the writes after healing too; latencies are the load's."""
+    """Describe the sent records. The history also has the writes after healing; latencies are those of the load."""
     return f"sent ({figures.sent_after:,} of them after healing)" if figures.sent_after else "sent"
 
 
 def _load(files: RunFiles) -> Table:
-    """Label and value a line: it fits a narrow terminal."""
+    """Make a table with a label and a value per line, which fits a narrow terminal."""
     figures = checks.figures_of(files)
     table = Table(title="Load", title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
@@ -155,7 +156,7 @@ def _state(check: CheckResult) -> Text:
 
 
 def _not_in_the_table(files: RunFiles, reasons: list[str]) -> list[str]:
-    """The reasons that are no row of the table of checks."""
+    """Return the reasons that are no row of the table of checks."""
     rows = {f"{check.title}: {check.count}, {check.why}" for check in checks.checks_of(files)}
     return [reason for reason in reasons if reason not in rows]
 

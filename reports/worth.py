@@ -1,4 +1,4 @@
-"""The worth of a valid verdict: what was promised, what was tried, what was looked at. Pure."""
+"""Says what a valid verdict is worth: what was promised, what was tried, what was checked. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from squall.reports.run_files import RunFiles, integer, mapping, number, objects
 
 LISTED = 4
 MEMBER = "member"
-"""The role of a program under test whose processes are members of a group."""
+"""Is the role of a program under test whose processes are members of a group."""
 RUNS = 29
-"""Runs that show with 95 % what one run of ten shows: 1 - 0.9 ** 29 > 0.95."""
+"""With this number of runs, a bug that shows in one run of ten is found with 95 %: 1 - 0.9 ** 29 > 0.95."""
 
 
 def answers_of(
     files: RunFiles, found: Sequence[CheckResult], faults: Sequence[FaultRow]
 ) -> tuple[AnsweredQuestion, ...]:
-    """Four answers for the first screen of a valid run; none for another one, whose banner says what is wrong."""
+    """Return four answers for the first screen of a valid run; none for another run, whose banner says what is wrong.
+    """
     if checks.word_of(files) != checks.VALID:
         return ()
     return (
@@ -122,7 +123,7 @@ def _processed(files: RunFiles) -> int | None:
 
 
 def _uncommitted(files: RunFiles) -> Iterator[int]:
-    """Yield how many transactions ended in each way that is no commit."""
+    """Yield how many transactions ended in each way other than a commit."""
     ended = mapping(mapping(files.metrics.get("transactions")).get("ended"))
     return (integer(count) for how, count in ended.items() if how != "committed" and integer(count) > 0)
 

@@ -1,1 +1,1 @@
-"""The durability report: a night of runs, and the nights before it, on a page and on the terminal."""
+"""Makes the durability report: a night of runs, compared with the nights before, on a page and on the terminal."""

@@ -1,4 +1,4 @@
-"""The results of a configuration, night by night, for a page of its own. Pure."""
+"""Collects the results of a configuration, night by night, for a page of its own. Pure."""
 
 from __future__ import annotations
 
@@ -19,64 +19,66 @@ PROVEN = (VALID, INVALID)
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationNight:
-    """Describes one night of a configuration on the brokers of one target in one runtime. None: not known."""
+    """Holds the results of a configuration in one night, on the brokers of one target in one runtime. A value that is
+    not known is None.
+    """
 
     night: str
     where: str
     runs: int
-    """Items that ran; of those tried again the last attempt."""
+    """Counts the items that ran; of an item that was tried again, the last attempt counts."""
     valid: int
     invalid: int
     acknowledged: int
     lost: int
     duplicated: int
     unavailable_ms: float | None
-    """Of the worst run with a verdict, as are the next."""
+    """Gives the longest unavailability of the worst run with a verdict; the next field is of the worst run, too."""
     recovery_ms: float | None
     p99_ms: float | None
-    """The median of its runs, as is the next: as in the trends."""
+    """Gives the median over the runs, as in the trends; the next field is a median, too."""
     p99_faulty_ms: float | None
 
     @property
     def unknown(self) -> int:
-        """Items without a verdict."""
+        """Counts the items without a verdict."""
         return self.runs - self.valid - self.invalid
 
 
 @dataclass(frozen=True, slots=True)
 class FindingHistory:
-    """The findings of one cause in the runs of a configuration, over the nights."""
+    """Describes the findings with one cause in the runs of a configuration, over the nights."""
 
     anomaly: str
     cause: str
     wrong: bool
-    """Not permitted, or not to be shown in a night that had it."""
+    """Is True if the finding is not permitted by its configuration, or forbidden by a night that had it."""
     nights: tuple[str, ...]
     runs: tuple[Row, ...]
-    """Its rows, the latest first."""
+    """Lists the finding's rows, the latest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationHistory:
-    """All that the nights know of a configuration."""
+    """Holds the results and findings of one configuration over all nights."""
 
     name: str
     nights: tuple[ConfigurationNight, ...]
-    """The latest first."""
+    """Lists the nights, the latest first."""
     findings: tuple[FindingHistory, ...]
-    """Those that are wrong first, then the latest."""
+    """Lists the findings: those that are not permitted first, then the latest."""
     series: tuple[MeasureSeries, ...]
     runs: tuple[Row, ...]
-    """Of all nights, the latest first."""
+    """Lists the runs of all nights, the latest first."""
 
     @property
     def page(self) -> str:
-        """The file of its page."""
+        """Returns the file name of the configuration's page."""
         return page_of(self.name)
 
 
 def page_of(configuration: str) -> str:
-    """The file of a configuration's page. The digest tells names apart that have the same letters and digits."""
+    """Return the file name of a configuration's page. A digest distinguishes names with the same letters and digits."""
     letters = re.sub(r"[^a-z0-9]+", "-", configuration.lower()).strip("-")[:60]
     return f"configuration-{letters}-{crc32(configuration.encode()):08x}.html"
 
@@ -84,7 +86,9 @@ def page_of(configuration: str) -> str:
 def configurations_of(
     nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row], series: Iterable[MeasureSeries]
 ) -> list[ConfigurationHistory]:
-    """Every configuration of `nights`, which are in order, by name. runs, findings: of these nights."""
+    """Return every configuration of `nights`, which are in order, sorted by name. `runs` and `findings` are of these
+    nights.
+    """
     order = {row["night"]: place for place, row in enumerate(nights)}
     every = list(series)
     found = []

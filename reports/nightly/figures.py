@@ -1,4 +1,4 @@
-"""The figures of a night's page as inline SVG: loss and unavailability at a glance, and measures over the nights.
+"""Draws the figures of a night's page as inline SVG: loss and unavailability at a glance, and measures over the nights.
 
 Text stays text, and colours are those of the page's light or dark mode, as in `squall.reports.figure`.
 """
@@ -23,18 +23,18 @@ from squall.reports.nightly.table import DurabilityCell, duration, share
 from squall.reports.nightly.trends import MEASURES, MeasureSeries
 
 ROWS = 24
-"""Configurations that the figure shows at most: the gravest."""
+"""Limits the configurations in the figure: the gravest are shown."""
 SERIES = 8
-"""Configurations that the trends show at most: those that changed, then those of most nights."""
+"""Limits the configurations in the trends: those that changed are shown, then those of most nights."""
 MARKERS = {("squall", "docker"): "D", ("kafka", "process"): "s", ("kafka", "docker"): "p"}
-"""(target, runtime) -> marker. Squall's own processes and simulations have a circle, everything else a triangle."""
+"""Maps (target, runtime) to a marker. Squall's own processes and simulations have a circle, all others a triangle."""
 LEAST = 1e-5
-"""Shares below this stand together with 0, which no logarithm has."""
+"""Shares below this are drawn together with 0, which a logarithmic axis cannot show."""
 
 
 def glance(cells: Sequence[DurabilityCell]) -> str:
     """Draw each configuration under each class of faults as a row: the share of records lost, and the longest
-    unavailability. Empty where no run has a verdict.
+    unavailability. Return an empty text if no run has a verdict.
     """
     proven = [cell for cell in cells if cell.runs]
     rows = list(dict.fromkeys((cell.configuration, cell.class_words) for cell in proven))[:ROWS]
@@ -57,7 +57,7 @@ def glance(cells: Sequence[DurabilityCell]) -> str:
 
 
 def describe(cells: Sequence[DurabilityCell]) -> str:
-    """The figure in words."""
+    """Describe the figure in words."""
     words = []
     for cell in cells:
         low, high = cell.interval
@@ -70,7 +70,7 @@ def describe(cells: Sequence[DurabilityCell]) -> str:
 
 
 def _places(cells: Sequence[DurabilityCell], rows: Sequence[tuple[str, str]]) -> list[tuple[DurabilityCell, float]]:
-    """Place each cell: those of one row above each other."""
+    """Place each cell: the cells of one row are above each other."""
     placed = []
     for row, key in enumerate(rows):
         mine = [cell for cell in cells if (cell.configuration, cell.class_words) == key]
@@ -134,7 +134,7 @@ def _axes(loss: Any, gap: Any, rows: Sequence[tuple[str, str]], longest_ms: floa
 
 
 def _label(configuration: str, classes: str) -> str:
-    """In lines that have room left of the pane."""
+    """Break a row's label into lines that fit left of the pane."""
     return "\n".join([*textwrap.wrap(configuration, 40), *textwrap.wrap(classes, 40)])
 
 
@@ -151,9 +151,11 @@ def _legend(figure: Any, cells: Sequence[DurabilityCell]) -> None:
 
 
 def over_nights(series: Sequence[MeasureSeries]) -> tuple[str, int]:
-    """(the figure, how many configurations it leaves out): each measure over the nights, a row for each configuration.
+    """Draw each measure over the nights, a row for each configuration. Return the figure and the number of
+    configurations that it leaves out.
 
-    Empty where no measure has two nights."""
+    The figure is empty if no measure has two nights.
+    """
     by_name: dict[str, list[MeasureSeries]] = {}
     for each in series:
         by_name.setdefault(each.name, []).append(each)
@@ -210,7 +212,7 @@ def _pane(axis: Any, series: MeasureSeries | None, nights: Sequence[str]) -> Non
 
 
 def _day(night: str) -> str:
-    """A night's name as short as it says which night it was."""
+    """Return the shortest part of a night's name that identifies the night."""
     found = re.match(r"(\d{4})(\d\d)(\d\d)T", night)
     return f"{found[2]}-{found[3]}" if found else night[:10]
 
@@ -225,7 +227,9 @@ def _in_words(series: MeasureSeries) -> str:
 
 
 def inline(figure: Any, name: str, title: str, description: str) -> str:
-    """The figure as it may stand in a page: no prolog, a title and a description, colours of the page's mode."""
+    """Return the SVG for use inside a page: without prolog, with a title and a description, in colours of the page's
+    mode.
+    """
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None})
     svg = out.getvalue()

@@ -1,4 +1,6 @@
-"""The findings of a night's runs as rows of the store, each with a fingerprint by which later nights know it again."""
+"""Turns the findings of a night's runs into rows of the store, each with a fingerprint that identifies it in later
+nights.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ from squall.reports.story_index import rendered_stories_about
 
 Row = dict[str, Any]
 STORY = 20
-"""Lines of a story that the store keeps."""
+"""Limits the lines of a story that the store keeps."""
 NO_PHASE = "a phase that nobody knows"
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:,\d+)*")
 _COVERS = re.compile(r", which covers \d+")
 
 
 def findings_of(night: str, facts: Iterable[RunOfNight]) -> list[Row]:
-    """A row for each cause of each anomaly in each run. Rows of runs that nobody can read are left out."""
+    """Return a row for each cause of each anomaly in each run. Runs that cannot be read are left out."""
     return [row for each in facts if each.path is not None and _shows(each.path) for row in _of(night, each, each.path)]
 
 
@@ -89,8 +91,8 @@ def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
 
 
 def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> Iterator[Row]:
-    """Yield what no check finds of a simulation that failed: a broker ended by itself, nothing could happen any more,
-    or the run did not come to its end.
+    """Yield a row for a failed simulation in which no check found anything: a broker ended by itself, nothing could
+    happen any more, or the run did not come to its end.
     """
     told = mapping(files.run.get(simulated.KEY))
     failure = mapping(told.get("failure"))
@@ -117,7 +119,7 @@ def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> I
 
 
 def _told(files: RunFiles, check: checks.CheckResult, group: WitnessGroup, classes: str) -> Row:
-    """Return what the witnesses of one cause show, and their fingerprint."""
+    """Return the fields of a row that the witnesses of one cause give, with their fingerprint."""
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []
     cause, (phase, fault) = cause_of(files, first), _moment(files, first)
@@ -134,7 +136,7 @@ def _told(files: RunFiles, check: checks.CheckResult, group: WitnessGroup, class
 
 
 def _of_invariant(files: RunFiles, check: checks.CheckResult) -> Row:
-    """Return what the simulator saw. An invariant has no witnesses, and its name says what went wrong."""
+    """Return the fields of a row for a broken invariant, which has no witnesses: its name says what went wrong."""
     problems = problems_named(files, {check.invariant})
     told = [telling.lines for telling in rendered_stories_about(files, problems)[:1]]
     upto = [_upto(lines, check.invariant) for lines in told]
@@ -150,39 +152,40 @@ def _of_invariant(files: RunFiles, check: checks.CheckResult) -> Row:
 
 
 def _upto(lines: Sequence[tuple[str, str]], invariant: str) -> list[str]:
-    """Return the lines before the violation, and its own: nothing after it is part of the mistake."""
+    """Return the lines up to the violation: later lines are no part of the mistake."""
     at = next((n for n, (_, text) in enumerate(lines) if f"{invariant} is broken" in text), len(lines) - 1)
     return [f"{t}  {text}" for t, text in lines[max(0, at + 1 - STORY) : at + 1]]
 
 
 def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
-    """By what a finding is known again in another night.
+    """Return the fingerprint by which a finding is recognised in another night.
 
-    lost-write and unseen are one thing: which of them it is depends on where readers stood by chance.
+    lost-write and unseen have the same fingerprint: which of them is found depends on the positions of readers by
+    chance.
     """
     what = "loss" if anomaly in LOSS else f"{anomaly}/{evidence}"
     return hashlib.sha256("\0".join((what, cause, place)).encode()).hexdigest()[:12]
 
 
 def cause_of(files: RunFiles, story: Iterable[StoryLine]) -> str:
-    """Say what has happened to the record, in words that are the same for all runs in which the same happens."""
+    """Describe what happened to the record, in words that are equal for all runs in which the same happens."""
     grave = [line.text for line in story if line.grave and not line.text.startswith(NOT_READ)]
     return " ".join(sorted({general(text, files.part_names.values()) for text in grave})) or NO_CAUSE
 
 
 def general(text: str, partitions: Iterable[str]) -> str:
-    """A sentence without the brokers, offsets and partitions of its run."""
+    """Return the sentence without the brokers, offsets and partitions of its run."""
     for name in sorted(partitions, key=len, reverse=True):
         text = text.replace(name, "the partition")
     return _NUMBERS.sub("\u2026", _COVERS.sub("", text)).replace("Broker \u2026", "A broker")
 
 
 def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
-    """The place in the story by which a finding is known again.
+    """Return the place in the story that is part of a finding's fingerprint.
 
-    Which fault began last before it, and whether the run was healing already, depends on the seed: the same mistake
-    shows after any of them. That it needed a fault does not. If nobody knows the cause, there is nothing but the phase
-    and the faults of the run (classes) to tell two mistakes apart.
+    The last fault before it and whether the run was healing already depend on the seed: the same mistake shows after
+    any fault. Whether it needed a fault does not depend on the seed. If the cause is not known, only the phase and the
+    faults of the run (`classes`) can distinguish two mistakes.
     """
     if cause == NO_CAUSE:
         return f"{phase}, {classes}"
@@ -190,7 +193,7 @@ def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
 
 
 def _moment(files: RunFiles, story: Iterable[StoryLine]) -> tuple[str, str]:
-    """Return the phase in which it happened, and the kind of fault that had begun last; empty for neither."""
+    """Return the phase in which it happened, and the kind of the fault that had begun last; empty for neither."""
     lines = [line for line in story if not line.text.startswith(NOT_READ)]
     if not lines:
         return "", ""

@@ -1,4 +1,4 @@
-"""The page of a night, and one for each configuration: HTML files that need no network."""
+"""Writes the page of a night, and one for each configuration, as HTML files that need no network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def render(night: Path, report: NightlyReport, name: str = FILE) -> Path:
-    """Write `night`/report/`name`, and a page for each configuration beside it. Returns the path of `name`."""
+    """Write `night`/report/`name` and a page for each configuration beside it. Return the path of `name`."""
     folder = night / FOLDER
     folder.mkdir(exist_ok=True)
     shared = {
@@ -68,7 +68,7 @@ def _write(path: Path, template: str, **shown: Any) -> Path:
 
 
 def _drawn(draw: Callable[[], T]) -> tuple[T | None, str]:
-    """A figure, or why there is none: one that fails must not take the page with it."""
+    """Return a figure, or None and the reason why there is none: a figure that fails must not fail the page."""
     try:
         return draw(), ""
     except Exception as error:  # the page says so, and all the rest of it stands
@@ -76,7 +76,7 @@ def _drawn(draw: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def explain(night: Path, row: table.Row) -> str:
-    """The command that tells more of a finding, typed in the checkout. Empty where its run is gone."""
+    """Return the command, for the checkout's folder, that explains a finding; empty if its run directory is gone."""
     run = run_of(night, row)
     if run is None:
         return ""
@@ -86,7 +86,7 @@ def explain(night: Path, row: table.Row) -> str:
 
 
 def link_of(night: Path, row: table.Row) -> str:
-    """From the page to the page of a run, or to its directory; empty where that is gone."""
+    """Return the link from the page to the page of a run, or to its directory; empty if the directory is gone."""
     run = run_of(night, row)
     if run is None:
         return ""
@@ -95,13 +95,14 @@ def link_of(night: Path, row: table.Row) -> str:
 
 
 def night_link(night: Path, name: str) -> str:
-    """Return the link from the page to that of another night beside it; empty where there is none."""
+    """Return the link from the page to the page of another night beside it; empty if there is none."""
     page = night.resolve().parent / name / FOLDER / FILE
     return quote(f"../../{name}/{FOLDER}/{FILE}") if page.exists() and name != night.resolve().name else ""
 
 
 def run_of(night: Path, row: table.Row) -> Path | None:
-    """The directory of a row's run, in its own night beside this one; None where it is gone."""
+    """Return the directory of a row's run, in this night or in another night beside it; None if the directory is gone.
+    """
     own = night if row["night"] in ("", night.resolve().name) else night.resolve().parent / row["night"]
     run = own / row["run"]
     return run if row["run"] and run.is_dir() else None

@@ -1,4 +1,4 @@
-"""Collects what the page of a night shows, from the store's rows. Pure."""
+"""Collects the content of a night's page from the store's rows. Pure."""
 
 from __future__ import annotations
 
@@ -29,71 +29,71 @@ from squall.reports.nightly.trends import Trends, trends_of
 
 Row = dict[str, Any]
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
-"""Exit codes of a night."""
+"""These are the exit codes of a night."""
 UNKNOWN_SHARE = 0.2
 """Above this share of runs without a verdict, the page says that too little is proven."""
 
 SHOWN = 4
-"""Of what a sentence at the top lists."""
+"""Limits the items that a sentence at the top lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class NightlyReport:
-    """A night and the nights before it."""
+    """Holds the content of the page about a night and the nights before it."""
 
     night: Row
-    """Its row of the store."""
+    """Is the night's row of the store."""
     scope: str
-    """What the table is over, in words."""
+    """Says in words which runs the table covers."""
     runs: tuple[Row, ...]
-    """Of the night, what somebody has to look at first."""
+    """Lists the night's runs, those that need a look first."""
     cells: tuple[DurabilityCell, ...]
     found: tuple[FindingStatus, ...]
     gone: tuple[FindingStatus, ...]
     permitted: tuple[Row, ...]
-    """Findings of the night that its configurations permit."""
+    """Lists the findings of the night that its configurations permit."""
     nights: tuple[Row, ...]
-    """All nights that are compared, this one last."""
+    """Lists all nights that are compared, this one last."""
     trends: Trends
     problems: tuple[str, ...]
     unread: tuple[str, ...] = ()
-    """Invalid runs of which no finding can be read, because their directories are gone, say."""
+    """Lists the invalid runs whose findings cannot be read, for example because their directories are gone."""
     configurations: tuple[ConfigurationHistory, ...] = ()
-    """Of all these nights."""
+    """Lists the configurations of all compared nights."""
 
     @property
     def counting(self) -> list[Row]:
-        """The last attempt of each item."""
+        """Returns the last attempt of each item."""
         return [run for run in self.runs if run["counts"]]
 
     @property
     def verdicts(self) -> Counter[str]:
-        """Count the items of each verdict."""
+        """Counts the items of each verdict."""
         return Counter(run["verdict"] for run in self.counting)
 
     @property
     def cards(self) -> list[FindingCard]:
-        """The findings of the night by what caused them, those with new ones first."""
+        """Returns the findings of the night grouped by cause, those with new findings first."""
         return cards(self.found, (row["night"] for row in self.nights))
 
     @property
     def new(self) -> list[FindingCard]:
-        """Cards with a finding that no earlier night has."""
+        """Returns the cards with a finding that no earlier night has."""
         return [card for card in self.cards if card.state == NEW]
 
     @property
     def known(self) -> list[FindingCard]:
-        """Cards whose findings an earlier night had already, or whose acceptance has expired."""
+        """Returns the cards whose findings an earlier night had already, or whose acceptance has expired."""
         return [card for card in self.cards if card.state not in (NEW, ACCEPTED)]
 
     @property
     def accepted(self) -> list[FindingCard]:
-        """Cards whose findings are all accepted: they fail no night."""
+        """Returns the cards whose findings are all accepted: they fail no night."""
         return [card for card in self.cards if card.state == ACCEPTED]
 
     @property
     def invalid(self) -> int:
-        """Invalid runs that no accepted finding explains."""
+        """Counts the invalid runs that no accepted finding explains."""
         rows = (row for each in self.found if each.state == ACCEPTED for row in each.rows)
         explained = {(row["item"], row["attempt"]) for row in rows}
         invalid = [run for run in self.counting if run["verdict"] == INVALID]
@@ -101,7 +101,9 @@ class NightlyReport:
 
     @property
     def beside(self) -> list[tuple[str, str, dict[str, DurabilityCell]]]:
-        """(configuration, faults, where -> cell) of what ran in several places; empty where nothing did."""
+        """Returns (configuration, faults, where -> cell) for everything that ran on several targets or runtimes; empty
+        if nothing did.
+        """
         rows: dict[tuple[str, str], dict[str, DurabilityCell]] = {}
         for cell in self.cells:
             if cell.runs:
@@ -110,17 +112,19 @@ class NightlyReport:
 
     @property
     def places(self) -> list[str]:
-        """Return the places where something of `beside` ran."""
+        """Returns the targets and runtimes on which something of `beside` ran."""
         return sorted({where for _, _, found in self.beside for where in found})
 
     @property
     def vanished(self) -> list[tuple[FindingStatus, str]]:
-        """Findings that the night does not have although it tried, and what that means."""
+        """Returns the findings that the night does not have although it tested their configuration, and what that
+        means.
+        """
         return [(each, why) for each in self.gone if (why := self._why_gone(each))]
 
     @property
     def not_tested(self) -> list[FindingStatus]:
-        """Findings of earlier nights whose configuration has no run with a verdict in this one."""
+        """Returns the findings of earlier nights whose configuration has no run with a verdict in this night."""
         return [each for each in self.gone if not self._why_gone(each)]
 
     def _why_gone(self, each: FindingStatus) -> str:
@@ -131,27 +135,27 @@ class NightlyReport:
 
     @property
     def acknowledged(self) -> int:
-        """Records of the table."""
+        """Counts the acknowledged records of the table."""
         return sum(cell.acknowledged for cell in self.cells)
 
     @property
     def lost_against(self) -> int:
-        """Records of the table that were lost although that is not permitted."""
+        """Counts the records of the table that were lost although that is not permitted."""
         return sum(cell.lost for cell in self.cells if not cell.may_lose)
 
     @property
     def lost_permitted(self) -> int:
-        """Records of the table that were lost, as their configuration permits."""
+        """Counts the records of the table that were lost as their configuration permits."""
         return sum(cell.lost for cell in self.cells if cell.may_lose)
 
     @property
     def losing(self) -> list[Row]:
-        """The valid runs of the night that lost acknowledged records, as their configuration permits."""
+        """Returns the valid runs of the night that lost acknowledged records, as their configuration permits."""
         return [run for run in self.counting if run["verdict"] == VALID and run["lost"] and _may_lose(run)]
 
     @property
     def loss(self) -> str:
-        """Say what they lost, in a sentence; empty if there are none."""
+        """Describes the permitted losses of the night in a sentence; empty if there are none."""
         if not self.losing:
             return ""
         lost, acked = (sum(run[name] or 0 for run in self.losing) for name in ("lost", "acknowledged"))
@@ -161,18 +165,20 @@ class NightlyReport:
 
     @property
     def unproven(self) -> int:
-        """Items that ran and have no verdict."""
+        """Counts the items that ran and have no verdict."""
         return self.verdicts[UNKNOWN] + self.verdicts[NO_VERDICT]
 
     @property
     def retried(self) -> int:
-        """Attempts that were made again."""
+        """Counts the attempts that were repeated."""
         return len(self.runs) - len(self.counting)
 
     @property
     def contradicted(self) -> list[str]:
-        """Runs of the night that are judged valid though their history, as Spark measured it, lost or doubled what is
-        not permitted, and those whose history is another one now than was judged: a sentence each."""
+        """Lists, a sentence each, the runs of the night that are judged valid although their history, as Spark measured
+        it, shows losses or duplicates that are not permitted, and the runs whose history has changed since it was
+        judged.
+        """
         measured = [f"{run['item']} is judged valid, but its history shows {told}."
                     for run in self.runs if (told := _against(run))]  # fmt: skip
         changed = [f"{run['item']}: {run['why']}." for run in self.runs if NOT_JUDGED in (run["why"] or "")]
@@ -180,13 +186,13 @@ class NightlyReport:
 
     @property
     def untouched(self) -> list[str]:
-        """Configurations of the plan without any run, by the names that items have."""
+        """Lists the configurations of the plan without any run, by the names that items have."""
         ran = {_configuration_of(run["item"]) for run in self.runs}
         return [name for name in dict.fromkeys(map(_configuration_of, self.night["not_run"])) if name not in ran]
 
     @property
     def word(self) -> str:
-        """valid, invalid or unknown, of the whole night."""
+        """Returns the verdict of the whole night: valid, invalid or unknown."""
         if self.new or self.known or self.invalid or self.forgotten:
             return INVALID
         proven = self.verdicts[VALID] + self.verdicts[INVALID]
@@ -194,13 +200,13 @@ class NightlyReport:
 
     @property
     def forgotten(self) -> bool:
-        """Return whether the night ended because of a finding of which no line can be read any more."""
+        """Is True if the night ended because of a finding of which no line can be read any more."""
         return self.night["exit"] == FOUND and not self.found and not self.verdicts[INVALID]
 
     @property
     def too_little(self) -> bool:
-        """Return whether too many runs ended without a verdict: as the night itself says by its exit code, which knows
-        its matrix, else by UNKNOWN_SHARE.
+        """Is True if too many runs ended without a verdict: by the night's own exit code, which knows its matrix, else
+        by UNKNOWN_SHARE.
         """
         if self.night["exit"] in (WELL, TOO_LITTLE):
             return bool(self.night["exit"] == TOO_LITTLE)
@@ -208,7 +214,7 @@ class NightlyReport:
 
     @property
     def headline(self) -> str:
-        """Is something wrong, in a few words."""
+        """Says in a few words whether something is wrong."""
         if self.new or self.known:
             causes, new = len(self.new) + len(self.known), len(self.new)
             if causes == 1:
@@ -231,7 +237,7 @@ class NightlyReport:
 
     @property
     def sentences(self) -> list[str]:
-        """Say what that means, and what to do."""
+        """Explains the headline, and says what to do."""
         told = []
         if self.forgotten:
             told.append(
@@ -289,8 +295,10 @@ def report_of(
     problems: Sequence[str] = (),
     accepted: Sequence[Mapping[str, str]] = (),
 ) -> NightlyReport:
-    """The report of the night of that name. tables: rows of the store, of it and of the nights to compare it with, by
-    name; cells: as `squall.spark_analysis.nightly.cells` gives them; accepted: entries of `accepted.toml`."""
+    """Return the report of the night of that name. `tables` holds rows of the store by table name, for this night and
+    those to compare it with; `cells` comes from `squall.spark_analysis.nightly.cells`; `accepted` holds entries of
+    `accepted.toml`.
+    """
     nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
     here = next(row for row in nights if row["night"] == night)
     before = nights[: nights.index(here) + 1]
@@ -323,7 +331,7 @@ def report_of(
 
 
 def _as_the_night_has_it(run: Row) -> Row:
-    """A run as its night counts it: by what the night's matrix forbids as well, as its exit code and summary do."""
+    """Return a run as its night counts it: also by what the night's matrix forbids, as its exit code and summary do."""
     if not run["unexpected"] or run["verdict"] == INVALID:
         against = _against(run)
         return {**run, "why": f"in doubt: its history shows {against}"} if against else run
@@ -331,7 +339,7 @@ def _as_the_night_has_it(run: Row) -> Row:
 
 
 def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:
-    """A cell whose runs have the verdicts that their nights count."""
+    """Return a cell whose runs have the verdicts that their nights count."""
     verdicts = {(run["night"], run["item"], run["attempt"]): run["verdict"] for run in runs}
     behind = [
         {**each, "verdict": verdicts.get((each["night"], each["item"], each["attempt"]), each["verdict"])}
@@ -369,7 +377,7 @@ def _may_lose(run: Row) -> bool:
 
 
 def _configuration_of(item: str) -> str:
-    """An item is named by its configuration, its faults and its seed, with dots between them."""
+    """Return the configuration in an item's name, which is configuration, faults and seed with dots between them."""
     return item.rsplit(".", 2)[0]
 
 

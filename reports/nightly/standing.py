@@ -13,96 +13,98 @@ from squall.reports.checks import INVARIANT
 Row = dict[str, Any]
 NEW, KNOWN, ACCEPTED, EXPIRED = "new", "known", "accepted", "expired"
 GRAVITY = (NEW, EXPIRED, KNOWN, ACCEPTED)
-"""States, the gravest first."""
+"""Lists the states of findings, the gravest first."""
 NO_CAUSE = "nothing that the brokers' traces tell"
-"""Of a finding of which nobody knows what caused it."""
+"""Is the cause of a finding whose cause is not known."""
 BROKEN = "This must always hold, and did not: "
-"""Before the rule of an invariant of the simulator, as the cause of what was found."""
+"""Precedes the rule of a broken invariant of the simulator in the cause of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingStatus:
-    """Describes one finding over the nights: what has the same fingerprint and breaks the same promise."""
+    """Describes one finding over the nights: all rows with the same fingerprint that break the same promise."""
 
     rows: tuple[Row, ...]
-    """As the store has them, of this night; of a finding that is gone those of the last night that had it."""
+    """Lists the finding's rows of this night; if the finding is gone, those of the last night that had it."""
     state: str
     nights: tuple[str, ...]
-    """Nights that had it, in order, this one included."""
+    """Lists the nights that had the finding, in order, including this night."""
     accepted: Mapping[str, str] | None = None
-    """Its entry of `accepted.toml`, if it has one."""
+    """Holds the finding's entry of `accepted.toml`; None if it has none."""
 
     @property
     def first(self) -> Row:
-        """The one whose story is told."""
+        """Returns the row whose story is printed."""
         return self.rows[0]
 
     @property
     def runs(self) -> int:
-        """Return how many runs show it."""
+        """Counts the runs that show the finding."""
         return len({(row["item"], row["attempt"]) for row in self.rows})
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """Names, with their evidence."""
+        """Returns the names of the anomalies, with their evidence."""
         names = (f"{row['anomaly']} ({row['evidence']})" if row["evidence"] else row["anomaly"] for row in self.rows)
         return tuple(dict.fromkeys(names))
 
     @property
     def most(self) -> int:
-        """Found in one run, at most. Of what has several causes in a run the first witnesses alone are told apart."""
+        """Returns the highest number of findings in one run. If a run has several causes, only its first witnesses are
+        assigned to them.
+        """
         return max(row["count"] or 0 for row in self.rows)
 
     @property
     def configurations(self) -> tuple[str, ...]:
-        """All that show it."""
+        """Returns all configurations that show the finding."""
         return tuple(dict.fromkeys(row["configuration"] for row in self.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class FindingCard:
-    """Findings that one thing has caused, and that break the same promise: one story tells all of them."""
+    """Groups findings that have the same cause and break the same promise, so that one story explains all of them."""
 
     findings: tuple[FindingStatus, ...]
-    """The gravest first."""
+    """Lists the findings, the gravest first."""
     nights: tuple[str, ...]
-    """Nights that had one of them, in order."""
+    """Lists the nights that had one of the findings, in order."""
 
     @property
     def first(self) -> Row:
-        """The one whose story is told."""
+        """Returns the row whose story is printed."""
         return self.findings[0].first
 
     @property
     def state(self) -> str:
-        """The gravest state of its findings."""
+        """Returns the gravest state of the card's findings."""
         return min((each.state for each in self.findings), key=GRAVITY.index)
 
     @property
     def accepted(self) -> tuple[Mapping[str, str], ...]:
-        """Entries of `accepted.toml`, one for each finding that has one."""
+        """Returns the entries of `accepted.toml`, one for each finding that has one."""
         entries = {each.accepted["fingerprint"]: each.accepted for each in self.findings if each.accepted}
         return tuple(entries.values())
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """Names, with their evidence."""
+        """Returns the names of the anomalies, with their evidence."""
         return tuple(dict.fromkeys(name for each in self.findings for name in each.anomalies))
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """By which later nights, and `accepted.toml`, know its findings."""
+        """Returns the fingerprints by which later nights, and `accepted.toml`, identify the findings."""
         return tuple(dict.fromkeys(each.first["fingerprint"] for each in self.findings))
 
     @property
     def runs(self) -> tuple[Row, ...]:
-        """A row for each run that shows one of them."""
+        """Returns a row for each run that shows one of the findings."""
         rows = {(row["night"], row["item"], row["attempt"]): row for each in self.findings for row in each.rows}
         return tuple(rows.values())
 
     @property
     def where(self) -> tuple[str, ...]:
-        """Configurations, each with its target and runtime."""
+        """Returns the configurations, each with its target and runtime."""
         rows = (row for each in self.findings for row in each.rows)
         return tuple(dict.fromkeys(f"{row['configuration']} ({row['target']}, {row['runtime']})" for row in rows))
 
@@ -110,7 +112,7 @@ class FindingCard:
 def cards(found: Iterable[FindingStatus], nights: Iterable[str]) -> list[FindingCard]:
     """Group the findings by what caused them: new ones first, then losses, then those whose cause is known.
 
-    nights: all nights that are compared, in order. Their names need not sort in that order.
+    `nights` lists all nights that are compared, in order. Their names need not sort in that order.
     """
     order = tuple(nights)
     groups: dict[tuple[object, ...], list[FindingStatus]] = {}
@@ -130,24 +132,27 @@ def _gravity(each: FindingStatus) -> tuple[bool, bool, bool, bool, int]:
 
 
 def wrong(row: Row) -> bool:
-    """Return whether it needs a look: it is not permitted, or the night was not to show it."""
+    """Return whether a finding needs a look: it is not permitted, or the night was not to show it."""
     return row["permitted"] is False or bool(row["unexpected"])
 
 
 def identity(row: Row) -> tuple[str, ...]:
-    """Return what makes two findings one: their fingerprint, whose they are, and the promise that they break."""
+    """Return the key that is equal for rows of the same finding: fingerprint, whose fault it is, and the broken
+    promise.
+    """
     return row["fingerprint"], row["target"], _promise(row), "never" if row["unexpected"] else ""
 
 
 def _promise(row: Row) -> str:
-    """The promise that it breaks. Every configuration promises the simulator's invariants."""
+    """Return the promise that a finding breaks. Every configuration promises the simulator's invariants."""
     return "" if row["cause"].startswith(BROKEN) else row["promise"]
 
 
 def compare_findings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[FindingStatus], list[FindingStatus]]:
-    """(findings of the last of `nights` that are wrong, new ones first; those of earlier nights that it does not have).
+    """Return the wrong findings of the last of `nights`, new ones first, and those of earlier nights that it does not
+    have.
 
-    `findings`: of all these nights. What is permitted is neither.
+    `findings` holds the rows of all these nights. Permitted findings are in neither list.
     """
     by_identity: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for row in filter(wrong, findings):
@@ -169,7 +174,7 @@ def compare_findings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[li
 def with_accepted(
     found: Iterable[FindingStatus], accepted: Iterable[Mapping[str, str]], today: str
 ) -> list[FindingStatus]:
-    """Give findings their entries of `accepted.toml`, and the states that follow. today: an ISO date."""
+    """Give findings their entries of `accepted.toml`, and the states that follow. `today` is an ISO date."""
     entries = {each["fingerprint"]: each for each in accepted}
     told = []
     for each in found:
@@ -180,7 +185,7 @@ def with_accepted(
 
 
 Place = tuple[str, str, str]
-"""Configuration, target and runtime."""
+"""Is configuration, target and runtime."""
 
 
 def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
@@ -190,7 +195,7 @@ def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
 
 
 def ran_again(gone: FindingStatus, where: Collection[Place]) -> bool:
-    """Return whether a night tested a configuration of a finding that it no longer shows. where: of its
+    """Return whether a night tested a configuration of a finding that it no longer shows. `where` is the night's
     `places_tested`.
     """
     return any((row["configuration"], row["target"], row["runtime"]) in where for row in gone.rows)

@@ -1,4 +1,4 @@
-"""The durability table: the store's cells as people read them. Pure."""
+"""Presents the store's cells as the durability table. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class DurabilityCell:
-    """A configuration under a class of faults, on the brokers of one target in one runtime."""
+    """Holds the results of a configuration under a class of faults, on the brokers of one target in one runtime."""
 
     configuration: str
     classes: str
@@ -35,18 +35,18 @@ class DurabilityCell:
     runtime: str
     tried: int
     runs: int
-    """Those with a verdict: all figures are theirs."""
+    """Counts the runs with a verdict: all other figures are of these runs."""
     invalid: int
     unknown: int
     promise: str
     may_lose: bool
-    """Whether its configuration permits the loss of acknowledged records under these faults."""
+    """Is True if the configuration permits the loss of acknowledged records under these faults."""
     may_double: bool
     acknowledged: int
     lost: int
     lost_unacknowledged: int
     losing: int
-    """Runs that lost something."""
+    """Counts the runs that lost something."""
     duplicated: int
     lost_tails: int
     lost_tail_records: int | None
@@ -61,48 +61,48 @@ class DurabilityCell:
     p50_faulty_ms: float | None
     p99_faulty_ms: float | None
     behind: tuple[Row, ...]
-    """Its runs, those that lost most first."""
+    """Lists the cell's runs, those that lost most first."""
 
     @property
     def committed(self) -> int:
-        """Count what may be lost: records that were acknowledged, or that were read without an acknowledgement and are
-        gone.
+        """Counts the records that can be lost: those that were acknowledged, or that were read without an
+        acknowledgement and are gone.
         """
         return self.acknowledged + self.lost_unacknowledged
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % Wilson interval of the share of records lost."""
+        """Returns the 95 % Wilson interval of the share of records lost."""
         return wilson(self.lost, self.committed)
 
     @property
     def runs_interval(self) -> tuple[float, float]:
-        """95 % Wilson interval of the share of runs that lose something."""
+        """Returns the 95 % Wilson interval of the share of runs that lose something."""
         return wilson(self.losing, self.runs)
 
     @property
     def rate(self) -> float | None:
-        """Share of records lost."""
+        """Returns the share of records lost; None without records."""
         return self.lost / self.committed if self.committed else None
 
     @property
     def per_leader_change(self) -> float | None:
-        """Records lost for each leader that was replaced."""
+        """Returns the records lost per replaced leader; None if no leader was replaced."""
         return self.lost / self.leader_changes if self.leader_changes else None
 
     @property
     def broken(self) -> bool:
-        """Return whether it lost or duplicated what it promises not to."""
+        """Is True if the configuration lost or duplicated records although it promises not to."""
         return bool(self.invalid or (self.lost and not self.may_lose) or (self.duplicated and not self.may_double))
 
     @property
     def where(self) -> str:
-        """Target and runtime."""
+        """Returns target and runtime."""
         return f"{self.target}, {self.runtime}"
 
     @property
     def class_words(self) -> str:
-        """The classes in words."""
+        """Returns the classes of faults in words."""
         if self.classes == NOT_KNOWN:
             return "faults not known"
         words = [CLASSES.get(each, each) for each in self.classes.split()]
@@ -110,7 +110,7 @@ class DurabilityCell:
 
     @property
     def promised(self) -> str:
-        """Say what is promised of records."""
+        """Says what is promised of records."""
         if not self.promise:
             return "not known"
         may = ["loss"] * self.may_lose + ["duplicates"] * self.may_double
@@ -118,7 +118,7 @@ class DurabilityCell:
 
 
 def cells_of(rows: Sequence[Row]) -> list[DurabilityCell]:
-    """The table, the gravest cells first, then by configuration."""
+    """Return the table's cells, the gravest first, then by configuration."""
     return sorted(map(_cell, rows), key=lambda cell: (not cell.broken, cell.configuration, cell.classes, cell.where))
 
 
@@ -152,12 +152,12 @@ def _ms(histogram: dict[int, int], fraction: float) -> float | None:
 
 
 def count(value: float | None) -> str:
-    """A number of records."""
+    """Return a number of records as text; empty for None."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def share(value: float | None) -> str:
-    """A share in percent, with two digits that say something."""
+    """Return a share in percent, with two significant digits."""
     if value is None:
         return ""
     if not value:
@@ -167,12 +167,12 @@ def share(value: float | None) -> str:
 
 
 def amount(value: float) -> str:
-    """A mean of counts."""
+    """Return a mean of counts as text."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def duration(ms: float | None) -> str:
-    """A time as people say it."""
+    """Return a duration in ms or seconds as text; empty for None."""
     if ms is None:
         return ""
     if ms >= 10_000:

@@ -1,4 +1,4 @@
-"""The durability report in a terminal: the answer, the findings, the table."""
+"""Prints the durability report on a terminal: the answer, the findings, the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RIGHT = ("runs", "acknowledged", "lost", "rate, 95 %", "tail", "duplicated", "ga
 
 
 def show(report: NightlyReport, screen: Console) -> None:
-    """Print it."""
+    """Print the report."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

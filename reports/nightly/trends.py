@@ -18,14 +18,14 @@ MEASURES = (
     ("p99_ms", "p99 without faults"),
     ("p99_faulty_ms", "p99 with faults"),
 )
-"""Columns of runs, and their names."""
+"""Lists the measured columns of runs, with their names."""
 PROVEN = (VALID, INVALID)
 UNPROVEN = (UNKNOWN, NO_VERDICT)
 
 
 @dataclass(frozen=True, slots=True)
 class NightSummary:
-    """One night in the list of nights."""
+    """Holds the counts of one night for the list of nights."""
 
     night: str
     began: str
@@ -36,27 +36,27 @@ class NightSummary:
     new: int
     known: int
     gone: int
-    """Findings that are not there any more, in the first night that tried their configuration again."""
+    """Counts the findings that have disappeared, in the first night that tested their configuration again."""
     lost: int
-    """Of runs with a verdict, permitted or not."""
+    """Counts the lost records of runs with a verdict, permitted or not."""
 
     @property
     def unknown_share(self) -> float:
-        """Items without a verdict, of those that ran."""
+        """Returns the share of items without a verdict among those that ran."""
         return self.unknown / self.runs if self.runs else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class FlakyItem:
-    """An item that ended without a verdict, at some time."""
+    """Describes an item of the matrix that sometimes ended without a verdict."""
 
     item: str
     unknown: int
-    """Attempts without a verdict, also those that were tried again."""
+    """Counts the attempts without a verdict, including those that were repeated."""
     attempts: int
     nights: int
     why: str
-    """Of the last one."""
+    """Gives the reason of the last attempt without a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class MeasureSeries:
 
     @property
     def name(self) -> str:
-        """Return what the trend is of."""
+        """Returns the configuration and the place of the trend."""
         return f"{self.configuration}, {self.where}"
 
 
 @dataclass(frozen=True, slots=True)
 class Trends:
-    """All of it."""
+    """Holds what changed over the nights: counts per night, flaky items and series of measures."""
 
     nights: tuple[NightSummary, ...]
     flaky: tuple[FlakyItem, ...]
@@ -86,14 +86,14 @@ class Trends:
 
     @property
     def changed(self) -> list[tuple[MeasureSeries, ChangePoint]]:
-        """Return every change, the latest first."""
+        """Returns every change, the latest first."""
         found = [(each, change) for each in self.series for change in each.changes]
         order = [each.night for each in self.nights]
         return sorted(found, key=lambda pair: (order.index(pair[0].nights[pair[1].at]), pair[0].name), reverse=True)
 
 
 def trends_of(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row]) -> Trends:
-    """The trends over `nights`, which are in order."""
+    """Return the trends over `nights`, which are in order."""
     order = {night["night"]: number for number, night in enumerate(nights)}
     return Trends(tuple(_counts(nights, runs, findings)), tuple(_flaky(runs, order)), tuple(_series(nights, runs)))
 
@@ -121,13 +121,13 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
 
 
 def _tested_first(gone: FindingStatus, nights: Sequence[str], places: Mapping[str, Collection[Place]]) -> str:
-    """The first night after the last one with this finding that tested its configuration; empty if none did."""
+    """Return the first night after the last one with this finding that tested its configuration; empty if none did."""
     since = nights[nights.index(gone.nights[-1]) + 1 :]
     return next((night for night in since if ran_again(gone, places[night])), "")
 
 
 def _flaky(runs: Iterable[Row], order: Mapping[str, int]) -> list[FlakyItem]:
-    """Items that are sometimes without a verdict, the flakiest first; the seed is no part of an item's name."""
+    """Return the items that are sometimes without a verdict, the flakiest first; an item's name has no seed."""
     by_item: dict[str, list[Row]] = {}
     for run in runs:
         by_item.setdefault(run["item"], []).append(run)

@@ -1,1 +1,1 @@
-"""A workload's own section of the report, drawn on the page and on the terminal."""
+"""Draws a workload's own section of the report on the page and on the terminal."""

@@ -1,4 +1,4 @@
-"""The section of a run: what its workload makes of the figures in verdict.json."""
+"""Makes a run's section with its workload from the figures in verdict.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from squall.workloads.section import WorkloadSection
 
 
 def section_of(files: RunFiles) -> tuple[WorkloadSection | None, str]:
-    """The section, None where the workload has none; and why there is none although there should be one."""
+    """Return the section, or None if the workload has none, and the reason if there is none although there should be
+    one.
+    """
     figures = mapping(files.verdict.get("workload"))
     if not figures:
         return None, ""

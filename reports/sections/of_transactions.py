@@ -1,4 +1,4 @@
-"""The section on transactions: how they ended, and what of them was read before it was committed. Of metrics.json."""
+"""Makes the section on transactions from metrics.json: how they ended, and what was read before it was committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHEN = {"under_load": "under load", "final_reads": "in the final reads"}
 
 
 def in_figures(files: RunFiles) -> WorkloadSection | None:
-    """None where the run had none, or where what was measured cannot be read."""
+    """Return the section; None if the run had no transactions, or if the measurements cannot be read."""
     told = mapping(files.metrics.get("transactions"))
     ended, got = mapping(told.get("ended")), mapping(told.get("read_uncommitted"))
     counts = [(words, integer(ended.get(name), 0)) for name, words in ENDED.items()]
@@ -63,7 +63,9 @@ def _commits(ended: Json, took: Json) -> str:
 
 
 def _seen(under_load: Json) -> str:
-    """Only who sees uncommitted records beside them shows that readers at read_committed were kept from something."""
+    """Say how many uncommitted records readers saw: only a read_uncommitted reader shows that read_committed held some
+    back.
+    """
     never = [mapping(under_load.get(name)) for name in ("aborted", "never_ended")]
     transactions, offsets, _ = (sum(integer(each.get(name), 0) for each in never) for name in AMOUNTS)
     if not offsets:

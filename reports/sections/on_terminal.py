@@ -1,4 +1,4 @@
-"""A section on a terminal: its sentence, its strip in letters, its tables."""
+"""Prints a section on a terminal: its sentence, its timeline in letters, its tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from squall.workloads.section import TimelineLane, TimelineStrip, Tone, Workload
 
 STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "neutral": "yellow", "mark": "default"}
 MARKS: dict[Tone, str] = {"good": "=", "bad": "!", "neutral": "#", "mark": "|"}
-"""Letters, so that a strip says the same without colours."""
+"""Maps tones to letters, so that a timeline is readable without colours."""
 NAME, MOST_NAME, LEAST, MOST = 24, 48, 20, 100
 GRAVITY: tuple[Tone, ...] = ("good", "mark", "neutral", "bad")
 
@@ -42,7 +42,7 @@ def drawn(section: WorkloadSection, width: int) -> Iterator[RenderableType]:
 
 
 def _line(strip: TimelineStrip, lane: TimelineLane, cells: int, name: int) -> Text:
-    """Draw one lane: in each cell the gravest thing that happened in its time."""
+    """Draw one lane: each cell shows the gravest bar in its time."""
     line = Text(f"{lane.name[: name - 2]:<{name}}", no_wrap=True)
     each_s = max(strip.end_s - strip.begin_s, 1e-9) / cells
     for cell in range(cells):

@@ -1,4 +1,4 @@
-"""A strip as SVG: lanes over one axis of time, in the page's own colours, light and dark."""
+"""Draws a timeline as SVG: lanes over one axis of time, in the page's own colours, light and dark."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from squall.workloads.section import TimelineBar, TimelineLane, TimelineStrip
 
 WIDTH, RIGHT, TOP = 1180, 24, 10
 LEFT, MOST_LEFT = 190, 480
-"""Room for the names of lanes: as much as the longest one takes, within these."""
+"""The names of lanes get as much room as the longest one takes, in px between these limits."""
 LANE, AXIS = 30, 34
 HEIGHTS = {"good": 10, "bad": 24, "neutral": 16, "mark": 16}
 LETTER = 6.6
-"""Width of a letter, roughly: a name beyond MOST_LEFT is cut, and stands whole in its title."""
+"""Gives the approximate width of a letter in px: a name beyond MOST_LEFT is cut, and its title has the whole name."""
 LEGEND = 26
 SWATCH = 18
 STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 TICKS = 12
 LEAST = 1.5
-"""What is shorter is drawn as wide as this: it happened."""
+"""Gives the least width of a bar in px, so that a short one is visible."""
 COLOURS = {"good": "var(--good)", "bad": "var(--bad)", "neutral": "var(--open)", "mark": "var(--ink)"}
 OPACITY = {"good": 0.45, "bad": 1, "neutral": 0.85, "mark": 0.85}
 
 
 def strip_svg(strip: TimelineStrip) -> str:
-    """The picture. Each span says in its title what it is."""
+    """Draw the timeline. Each bar's title describes it."""
     height = TOP + LANE * len(strip.lanes) + AXIS
     whole = height + (LEGEND if strip.legend else 0)
     parts = [
@@ -82,7 +82,7 @@ def _lane(strip: TimelineStrip, lane: TimelineLane, y: int) -> list[str]:
 
 
 def _bar(strip: TimelineStrip, span: TimelineBar, y: int) -> str:
-    """Draw a bar. A bad one differs by its height, too: not everybody sees colours."""
+    """Draw a bar. A bad bar also differs by its height, for people who do not see colours."""
     left, right = _x(strip, span.begin_s), _x(strip, span.end_s)
     width, height = max(right - left, LEAST), HEIGHTS[span.tone]
     at = f'x="{left:.1f}" y="{y + (LANE - height) / 2:.0f}" width="{width:.1f}" height="{height}" rx="2"'

@@ -1,1 +1,3 @@
-"""Transactions on the page: who did which, when its parts were sent, prepared, marked and visible, and its story."""
+"""Shows transactions on the page: their processes, when they were sent, prepared, marked and visible, and their
+stories.
+"""

@@ -1,7 +1,8 @@
-"""Reads what the brokers' own logs say of transactions, if no trace does: Apache Kafka writes none, and keeps its logs.
+"""Reads transactions from the brokers' own logs if no trace shows them: Apache Kafka writes no trace, and keeps its
+logs.
 
-A run directory holds them after a run that was not `valid`. Their times are the brokers' wall clock, in milliseconds,
-and are shown as the end of that millisecond, so that no effect comes before its cause.
+A run directory holds the logs after a run that was not `valid`. Their times are the brokers' wall clock, in ms, and are
+shown as the end of that millisecond, so that no effect comes before its cause.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ STATES = (
     "Dead",
     "PrepareEpochFence",
 )
-"""By Kafka's number (TransactionState)."""
+"""Lists the states of transactions by Kafka's number (TransactionState)."""
 BYTES_AT_MOST = 256 << 20
-"""Of all segments that are read; what comes after them is left out."""
+"""Limits the bytes of all segments that are read; later segments are left out."""
 _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 
 
 class WallClockAxis:
-    """The brokers' wall clock on the page's axis."""
+    """Converts times of the brokers' wall clock to the page's seconds."""
 
     def __init__(self, files: RunFiles, wall_ms: int, mono_ns: int) -> None:
         self._files, self._wall_ms, self._mono_ns = files, wall_ms, mono_ns
 
     def seconds(self, timestamp_ms: int) -> float | None:
-        """The end of that millisecond."""
+        """Return the end of that millisecond in the page's seconds; None if the origin is not known."""
         return self._files.seconds(self._mono_ns + (timestamp_ms + 1 - self._wall_ms) * 1_000_000)
 
 
 def read_logs(
     files: RunFiles, clock: WallClockAxis, partitions: Iterable[str]
 ) -> tuple[list[CoordinatorDecision], list[TxnMarker]]:
-    """States of transactions, and markers of these partitions: each once, from whichever replica has it."""
+    """Return states of transactions, and markers of these partitions: each once, from whichever replica has it."""
     budget = [BYTES_AT_MOST]
     states: dict[tuple[str, int], CoordinatorDecision] = {}
     markers: dict[tuple[str, int], TxnMarker] = {}
@@ -69,7 +70,7 @@ def read_logs(
 
 
 def _batches(folder: Path, budget: list[int]) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Of all segments, up to what cannot be read."""
+    """Yield the batches of all segments, up to the first one that cannot be read."""
     for path in sorted(folder.glob("*.log")):
         try:
             budget[0] -= path.stat().st_size

@@ -1,4 +1,4 @@
-"""Says of a transaction's story when faults were on, and which requests they held or struck. Pure."""
+"""Adds to a transaction's story when faults were on, and which requests they held or struck. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from squall.reports.transactions.moments import FAULTS, TxnMoment, length_text
 from squall.reports.transactions.observed import ObservedTxn
 
 JUST_BEFORE_S = 1.0
-"""An EndTxn that came so soon after its transaction's end was asked for is that transaction's."""
+"""An EndTxn that came within this time after the end of a transaction was requested belongs to that transaction."""
 
 
 def short_of(row: FaultRow) -> str:
-    """A fault without its parameters, but with the API that it is about."""
+    """Describe a fault without its parameters, but with its API."""
     what, _, rest = row.what.partition(" (")
     api = next((each.removeprefix("api ") for each in rest.rstrip(")").split(", ") if each.startswith("api ")), "")
     return f"{what} {api}".strip()
@@ -23,9 +23,10 @@ def short_of(row: FaultRow) -> str:
 def moments_of_fault(
     files: RunFiles, row: FaultRow, txns: Sequence[ObservedTxn], called: Mapping[int, str]
 ) -> Iterable[TxnMoment]:
-    """Its begin, its end with what proves it, and of a fault of the protocol each request that it struck.
+    """Yield the begin of a fault, its end with its evidence, and for a protocol fault each request that it struck.
 
-    `row` has begun. `txns`: whose requests these may be; `called`: their names, by operation.
+    `row` has begun. `txns` are the transactions to which the requests may belong; `called` maps operations to their
+    names.
     """
     assert row.began is not None
     hit, short = f" of {row.hit}" if row.hit else "", short_of(row)
@@ -60,7 +61,7 @@ def _struck(
 
 
 def _whose(txns: Sequence[ObservedTxn], called: Mapping[int, str], came: float, said: str) -> str:
-    """Of which transaction an EndTxn is: of the one whose end was asked for just before, by that transactional id."""
+    """Name the transaction of an EndTxn: the one with that transactional id whose end was requested just before."""
     near = [
         txn
         for txn in txns

@@ -1,6 +1,6 @@
 """Draws one transaction as lanes over time: its client, its coordinator, and each of its partitions.
 
-Idle time is cut short, so that what lies milliseconds apart can be distinguished in a transaction of seconds.
+Idle time is shortened, so that moments with milliseconds between them are distinct in a transaction of seconds.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WIDTH, LEFT, RIGHT, TOP = 1180, 190, 120, 22
 ROW, AXIS = 40, 26
 LETTER = 6.0
 STEP, UNIT_S, PER_DECADE = 9.0, 0.0005, 34.0
-"""px between two moments at least; and for each tenfold of UNIT_S that they are apart."""
+"""Two moments are at least `STEP` px apart, and `PER_DECADE` px more for each tenfold of `UNIT_S` between them."""
 _TICK = 58.0
-"""px between two figures of the axis at least."""
+"""Gives the least distance in px between two figures of the axis."""
 
 
 def lane_svg(txn: ObservedTxn, moments: Sequence[TxnMoment], faults: Sequence[LaneSpan], ident: str) -> str:
-    """The picture of one transaction's moments. Times at its foot count from its begin."""
+    """Draw one transaction's moments. Times at the foot count from the transaction's begin."""
     lanes = _lanes(txn, moments)
     scale = _Scale([moment.t for moment in moments])
     foot = TOP + ROW * len(lanes)
@@ -45,7 +45,7 @@ def lane_svg(txn: ObservedTxn, moments: Sequence[TxnMoment], faults: Sequence[La
 
 
 def _lanes(txn: ObservedTxn, moments: Sequence[TxnMoment]) -> dict[str, str]:
-    """Lane -> its name in the picture."""
+    """Map each lane to its name in the picture."""
     used = {moment.lane for moment in moments}
     nodes = dict.fromkeys(str(state.node) for state in txn.states if state.node >= 0)
     named = {CLIENT: f"process {txn.process}"}
@@ -55,7 +55,7 @@ def _lanes(txn: ObservedTxn, moments: Sequence[TxnMoment]) -> dict[str, str]:
 
 
 class _Scale:
-    """Seconds into px: moments in order, further apart the more time lies between."""
+    """Maps seconds to px: moments in order, further apart the more time lies between them."""
 
     def __init__(self, times: Sequence[float]) -> None:
         self.times = sorted(set(times))
@@ -133,7 +133,7 @@ def _row(txn: ObservedTxn, lane: str, name: str, own: Sequence[TxnMoment], scale
 
 
 def _bars(txn: ObservedTxn, lane: str, own: Sequence[TxnMoment], scale: _Scale, middle: float) -> Iterable[str]:
-    """From begin to end in a lane: the client's transaction, the coordinator's, the time until the marker."""
+    """Draw the bars of a lane: the client's transaction, the coordinator's, the time until the marker."""
     if not own:
         return
     outcome = outcome_of(txn)

@@ -1,5 +1,4 @@
-"""Reconstructs what a partition's log held at a moment, as far as offsets are known: records, markers, last stable
-offset. Pure.
+"""Reconstructs a partition's log at a moment, as far as offsets are known: records, markers, last stable offset. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ COLUMNS_AT_MOST = 10
 
 @dataclass(frozen=True, slots=True)
 class OffsetContent:
-    """Holds what is at an offset from `since` on. `value` -1: a marker."""
+    """Describes the record or marker at an offset from `since` on. `value` is -1 for a marker."""
 
     offset: int
     since: float
@@ -26,7 +25,7 @@ class OffsetContent:
 
 
 class PartitionLog:
-    """The entries of one partition that anything tells of, in order of offset."""
+    """Holds the known records and markers of one partition, in order of offset."""
 
     def __init__(self, found: TransactionFacts, partition: str) -> None:
         self._known = found.known
@@ -51,12 +50,14 @@ class PartitionLog:
             self.entries[offset] = OffsetContent(offset, min(times), op, value)
 
     def state_at(self, entry: OffsetContent, t: float) -> str:
-        """open, committed or aborted: of the transaction that the entry is of."""
+        """Return the state of the entry's transaction at `t`: open, committed or aborted."""
         ends = [commit for at, commit in self._ended.get(entry.op, ()) if at <= t]
         return OPEN if not ends else COMMITTED if ends[-1] else ABORTED
 
     def lso_at(self, t: float) -> int:
-        """The first offset of a transaction without a marker, else the end of what is known; -1 where nobody knows."""
+        """Return the first offset of a transaction without a marker, else the end of the known log; -1 if it is not
+        known.
+        """
         if not self._known:
             return -1
         there = [entry for entry in self.entries.values() if entry.since <= t]
@@ -64,7 +65,7 @@ class PartitionLog:
         return min(still) if still else max((each.offset + 1 for each in there), default=-1)
 
     def columns(self, txns: Sequence[ObservedTxn]) -> list[int | None]:
-        """Offsets to draw, of these transactions first; None where some are left out."""
+        """Return the offsets to draw, those of these transactions first; None in the list is a gap."""
         wanted: list[int] = []
         for txn in txns:
             own = sorted(entry.offset for entry in self.entries.values() if entry.op == txn.op)

@@ -13,14 +13,14 @@ from squall.reports.story_facts import SimMessage, wires_of
 from squall.reports.transactions.moments import FAULTS, TxnMoment
 
 APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn", "WriteTxnMarkers", "Produce")
-"""Those that carry a transaction."""
+"""Lists the requests that belong to transactions."""
 LOST_AT_MOST = 8
 ARRIVED_BEFORE_S = 0.002
-"""A marker is written so soon after the request for it has come."""
+"""Gives the time in seconds within which a marker is written after the request for it has arrived."""
 
 
 def moments_of_messages(wires: Sequence[SimMessage], begin: float, end: float) -> Iterable[TxnMoment]:
-    """Messages of transactions that were lost between these seconds, the first ones."""
+    """Yield the first messages of transactions that were lost between these seconds."""
     lost = [wire for wire in wires if wire.arrives is None and begin <= wire.sent <= end]
     for wire in lost[:LOST_AT_MOST]:
         ends = f"from {_name(wire.source)} to {_name(wire.target)}"
@@ -49,5 +49,5 @@ def _name(host: str) -> str:
 
 
 def messages_of(files: RunFiles) -> list[SimMessage]:
-    """Return the messages that carry transactions, in order of sending; none where messages were not recorded."""
+    """Return the messages of transactions, in order of sending; none if messages were not recorded."""
     return sorted((wire for wire in wires_of(files, 0.0) if wire.api in APIS), key=lambda wire: wire.sent)

@@ -1,4 +1,4 @@
-"""A transaction's life as moments: begun, sent, prepared, marked, visible; each has a lane and a sentence. Pure."""
+"""Describes a transaction as moments: begun, sent, prepared, marked, visible; each has a lane and a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from squall.reports.transactions.observed import (
 from squall.reports.transactions.outcomes import BY_CHOICE, COMMITTED, UNASKED, cause_of_abort, outcome_of, why_wrong
 
 CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faults"
-"""Lanes beside those of partitions, which have their partition's name."""
+"""These are the lanes beside those of partitions, which have the partition's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TxnMoment:
-    """Describes one thing that happened, in the lane of the client, the coordinator or a partition."""
+    """Describes one event, in the lane of the client, the coordinator or a partition."""
 
     t: float
     lane: str
@@ -37,38 +37,41 @@ class TxnMoment:
     text: str
     grave: bool = False
     partition: str = ""
-    """Of a reader's moment: which one it is about."""
+    """Names the partition of a reader's moment; empty for other moments."""
     lso: int = -1
     hw: int = -1
-    """As the answer told them that it is about; -1: not told."""
+    """Holds the high watermark, as `lso` the last stable offset, in the answer that the moment is about; -1 if unknown.
+    """
     op: int = -1
-    """The transaction's operation."""
+    """Identifies the transaction by its operation."""
     about: tuple[str, ...] = ()
-    """Names of records."""
+    """Names the records that the moment is about."""
     node: int = -1
-    """The broker that did it; -1: none, or not known."""
+    """Is the broker that acted; -1 if none, or not known."""
 
 
 def length_text(seconds: float) -> str:
-    """A time that may be short."""
+    """Return a duration as text, in ms if it is below a second."""
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.3f} s"
 
 
 def letter_of(number: int) -> str:
-    """The name of a transaction's record, from 0."""
+    """Return the name of a transaction's record by its number, from 0."""
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     return letters[number % 26] + (str(number // 26) if number >= 26 else "")
 
 
 def names_of(txn: ObservedTxn) -> dict[int, str]:
-    """Value -> letter, in order of sending."""
+    """Map each value to a letter, in order of sending."""
     return {part.sent.value: letter_of(number) for number, part in enumerate(txn.parts)}
 
 
 def moments_of(
     txn: ObservedTxn, found: TransactionFacts, names: Mapping[int, str] | None = None, called: str = "the transaction"
 ) -> list[TxnMoment]:
-    """All that is known, in order of time; of reads the first ones. `names`: of records, by value."""
+    """Return all known moments of a transaction, in order of time; of reads the first ones. `names` maps values to
+    names.
+    """
     names = names_of(txn) if names is None else names
     told = [*_of_client(txn, called), *_of_coordinator(txn, found, called)]
     for part in txn.parts:
@@ -120,7 +123,7 @@ def _of_coordinator(txn: ObservedTxn, found: TransactionFacts, called: str) -> I
 
 
 def unwanted(txn: ObservedTxn, t: float, commit: bool) -> str:
-    """That its client wanted the other end, in words; empty where it did not, or where that is not known."""
+    """Say that the client wanted the other end of its transaction; empty if it did not, or if that is not known."""
     if outcome_of(txn) not in (COMMITTED, BY_CHOICE) or commit is (txn.how == COMMIT):
         return ""
     asked = "asked" if txn.asked is not None and txn.asked <= t else "has asked for no end yet, and will ask"
@@ -134,7 +137,7 @@ def listing(names: Sequence[str]) -> str:
 
 
 def _short(partitions: Sequence[str]) -> str:
-    """Numbers only: the topic stands in the lanes."""
+    """Return the partitions' numbers only: the lanes name the topic."""
     return ", ".join(name.rpartition("-")[2] for name in partitions) or "-"
 
 
@@ -174,14 +177,14 @@ def _of_marker(marker: TxnMarker, txn: ObservedTxn) -> TxnMoment:
 
 
 def error_name(code: int) -> str:
-    """As Kafka calls it."""
+    """Return Kafka's name of an error code."""
     return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
 
 
 def _of_reads(
     txn: ObservedTxn, found: TransactionFacts, partition: str, names: Mapping[int, str]
 ) -> Iterable[TxnMoment]:
-    """The first time that a reader of each isolation got one of its records there."""
+    """Yield the first time that a reader of each isolation level got one of the transaction's records there."""
     for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
         reads = [
             read
@@ -198,7 +201,7 @@ def _of_reads(
 
 
 def read_text(first: ValueRead, got: Sequence[str], partition: str) -> str:
-    """A reader's getting of records, with the marks that its answer told."""
+    """Describe a read of records, with the watermarks in its answer."""
     marks = [f"last stable offset {first.lso}"] if first.lso >= 0 else []
     marks += [f"high watermark {first.hw}"] if first.hw >= 0 else []
     told = f" ({', '.join(marks)})" if marks else ""

@@ -1,8 +1,8 @@
-"""Collects what is known of the transactions of a run: what clients did, what coordinators decided, which markers are
-where, and who read the records. Pure.
+"""Holds the known facts about a run's transactions: actions of clients, decisions of coordinators, markers, and reads
+of the records. Pure.
 
-Every time is in seconds since the load began. Clients' times are in the history; coordinators' and markers' in traces,
-or, of brokers that write none, in their logs.
+Every time is in seconds since the load began. Clients' times come from the history; coordinators' and markers' times
+come from traces, or from the logs of brokers that write no traces.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ COMMIT, ABORT, NOT_ENDED = "commit", "abort", "none"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 PREPARE_COMMIT = "PrepareCommit"
 TRACES, LOGS = "traces", "logs"
-"""Where decisions and markers are known from."""
+"""These are the sources of decisions and markers."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorDecision:
-    """A change of a transaction's state, as its coordinator appended it."""
+    """Describes a change of a transaction's state, as its coordinator appended it."""
 
     t: float
     node: int
-    """-1: not known."""
+    """Is the coordinator's broker id; -1 if it is not known."""
     id: str
     state: str
-    """Ongoing, PrepareCommit, CompleteAbort and so on, as Kafka names them."""
+    """Is Kafka's name of the state: Ongoing, PrepareCommit, CompleteAbort and so on."""
     producer_id: int
     epoch: int
     coordinator_epoch: int
@@ -36,7 +36,9 @@ class CoordinatorDecision:
 
 @dataclass(frozen=True, slots=True)
 class TxnMarker:
-    """A WriteTxnMarkers that reached the leader of one partition. `offset` -1: refused, or in the log already."""
+    """Describes a WriteTxnMarkers that reached the leader of one partition. `offset` is -1 if the marker was refused,
+    or in the log already.
+    """
 
     t: float
     node: int
@@ -50,13 +52,13 @@ class TxnMarker:
 
     @property
     def word(self) -> str:
-        """commit or abort."""
+        """Returns commit or abort."""
         return COMMIT if self.commit else ABORT
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRead:
-    """A record as a reader got it, with what the same answer said of the partition; -1: not told."""
+    """Describes a record as a reader got it, with the watermarks in the same answer; -1 if they are not known."""
 
     t: float
     process: int
@@ -67,12 +69,12 @@ class ValueRead:
     lso: int
     hw: int
     inside: int = -1
-    """The operation of the transaction that the poll was part of."""
+    """Is the operation of the transaction that the poll was part of; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedWatermarks:
-    """A partition's marks as one answer had them."""
+    """Holds a partition's last stable offset and high watermark in one answer to a reader."""
 
     t: float
     process: int
@@ -83,7 +85,7 @@ class ReportedWatermarks:
 
 @dataclass(frozen=True, slots=True)
 class ProducerTakeover:
-    """A process was given a transactional id: from then on all earlier ones are fenced."""
+    """Reports that a process initialised a transactional id, which fences all earlier producers of the id."""
 
     asked: float
     t: float
@@ -103,8 +105,8 @@ class TxnRecord:
 
 @dataclass
 class ObservedTxn:
-    """Describes one transaction. `done` None: its client never learned the outcome; `asked` None: it never asked for an
-    end.
+    """Describes one transaction. `done` is None if its client never learned the outcome, `asked` is None if the client
+    never asked for an end.
     """
 
     op: int
@@ -121,60 +123,60 @@ class ObservedTxn:
     epoch: int = -1
     parts: list[TxnRecord] = field(default_factory=list)
     states: list[CoordinatorDecision] = field(default_factory=list)
-    """What its coordinator did with it, in order."""
+    """Lists the states that the coordinator gave it, in order."""
     markers: list[TxnMarker] = field(default_factory=list)
 
     @property
     def partitions(self) -> list[str]:
-        """Those it sent to, by name."""
+        """Returns the partitions to which it sent records, by name."""
         return sorted({part.partition for part in self.parts})
 
     @property
     def decisions(self) -> list[CoordinatorDecision]:
-        """Return its states Prepare..., in order: more than one where an EndTxn that was meant for another one ended
-        it.
+        """Returns its states Prepare..., in order. There are several if an EndTxn that was meant for another
+        transaction ended it.
         """
         return [each for each in self.states if each.state.startswith("Prepare")]
 
     @property
     def decision(self) -> CoordinatorDecision | None:
-        """Return what its coordinator decided at last."""
+        """Returns the coordinator's last decision; None if there is none."""
         return self.decisions[-1] if self.states and self.decisions else None
 
     def contradicts(self, marker: TxnMarker) -> bool:
-        """Return whether a marker says something that its coordinator never decided."""
+        """Return whether a marker has an outcome that its coordinator never decided."""
         decided = [each.state == PREPARE_COMMIT for each in self.decisions]
         return bool(decided) and not marker.error and marker.commit not in decided
 
     def first(self, prefix: str) -> CoordinatorDecision | None:
-        """Its first state whose name begins so."""
+        """Return its first state whose name begins with `prefix`; None if there is none."""
         return next((each for each in self.states if each.state.startswith(prefix)), None)
 
 
 @dataclass
 class TransactionFacts:
-    """All of a run. `source`: where decisions and markers are known from; empty where they are not."""
+    """Holds all transactions of a run. `source` is the source of decisions and markers; empty if they are not known."""
 
     txns: list[ObservedTxn] = field(default_factory=list)
     reads: dict[int, list[ValueRead]] = field(default_factory=dict)
-    """Value -> who got it, in order; only of values that were sent in transactions."""
+    """Maps a value that was sent in a transaction to its reads, in order."""
     told: dict[str, list[ReportedWatermarks]] = field(default_factory=dict)
-    """Partition -> what answers said of its marks, in order."""
+    """Maps a partition to its watermarks in readers' answers, in order."""
     taken_over: list[ProducerTakeover] = field(default_factory=list)
     markers: list[TxnMarker] = field(default_factory=list)
     final_readers: set[int] = field(default_factory=set)
-    """Processes."""
+    """Holds the processes of final readers."""
     source: str = ""
     too_large: bool = False
-    """The history is longer than HISTORY_LIMIT: nothing was read."""
+    """Is True if the history is longer than HISTORY_LIMIT, so that nothing was read."""
 
     @property
     def known(self) -> bool:
-        """Return whether decisions and markers are known."""
+        """Is True if decisions and markers are known."""
         return bool(self.source)
 
     def ignorance(self, who: str) -> str:
-        """Say what cannot be known; empty if there are traces. `who`: whose brokers they were."""
+        """Say what cannot be known; empty if there are traces. `who` is the name of foreign brokers."""
         if self.source == TRACES:
             return ""
         said = f"{who or 'This cluster'} writes no trace"
@@ -185,15 +187,15 @@ class TransactionFacts:
         return f"{said}, and its logs are not there: {told}. What is told here is what clients and readers saw."
 
     def of_op(self, op: int) -> ObservedTxn | None:
-        """The transaction of that operation."""
+        """Return the transaction of that operation; None if there is none."""
         return next((txn for txn in self.txns if txn.op == op), None)
 
     def offset_of(self, part: TxnRecord) -> int:
-        """Return the offset of a record: as its sender learnt, else as a reader got it; -1 if it is not known."""
+        """Return the offset of a record: as its sender learned, else as a reader got it; -1 if it is not known."""
         if part.sent.offset >= 0:
             return part.sent.offset
         return next((read.offset for read in self.reads.get(part.sent.value, ())), -1)
 
     def of_value(self, value: int) -> ObservedTxn | None:
-        """The transaction that sent it."""
+        """Return the transaction that sent the value; None if there is none."""
         return next((txn for txn in self.txns if any(part.sent.value == value for part in txn.parts)), None)

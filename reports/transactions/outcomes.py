@@ -1,5 +1,5 @@
-"""Says what became of each transaction, in a word and in a sentence, and which ones a reader should look at first.
-Pure.
+"""Describes the outcome of each transaction, in a word and in a sentence, and selects those that a reader should look
+at first. Pure.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ WORDS = {
     OPEN: "left open by its client",
     UNCERTAIN: "unknown to its client",
 }
-"""Outcome -> how a legend names it, in the order of a legend."""
+"""Maps an outcome to its words in a legend, in the order of a legend."""
 SLOWEST, SLOWEST_ALWAYS = 8, 3
-"""So many slow transactions are worth a line; beyond the first ones only if they took SLOW times the median."""
+"""At most `SLOWEST` slow transactions are listed; those beyond the first `SLOWEST_ALWAYS` only if they took SLOW times
+the median.
+"""
 SLOW = 2.0
 LOOKED_AT = 24
-"""Lines of the table at most."""
+"""Limits the lines of the table."""
 _ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write")
-"""Anomalies whose witnesses name a transaction by its operation."""
+"""Lists the anomalies whose witnesses name a transaction by its operation."""
 
 
 def outcome_of(txn: ObservedTxn) -> str:
@@ -49,7 +51,7 @@ def outcome_of(txn: ObservedTxn) -> str:
 
 
 def sentence_of(txn: ObservedTxn, found: TransactionFacts) -> str:
-    """Say what became of it, as its client and its coordinator report it."""
+    """Describe the outcome of the transaction, as its client and its coordinator report it."""
     outcome, decided = outcome_of(txn), txn.decision
     why = f" ({txn.error})" if txn.error else ""
     if outcome in (COMMITTED, BY_CHOICE):
@@ -72,7 +74,7 @@ TIMED_OUT, TAKEN_OVER, NO_CAUSE = "by time-out", "for a successor", "for no know
 
 
 def cause_of_abort(txn: ObservedTxn, found: TransactionFacts) -> str:
-    """Why a coordinator aborted what nobody asked it to abort."""
+    """Say why the coordinator aborted a transaction whose client did not ask for that."""
     cause = cause_in_short(txn, found)
     if cause == TAKEN_OVER:
         return f"because process {_successors(txn, found)[0].process} took over the transactional id"
@@ -82,7 +84,7 @@ def cause_of_abort(txn: ObservedTxn, found: TransactionFacts) -> str:
 
 
 def cause_in_short(txn: ObservedTxn, found: TransactionFacts) -> str:
-    """TIMED_OUT, TAKEN_OVER or NO_CAUSE, of a transaction that its coordinator aborted unasked."""
+    """Return TIMED_OUT, TAKEN_OVER or NO_CAUSE for a transaction that its coordinator aborted unasked."""
     decided = txn.decision
     assert decided is not None
     if _successors(txn, found):
@@ -92,7 +94,7 @@ def cause_in_short(txn: ObservedTxn, found: TransactionFacts) -> str:
 
 
 def _successors(txn: ObservedTxn, found: TransactionFacts) -> list[ProducerTakeover]:
-    """Return the processes that got its id while its coordinator decided."""
+    """Return the processes that got its transactional id while its coordinator decided."""
     decided = txn.decision
     return [
         each
@@ -103,7 +105,7 @@ def _successors(txn: ObservedTxn, found: TransactionFacts) -> list[ProducerTakeo
 
 
 def why_wrong(txn: ObservedTxn, read: ValueRead, called: str) -> str:
-    """Why a read_committed reader must not have got this record of the transaction; empty where it may have."""
+    """Say why a read_committed reader must not have got this record of the transaction; empty if it may have."""
     if read.isolation != READ_COMMITTED:
         return ""
     outcome = outcome_of(txn)
@@ -119,8 +121,8 @@ def why_wrong(txn: ObservedTxn, read: ValueRead, called: str) -> str:
 
 
 def ended_at(txn: ObservedTxn) -> float | None:
-    """Return when it was over: its client had the answer, or the coordinator had completed it. None if neither is
-    known.
+    """Return when the transaction was over: its client had the answer, or the coordinator had completed it. None if
+    neither is known.
     """
     complete = txn.first("Complete")
     if outcome_of(txn) in (COMMITTED, BY_CHOICE):
@@ -129,7 +131,7 @@ def ended_at(txn: ObservedTxn) -> float | None:
 
 
 def last_sign_of(txn: ObservedTxn) -> float:
-    """The latest moment that anything tells of it."""
+    """Return the latest known moment of the transaction."""
     times = [txn.began, txn.asked, txn.done, *(state.t for state in txn.states), *(mark.t for mark in txn.markers)]
     times += [each for part in txn.parts for each in (part.sent.sent, part.sent.done)]
     return max(each for each in times if each is not None)
@@ -137,17 +139,19 @@ def last_sign_of(txn: ObservedTxn) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NotableTransaction:
-    """A transaction that deserves a line, and why."""
+    """Describes a transaction that the table lists, and why."""
 
     number: int
-    """In the picture and in the table, from 1."""
+    """Numbers the transaction in the picture and in the table, from 1."""
     txn: ObservedTxn
     why: str
     grave: bool
 
 
 def findings_by_txn(files: RunFiles, found: TransactionFacts) -> dict[int, list[str]]:
-    """Operation of a transaction -> the anomalies that were found in it and are not permitted, or may not be."""
+    """Map the operation of a transaction to the anomalies found in it that are not permitted, or not certainly
+    permitted.
+    """
     by_op: dict[int, list[str]] = {}
     for entry in objects(files.verdict.get("anomalies")):
         name = str(entry.get("name"))
@@ -161,7 +165,7 @@ def findings_by_txn(files: RunFiles, found: TransactionFacts) -> dict[int, list[
 
 
 def looked_at(files: RunFiles, found: TransactionFacts) -> list[NotableTransaction]:
-    """The transactions of findings, then those without a known end, then the slowest; each once."""
+    """Return the transactions of findings, then those without a known end, then the slowest; each once."""
     by_op = findings_by_txn(files, found)
     chosen: dict[int, tuple[ObservedTxn, str, bool]] = {}
     for txn in found.txns:
@@ -182,19 +186,19 @@ def looked_at(files: RunFiles, found: TransactionFacts) -> list[NotableTransacti
 
 
 def slow_from(found: TransactionFacts) -> float:
-    """From so many seconds on a transaction is slow for this run."""
+    """Return the length in seconds from which on a transaction is slow in this run."""
     lengths = sorted(length_of(txn) for txn in found.txns)
     return SLOW * lengths[len(lengths) // 2]
 
 
 def length_of(txn: ObservedTxn) -> float:
-    """Seconds from its begin to its end, or to the last sign of it."""
+    """Return the seconds from the transaction's begin to its end, or to the last sign of it."""
     end = ended_at(txn)
     return max((last_sign_of(txn) if end is None else end) - txn.began, 0.0)
 
 
 def _is_marked(txn: ObservedTxn, found: TransactionFacts) -> bool:
-    """Return whether every partition that its coordinator wrote down has a marker; True if no trace shows markers."""
+    """Return whether every partition that its coordinator recorded has a marker; True if no trace shows markers."""
     if not txn.decisions or not found.known:
         return True
     marked = {marker.partition for marker in txn.markers if not marker.error and not txn.contradicts(marker)}
@@ -204,7 +208,7 @@ def _is_marked(txn: ObservedTxn, found: TransactionFacts) -> bool:
 def visible_at(
     txn: ObservedTxn, found: TransactionFacts, partition: str, isolation: int = READ_COMMITTED
 ) -> float | None:
-    """Return when a reader of this isolation got its first record in the partition. None: none did."""
+    """Return when a reader of this isolation level got its first record in the partition; None if none did."""
     times = [
         read.t
         for part in txn.parts if part.partition == partition

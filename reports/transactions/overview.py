@@ -1,6 +1,7 @@
-"""All transactions of a run in one picture: a row for each transactional id, its transactions as bars, faults behind.
+"""Draws all transactions of a run in one picture: a row per transactional id, transactions as bars, faults behind them.
 
-Where a bar stands says the outcome as its colour does: above the line committed, below it aborted, across it neither.
+The position of a bar shows the outcome as its colour does: above the line committed, below it aborted, across it
+neither.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ WIDTH, LEFT, RIGHT, TOP = 1180, 150, 16, 26
 ROW, AXIS, LEGEND = 38, 24, 26
 ROWS_AT_MOST = 40
 BARS_AT_MOST = 4_000
-"""More bars than that tell nothing more: those of one outcome in one cell of the picture are drawn as one."""
+"""If there are more bars than this, those of one outcome in one cell of the picture are drawn as one."""
 LEAST = 2.0
 NUMBER_W = 14.0
 COLOURS = {
@@ -47,7 +48,8 @@ TITLE = "When each transactional id had which transactions, and the faults behin
 
 
 class _TransactionBar(NamedTuple):
-    """[left, right] in px; `number` of the table, 0 for none."""
+    """Describes the bar of a transaction between `left` and `right` in px; `number` is that of the table, 0 for none.
+    """
 
     left: float
     right: float
@@ -64,8 +66,8 @@ def overview_svg(
     span: tuple[float, float],
     ident: str,
 ) -> str:
-    """The picture of all of them between the seconds of `span`. Bars of `chosen` are links to what the page says of
-    them. `faults`: with their words as kinds.
+    """Draw all transactions between the seconds of `span`. Bars of `chosen` link to their texts on the page. `faults`
+    have their words as kinds.
     """
     names = rows_of(txns, chosen)
     by_id: dict[str, list[ObservedTxn]] = {name: [] for name in names}
@@ -91,13 +93,14 @@ def overview_svg(
 
 
 def rows_of(txns: Sequence[ObservedTxn], chosen: Sequence[NotableTransaction]) -> list[str]:
-    """The transactional ids that have a row: all, or if there are too many those of chosen transactions first."""
+    """Return the transactional ids that have a row: all, or if there are too many those of chosen transactions first.
+    """
     names = dict.fromkeys([*(each.txn.id for each in chosen), *sorted({txn.id for txn in txns})])
     return sorted(list(names)[:ROWS_AT_MOST])
 
 
 def _open_end_pattern(ident: str) -> str:
-    """Define the hatching that fills what has no known end."""
+    """Define the hatching that fills bars without a known end."""
     size = 'width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     back = '<rect width="5" height="5" fill="var(--card)"/>'
     stripe = '<rect width="2.5" height="5" fill="var(--link)"/>'
@@ -148,7 +151,7 @@ def _row(name: str, bars: Sequence[_TransactionBar], y: float, ident: str) -> It
 
 
 def _labelled(bars: Sequence[_TransactionBar]) -> set[int]:
-    """Numbers that have room above their bars; the graver first."""
+    """Return the numbers that fit above their bars, the graver first."""
     taken: list[float] = []
     chosen = set()
     for bar in sorted(bars, key=lambda bar: (not bar.grave, bar.number)):
@@ -170,8 +173,8 @@ def _bar(txn: ObservedTxn, chosen: NotableTransaction | None, span: tuple[float,
 
 
 def _merged(bars: Sequence[_TransactionBar], cell: float) -> list[_TransactionBar]:
-    """Merge bars into one for each cell of so many px and each outcome, as wide as its bars reach; chosen ones stay by
-    themselves.
+    """Merge bars of the same outcome in the same cell of `cell` px into one bar as wide as they reach; chosen bars stay
+    separate.
     """
     cells: dict[tuple[int, str], list[_TransactionBar]] = {}
     for bar in bars:
@@ -208,7 +211,7 @@ def _drawn(bar: _TransactionBar, middle: float, ident: str, labelled: bool) -> s
 
 
 def _heights(bar: _TransactionBar) -> tuple[float, float]:
-    """Return a bar's top and bottom, px from the line; negative: above it."""
+    """Return a bar's top and bottom, in px from the line; negative is above it."""
     if bar.grave:
         return -12, 12
     return {COMMITTED: (-10, 0), BY_CHOICE: (0, 10), UNASKED: (0, 10)}.get(bar.outcome, (-6, 6))

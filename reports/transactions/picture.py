@@ -1,7 +1,8 @@
-"""The story of a transaction as a picture in SVG: time downwards; its client, its coordinator, its partitions and their
+"""Draws the story of a transaction as SVG: time downwards; its client, its coordinator, its partitions and their
 readers beside each other; logs with markers, aborted data and last stable offsets at each turn.
 
-As `squall.reports.spacetime` it needs no script and no network, and follows the reader's light or dark mode.
+The picture needs no script and no network, and follows the reader's light or dark mode, as that of
+`squall.reports.spacetime` does.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CAPTION = (
 
 @dataclass
 class _PictureRow:
-    """Moments that happen at once in different lanes. `y`: where their dots are."""
+    """Holds simultaneous moments in different lanes. `y` is the position of their dots."""
 
     t: float
     moments: list[TxnMoment] = field(default_factory=list)
@@ -42,7 +43,7 @@ class _PictureRow:
 
 
 class _PictureLayout:
-    """Holds the places of everything, in px."""
+    """Holds the positions of lanes and rows, in px."""
 
     def __init__(self, story: TxnStory) -> None:
         self.logs = {name: PartitionLog(story.found, name) for name in story.partitions}
@@ -78,18 +79,18 @@ class _PictureLayout:
         return LINE_H * len(self.lines_of(moment)) + (CELLS_H if self.log_of(moment) else 0)
 
     def lines_of(self, moment: TxnMoment) -> list[str]:
-        """A label, broken to its column."""
+        """Break a label into lines that fit its column."""
         letters = max(9, int((self.lanes[moment.lane][1] - 16 - TEXT_DX) / LETTER))
         return textwrap.wrap(moment.label, letters) or [""]
 
     def log_of(self, moment: TxnMoment) -> str:
-        """The partition whose log is drawn beside a moment; empty for none."""
+        """Return the partition whose log is drawn beside a moment; empty for none."""
         name = moment.partition if moment.lane == READERS else moment.lane
         shown = moment.kind in ("acked", "marked", "again", "read", "final")
         return name if shown and self.columns.get(name) else ""
 
     def y_of(self, t: float) -> float:
-        """Return the y of a time: at the row before it, or above all."""
+        """Return the y of a time: that of the row before it, or above all rows."""
         before = [row for row in self.rows if row.t <= t]
         return before[-1].y if before else self.rows[0].y - 10
 
@@ -156,7 +157,7 @@ def _head(story: TxnStory, layout: _PictureLayout) -> Iterable[str]:
 
 
 def _colour(story: TxnStory, op: int) -> str:
-    """A transaction's colour; grey for those that are not named."""
+    """Return a transaction's colour; grey for transactions without a name."""
     order = list(story.called)
     return EPOCHS[order.index(op) % len(EPOCHS)] if op in story.called else "var(--s-muted)"
 
@@ -168,7 +169,7 @@ def _lines(layout: _PictureLayout) -> Iterable[str]:
 
 
 def _lost_marks(layout: _PictureLayout) -> Iterable[str]:
-    """A frame through all lanes where it went wrong."""
+    """Draw a frame through all lanes at each grave moment."""
     for row in layout.rows:
         if any(moment.grave for moment in row.moments):
             place = f'x="{GUTTER - 6}" y="{row.y - 12:.1f}"'
@@ -177,7 +178,7 @@ def _lost_marks(layout: _PictureLayout) -> Iterable[str]:
 
 
 def _faults(story: TxnStory, layout: _PictureLayout) -> Iterable[str]:
-    """A bar for each fault, as long as it was on."""
+    """Draw a bar for each fault, as long as it was on."""
     for place, fault in enumerate(story.faults):
         if FAULTS not in layout.lanes or fault.began is None:
             continue
@@ -191,7 +192,7 @@ def _faults(story: TxnStory, layout: _PictureLayout) -> Iterable[str]:
 
 
 _CAUSES = {"acked": "sends", "prepared": "asked", "marked": "prepared"}
-"""What comes of what, of the same transaction: an arrow leads from the one to the other."""
+"""Maps the kind of an effect to the kind of its cause in the same transaction: an arrow leads from cause to effect."""
 
 
 def _arrows(layout: _PictureLayout) -> Iterable[str]:
@@ -294,7 +295,7 @@ def _cell(
 
 
 def _bar(columns: Sequence[int | None], mark: int, x: float, y: float, width: float, colour: str) -> Iterable[str]:
-    """Before the first offset that is not below the mark; nothing where it lies outside the picture."""
+    """Draw a bar before the first offset that is not below the mark; nothing if the mark is outside of the picture."""
     known = [offset for offset in columns if offset is not None]
     if mark < 0 or not known or mark < known[0] or mark > known[-1] + 1:
         return

@@ -1,4 +1,4 @@
-"""Reads what a run directory tells of its transactions: history, traces, and the logs of brokers without traces."""
+"""Reads the transactions of a run directory: history, traces, and the logs of brokers without traces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 
 
 def transactions_of(files: RunFiles) -> TransactionFacts:
-    """Everything that is known. Raises nothing for the state of the files."""
+    """Return all known facts about the run's transactions. Raises nothing for the state of the files."""
     found = TransactionFacts()
     path = files.path / "history.jsonl"
     try:
@@ -56,7 +56,7 @@ def transactions_of(files: RunFiles) -> TransactionFacts:
 
 
 class _TransactionHistoryReader:
-    """Transactions, their records and who read them, line by line."""
+    """Reads transactions, their records and the reads of these records from the history, line by line."""
 
     def __init__(self, files: RunFiles, found: TransactionFacts) -> None:
         self._files, self._found = files, found
@@ -67,10 +67,10 @@ class _TransactionHistoryReader:
         self._polls: dict[int, tuple[int, bool, int]] = {}
         self._values: set[int] = set()
         self.clock = -1, -1
-        """(wall ms, monotonic ns) of the header."""
+        """Holds (wall ms, monotonic ns) of the history's header; -1 if unknown."""
 
     def take(self, line: Json) -> None:
-        """Take one line of the history."""
+        """Read one line of the history."""
         kind = line.get("e")
         if kind == "i":
             self._invoked(line)
@@ -148,7 +148,7 @@ class _TransactionHistoryReader:
 
 
 def _traced(files: RunFiles) -> tuple[list[CoordinatorDecision], list[TxnMarker]]:
-    """Return what coordinators and leaders traced, in order of time."""
+    """Return the events that coordinators and leaders traced, in order of time."""
     states, markers = [], []
     for node, trace in files.traces.items():
         for line in trace:
@@ -190,7 +190,7 @@ def _marker(at: float, node: int, line: Json) -> TxnMarker:
 
 
 def _share_states(found: TransactionFacts, states: Sequence[CoordinatorDecision]) -> None:
-    """Each transaction has the states of its transactional id from its begin to the begin of the next."""
+    """Give each transaction the states of its transactional id from its begin to the begin of the next transaction."""
     txns: dict[str, list[ObservedTxn]] = {}
     for txn in found.txns:
         txns.setdefault(txn.id, []).append(txn)
@@ -202,7 +202,7 @@ def _share_states(found: TransactionFacts, states: Sequence[CoordinatorDecision]
 
 
 def _runs(states: Sequence[CoordinatorDecision]) -> list[list[CoordinatorDecision]]:
-    """From one Ongoing that follows another state to the next one."""
+    """Split states into runs: each begins with an Ongoing that follows another state."""
     runs: list[list[CoordinatorDecision]] = []
     for state in states:
         if state.state == "Ongoing" and not (runs and runs[-1][-1].state == "Ongoing"):
@@ -223,8 +223,8 @@ def _share_out(txns: Sequence[ObservedTxn], runs: Sequence[list[CoordinatorDecis
 
 
 def _share_markers(found: TransactionFacts) -> None:
-    """A marker belongs to the latest Prepare of its producer id, epoch and outcome before it; where no such decision
-    was made, to the latest of its producer id and epoch, which it contradicts.
+    """Give each marker to the transaction of the latest Prepare with its producer id, epoch and outcome before it. If
+    there is no such decision, give it to the latest with its producer id and epoch, which it contradicts.
     """
     prepared: dict[tuple[int, int], list[tuple[float, bool, ObservedTxn]]] = {}
     for txn in found.txns:

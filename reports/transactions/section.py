@@ -1,4 +1,4 @@
-"""The page's section about transactions: the picture of all, and each one that deserves a look. Pure."""
+"""Makes the page's section about transactions: the picture of all, and each one that deserves a look. Pure."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsSection:
-    """Holds what the page shows. `counts`: (outcome, how many) of those that came to pass."""
+    """Holds the page's section on transactions: a sentence, the picture of all, and the listed ones."""
 
     sentence: str
     svg: str
     listed: tuple[TransactionRow, ...]
     ignorance: str
-    """What cannot be known of them."""
+    """Says what cannot be known of the transactions; empty if everything is known."""
 
 
 def section_of(files: RunFiles, found: TransactionFacts) -> TransactionsSection | None:
-    """The section; None of a run without transactions."""
+    """Return the section; None for a run without transactions."""
     if not found.txns or files.origin_ns is None:
         return None
     span = _span(found.txns)

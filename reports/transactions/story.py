@@ -1,5 +1,5 @@
-"""The story of an anomaly of transactions: what its client, its coordinator, the leaders of its partitions and the
-readers did, in order of time; then partition by partition where its records and its marker stand. Pure.
+"""Writes the story of an anomaly of transactions: the actions of its client, its coordinator, the leaders of its
+partitions and the readers, in order of time; then its records and its marker, partition by partition. Pure.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from squall.reports.transactions.outcomes import (
 )
 
 ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn", "lso-violation")
-"""Anomalies that such a story tells of."""
+"""Lists the anomalies that such a story explains."""
 BESIDE = ("begun", "sent", "acked", "failed", "asked", "told", "prepared", "marked", "refused")
-"""What is told of the transaction that its transactional id had before."""
+"""Lists the kinds of moments that are shown of the preceding transaction of the same transactional id."""
 BESIDE_S = 1.0
-"""A transaction that ended so long before has nothing to do with it."""
+"""A transaction that ended more than this time before has no part in the story."""
 AT_ONCE_S = 0.001
-"""Sends so close to each other are one sentence."""
+"""Sends within this time of each other are one sentence."""
 NEXT_ANSWER_S = 5.0
 MOMENTS_AT_MOST = 60
 _KEY = (
@@ -63,40 +63,40 @@ _KEY = (
 
 @dataclass
 class TxnStory:
-    """A story of transactions, ready to be told or drawn. Times are seconds since the load began."""
+    """Holds a story of transactions, ready to be printed or drawn. Times are seconds since the load began."""
 
     problem: StorySubject
     summary: str
     called: dict[int, str]
-    """Operation -> T1 and so on; those in question first."""
+    """Maps an operation to T1 and so on, those in question first."""
     subjects: list[ObservedTxn]
     names: dict[int, str]
-    """Value -> letter."""
+    """Maps a value to its letter."""
     moments: list[TxnMoment]
     legend: list[str]
     ends: list[str]
-    """Where its records and markers stand, a sentence for each partition."""
+    """Lists the offsets of records and markers, a sentence for each partition."""
     left_out: int
     faults: list[FaultRow]
     others: list[ObservedTxn]
-    """Transactions that the same transactional ids had just before."""
+    """Lists the transactions that the same transactional ids had just before."""
     found: TransactionFacts
 
     @property
     def partitions(self) -> list[str]:
-        """Those in question."""
+        """Returns the partitions in question."""
         return sorted({name for txn in self.subjects for name in txn.partitions})
 
     @property
     def title(self) -> str:
-        """Return what it is about."""
+        """Returns the title: the anomaly and its partition."""
         also = f" and {self.problem.also}" if self.problem.also else ""
         ids = ", ".join(dict.fromkeys(txn.id for txn in self.subjects))
         return f"{self.problem.name}{also}: {', '.join(self.called[txn.op] for txn in self.subjects)} of {ids}"
 
 
 def story_of(files: RunFiles, found: TransactionFacts, problem: StorySubject) -> TxnStory | None:
-    """The story of a problem; None where no transaction of it is known."""
+    """Return the story of a problem; None if no transaction of the problem is known."""
     subjects = subjects_of(found, problem)
     if not subjects:
         return None
@@ -124,7 +124,7 @@ def story_of(files: RunFiles, found: TransactionFacts, problem: StorySubject) ->
 
 
 def subjects_of(found: TransactionFacts, problem: StorySubject) -> list[ObservedTxn]:
-    """The transactions that a finding is about: those that it names, else those whose records it names."""
+    """Return the transactions that a finding names, else those whose records it names."""
     named = [txn for op in problem.ops if (txn := found.of_op(op)) is not None]
     if named:
         return list({txn.op: txn for txn in named}.values())
@@ -144,7 +144,7 @@ def subjects_of(found: TransactionFacts, problem: StorySubject) -> list[Observed
 
 
 def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> list[ObservedTxn]:
-    """Return each transactional id's transaction before, if something of it came shortly before this one, or later."""
+    """Return each transactional id's preceding transaction, if its last sign is shortly before this one, or later."""
     chosen: dict[int, ObservedTxn] = {}
     for txn in subjects:
         earlier = [each for each in found.txns if each.id == txn.id and each.began < txn.began]
@@ -156,7 +156,7 @@ def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> lis
 
 
 class _TxnStoryBuilder:
-    """Tells of the subjects all, of their neighbours what touches them."""
+    """Writes all moments of the subjects, and those of their neighbours that affect them."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class _TxnStoryBuilder:
     # -------------------------------------------------------------------------------------------------------- moments
 
     def moments(self) -> list[TxnMoment]:
-        """Everything, in order of time."""
+        """Return all moments, in order of time."""
         told: list[TxnMoment] = []
         for txn in self._subjects:
             own = moments_of(txn, self._found, self._names, self._called[txn.op])
@@ -205,7 +205,7 @@ class _TxnStoryBuilder:
         return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
 
     def _placed(self, txn: ObservedTxn, moments: Sequence[TxnMoment]) -> list[TxnMoment]:
-        """Place moments in lanes: the client's is its process, and sends are what it does, several at once as one."""
+        """Place moments in lanes: the client's lane is its process, and its simultaneous sends are one moment."""
         lane = f"process {txn.process}"
         placed: list[TxnMoment] = []
         for moment in moments:
@@ -231,11 +231,11 @@ class _TxnStoryBuilder:
 
     @property
     def partitions(self) -> list[str]:
-        """Those in question."""
+        """Returns the partitions in question."""
         return sorted({name for txn in self._subjects for name in txn.partitions})
 
     def _with_marks(self, moment: TxnMoment) -> TxnMoment:
-        """A marker, with who asked for it and what the next answer says of the last stable offset."""
+        """Add to a marker which broker asked for it, and the last stable offset in the next answer."""
         if moment.kind != "marked":
             return moment
         asked = asked_for(self._wires, moment)
@@ -250,7 +250,8 @@ class _TxnStoryBuilder:
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
     def _ends_also(self, moment: TxnMoment) -> str:
-        """Records of another transaction that a marker ends, because they have its producer id and epoch (V1)."""
+        """Name the records of another transaction that a marker ends, because they have its producer id and epoch (V1).
+        """
         marker = next(
             (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
         )
@@ -284,7 +285,9 @@ class _TxnStoryBuilder:
                 yield TxnMoment(at, lane, "zombie", f"fenced, {act}", text, grave=True)
 
     def _reads(self, txn: ObservedTxn) -> Iterable[TxnMoment]:
-        """For each partition and isolation the first reader that got records of it, and any that should not have."""
+        """Yield the first read of its records for each partition and isolation, and every read that should not have got
+        any.
+        """
         for partition in txn.partitions:
             values = [part.sent.value for part in txn.parts if part.partition == partition]
             reads = sorted((r for v in values for r in self._found.reads.get(v, ())), key=lambda read: read.t)
@@ -319,7 +322,8 @@ class _TxnStoryBuilder:
                 yield TxnMoment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
 
     def _leaders(self) -> Iterable[TxnMoment]:
-        """Yield which broker became leader of a partition in question meanwhile, and what was cut from its log."""
+        """Yield which broker became leader of a partition in question meanwhile, and what was truncated from its log.
+        """
         for node, trace in self._files.traces.items():
             for line in trace:
                 name, at = f"{line.get('topic')}-{line.get('partition')}", self._files.seconds(line["t"] * 1e9)
@@ -355,7 +359,8 @@ class _TxnStoryBuilder:
                 yield TxnMoment(last.t, READERS, "final", f"LSO still {last.lso}", text, True, *about)
 
     def _missing(self, partition: str) -> list[int]:
-        """Acknowledged records of transactions that may have committed, and that no final read_committed read had."""
+        """Return the acknowledged values of possibly committed transactions that no final read_committed read returned.
+        """
         return [
             part.sent.value
             for txn in self._subjects
@@ -370,7 +375,7 @@ class _TxnStoryBuilder:
     # ----------------------------------------------------------------------------------------------------------- words
 
     def summary(self, moments: Sequence[TxnMoment]) -> str:
-        """The story in a few sentences."""
+        """Summarise the story in a few sentences."""
         text = self._problem.text.rstrip(".")
         words = [f"{text[0].upper()}{text[1:]}."] if text else []
         for txn in self._subjects:
@@ -426,7 +431,7 @@ class _TxnStoryBuilder:
         return f"{self._called[txn.op]} in {partition}: {records}{marker}. First read at {', at '.join(seen)}."
 
     def _place(self, part: TxnRecord) -> str:
-        """A record and its offset, which its sender may not have been told."""
+        """Name a record and its offset, which its sender may not have learned."""
         name, offset = self._names[part.sent.value], self._found.offset_of(part)
         if offset < 0:
             return f"{name} ({part.sent.state})"
@@ -438,14 +443,15 @@ class _TxnStoryBuilder:
 
 
 def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedWatermarks | None:
-    """The first answer about a partition after `t` that tells its last stable offset, where it comes soon."""
+    """Return the first answer about a partition after `t` that has its last stable offset, if it comes soon; else None.
+    """
     later = (told for told in found.told.get(partition, ()) if told.t >= t and told.lso >= 0)
     told = next(later, None)
     return told if told is not None and told.t - t <= NEXT_ANSWER_S else None
 
 
 def fenced_by(txn: ObservedTxn, found: TransactionFacts) -> ProducerTakeover | None:
-    """The first take-over of its id by another process after its own got it; None if there was none."""
+    """Return the first take-over of its id by another process after its own; None if there was none."""
     same = [each for each in found.taken_over if each.id == txn.id]
     own = max((each.t for each in same if each.process == txn.process and each.t <= txn.began), default=None)
     if own is None:
@@ -479,7 +485,7 @@ def _legend(txn: ObservedTxn, called: Mapping[int, str], names: Mapping[int, str
 
 
 def text_of(story: TxnStory, width: int = 100) -> str:
-    """The story as plain text: what it is about, numbered sentences with times, and how it ends."""
+    """Return the story as plain text: its subject, numbered sentences with times, and the end."""
     lines = [story.title, "=" * len(story.title), "", *textwrap.wrap(story.summary, width), ""]
     for each in story.legend:
         lines += textwrap.wrap(each, width, subsequent_indent="    ")
