@@ -100,9 +100,9 @@ def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[See
     with all imports done, simulates up to `workers.SHARE` seeds without collecting garbage, and ends.
     """
     from squall.chaos.runs import simulation  # noqa: F401  # not for this process
-    from squall.chaos.runtimes.sim.preload import load_what_comes_late
+    from squall.chaos.runtimes.sim.preload import preload_modules
 
-    load_what_comes_late()
+    preload_modules()
     with garbage_stays():
         yield from forked(partial(_one, order), seeds, jobs, _died)
 

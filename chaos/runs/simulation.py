@@ -28,15 +28,15 @@ from squall.chaos.runs.run import Run
 from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.layout import zone_names
 from squall.chaos.runtimes.sim.core import MONO_S
-from squall.chaos.runtimes.sim.coverage_probes import counted
+from squall.chaos.runtimes.sim.coverage_probes import count_paths
 from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
 from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
-from squall.chaos.runtimes.sim.invariants.writes import Written, noted
+from squall.chaos.runtimes.sim.invariants.writes import Written, note_writes
 from squall.chaos.runtimes.sim.kernel import Deadlock
 from squall.chaos.runtimes.sim.offsets import OffsetTracer
-from squall.chaos.runtimes.sim.preload import load_what_comes_late
+from squall.chaos.runtimes.sim.preload import preload_modules
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.chaos.runtimes.sim.world import SimWorld
 from squall.checkers.in_memory import RunJudgement, judge_bytes
@@ -225,14 +225,14 @@ def simulate(
     raised; all other errors are in the result.
     """
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
-    load_what_comes_late()
+    preload_modules()
     began = time.process_time()
     connections, calls = ConnectionOrderWatch(), BrokerCalls()
-    with planted(mutant), noted() as written, connections.heard(), calls.heard():
+    with planted(mutant), note_writes() as written, connections.heard(), calls.heard():
         sim = _SimulatedRun(
             plan, written, connections, calls, messages=messages, stop_at_first=stop_at_first, enough=enough
         )
-        with counted(sim.world.counts):
+        with count_paths(sim.world.counts):
             sim.simulate()
     simulated = time.process_time()
     world, store = sim.world, sim.store

@@ -20,7 +20,7 @@ class ClockFakingRuntime(Protocol):
     """Represents a runtime that can also change a broker's clock from outside, without help from the broker."""
 
     async def fake_time(self, node: int, offset_ms: float) -> Evidence:
-        """Set a node's clock as `Runtime.set_clock` does, without a rate; `clock_words` reports this clock, too.
+        """Set a node's clock as `Runtime.set_clock` does, without a rate; `clock_reports` reports this clock, too.
         Refused if the cluster was not made for fake time.
         """
 

@@ -390,7 +390,7 @@ class Runtime(Protocol):
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """Set a node's wall clock to the true time plus `offset_ms`, at `rate` from now. 0 and 1.0 heal it."""
 
-    def clock_words(self, node: int) -> Sequence[ClockReport]:
+    def clock_reports(self, node: int) -> Sequence[ClockReport]:
         """Return a node's reports of its wall clock since the first call of this method, in order. A node reports
         whenever its clock is changed, and every half second while the clock differs from the true time.
         """

@@ -45,7 +45,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
     runtime, bend = context.runtime, _clock_setter(context, str(p.fault.params["how"]))
-    before = {node: len(runtime.clock_words(node)) for node in p.resolved}
+    before = {node: len(runtime.clock_reports(node)) for node in p.resolved}
     for node in p.resolved:
         if context.others_alike(p, node):
             raise UnresolvedTargetError(f"the clock of node {node} is bent already")
@@ -62,7 +62,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
                 await bend(node, offset_ms if away else 0, rate if away else 1.0)
         await context.rest(p)
     finally:
-        words = {node: list(runtime.clock_words(node))[before[node] :] for node in p.resolved}
+        words = {node: list(runtime.clock_reports(node))[before[node] :] for node in p.resolved}
         with context.shielded():
             for node in p.resolved:
                 await bend(node, 0, 1.0)

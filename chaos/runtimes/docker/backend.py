@@ -210,7 +210,7 @@ class ContainerBackend(ClusterBackend):
             user=self._user,
             mounts=(
                 Mount(str(found.files.path), INSIDE),
-                *self._volumes.of_broker(found.id),
+                *self._volumes.broker_mounts(found.id),
                 *self._with.mounts,
             ),
             memory_bytes=self._with.memory_bytes,
@@ -252,7 +252,7 @@ class ContainerBackend(ClusterBackend):
             address=host,
             # A user other than root would get no capability.
             user="0:0" if self._with.lossy else self._user,
-            mounts=(Mount(str(log), toxiproxy.LOG_INSIDE), *self._volumes.of_keeper()),
+            mounts=(Mount(str(log), toxiproxy.LOG_INSIDE), *self._volumes.proxy_mounts()),
             memory_bytes=PROXY_MEMORY,
             capabilities=(CAPABILITY,) if self._with.lossy else (),
             cpus=float(os.cpu_count() or 1),

@@ -150,10 +150,10 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
 def ended_badly(what: str, death: ContainerExit, words: str) -> HarnessError:
     """Return the error for a container that ended too early."""
-    return HarnessError(f"{what} ended with {told(death)}:\n{words}")
+    return HarnessError(f"{what} ended with {exit_text(death)}:\n{words}")
 
 
-def told(death: ContainerExit) -> str:
+def exit_text(death: ContainerExit) -> str:
     """Return a container's exit code, and whether the container ran out of memory, in words."""
     return f"{death.code}" + (" (it was out of its container's memory)" if death.out_of_memory else "")
 

@@ -112,8 +112,8 @@ class FakedClocks(Clocks):
         return {"offset_ms": offset_ms, "rate": 1.0, "by": "libfaketime", "asked_ns": asked_ns}
 
     @override
-    def words(self, node: int) -> Sequence[ClockReport]:
-        return self._faked[node].meant(self._own.words(node))
+    def reports(self, node: int) -> Sequence[ClockReport]:
+        return self._faked[node].meant(self._own.reports(node))
 
     @override
     def heal(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
-from squall.chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
+from squall.chaos.runtimes.docker.container import Container, ended_badly, exit_text, last_words, until
 from squall.chaos.runtimes.docker.cpu_quota import CpuQuota
 from squall.chaos.runtimes.docker.faketime import FILE, before_program
 from squall.chaos.runtimes.docker.watch import ContainerWatch
@@ -140,7 +140,7 @@ class ContainerNode(BrokerNode):
     async def kill(self) -> Evidence:
         asked_ns = time.monotonic_ns()
         await self.send_kill()
-        return await self.gone(asked_ns)
+        return await self.wait_gone(asked_ns)
 
     async def send_kill(self) -> None:
         """Send the signal that ends the container."""
@@ -152,7 +152,7 @@ class ContainerNode(BrokerNode):
         else:
             await self.container.signal("SIGKILL")
 
-    async def gone(self, asked_ns: int) -> Evidence:
+    async def wait_gone(self, asked_ns: int) -> Evidence:
         """Wait until the signal has ended the container."""
         death = await self.container.died(SIGNAL_TIMEOUT_S)
         if death is None:
@@ -241,7 +241,7 @@ class ContainerNode(BrokerNode):
             return
         words = last_words(self.files.log)
         if death.out_of_memory:
-            words = f"{words}\n{told(death)}".strip()
+            words = f"{words}\n{exit_text(death)}".strip()
         if not (self.faults is not None and self.crash_number and self.faults.crashed(self.crash_number)):
             self.exits.append(NodeExit(self.id, self.files.incarnation, death.code, death.t_ns, words))
         self.crash_number = 0

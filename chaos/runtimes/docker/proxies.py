@@ -10,7 +10,7 @@ from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault, Loss
 from squall.chaos.runtimes.docker.addresses import API_PORT
-from squall.chaos.runtimes.docker.container import POLL_S, Container, last_words, told
+from squall.chaos.runtimes.docker.container import POLL_S, Container, exit_text, last_words
 from squall.chaos.runtimes.docker.losses import PacketLossRules
 from squall.chaos.runtimes.docker.relay import RelayContainer
 from squall.chaos.runtimes.layout import proxy_name, shown
@@ -98,9 +98,9 @@ class ContainerProxies(LinkProxies):
         await self._losses.reset()
         await trio.to_thread.run_sync(self._links.reset)
 
-    def hurt(self, link: Link) -> bool:
+    def has_fault(self, link: Link) -> bool:
         """Return whether the link has a fault now."""
-        return self._links.hurt(link)
+        return self._links.has_fault(link)
 
     @override
     def troubles(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class ContainerProxies(LinkProxies):
         if self._relay is not None:
             self._relay.check()
         if (death := self._container.death) is not None:
-            raise HarnessError(f"Toxiproxy ended with {told(death)}, which nobody asked it to: every link is cut")
+            raise HarnessError(f"Toxiproxy ended with {exit_text(death)}, which nobody asked it to: every link is cut")
 
     async def _wait_ready(self, log: Path) -> None:
         with trio.move_on_after(READY_S):
@@ -131,5 +131,5 @@ class ContainerProxies(LinkProxies):
                 except ToxiproxyError:
                     await trio.sleep(POLL_S)
         death = self._container.death
-        how = f"ended with {told(death)}" if death else "does not answer"
+        how = f"ended with {exit_text(death)}" if death else "does not answer"
         raise HarnessError(f"Toxiproxy {how}; it last said:\n{last_words(log)}")

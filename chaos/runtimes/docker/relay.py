@@ -10,8 +10,8 @@ import trio
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Link
 from squall.chaos.runtimes.docker.addresses import CONTROL_PORT, FIRST_PROXY_PORT
-from squall.chaos.runtimes.docker.container import POLL_S, Container, last_words, told
-from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
+from squall.chaos.runtimes.docker.container import POLL_S, Container, exit_text, last_words
+from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, route_through_relay, routes_text
 
 READY_S = 20.0
 LOG_INSIDE, ROUTES_INSIDE = "/frame-relay.log", "/frame-relay.json"
@@ -30,7 +30,7 @@ class RelayContainer:
         """Prepare the relay. routes: the routes of all proxies."""
         self.links = FramedLinks((host, CONTROL_PORT), framed)
         listening = ((host, FIRST_PROXY_PORT + at) for at in range(len(routes)))
-        self.routes, through = led_through(routes, framed, listening)
+        self.routes, through = route_through_relay(routes, framed, listening)
         """Holds the routes of all proxies, some of them led through the relay."""
         self.text = routes_text((host, CONTROL_PORT), through)
         """Holds the JSON with which the relay is started."""
@@ -46,10 +46,11 @@ class RelayContainer:
                     return
                 await trio.sleep(POLL_S)
         death = self._container.death
-        how = f"ended with {told(death)}" if death else "does not answer"
+        how = f"ended with {exit_text(death)}" if death else "does not answer"
         raise HarnessError(f"the frame relay {how}; it last said:\n{last_words(log)}")
 
     def check(self) -> None:
         """Raise HarnessError if the relay has ended: since then its links are cut."""
         if (death := self._container.death) is not None:
-            raise HarnessError(f"the frame relay ended with {told(death)}, which nobody asked it to: its links are cut")
+            how = f"ended with {exit_text(death)}, which nobody asked it to"
+            raise HarnessError(f"the frame relay {how}: its links are cut")

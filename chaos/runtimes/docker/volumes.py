@@ -28,11 +28,11 @@ class Volumes:
         for name in self._names.values():
             await in_thread(self._engine.make_volume, name, self._size_bytes, labels)
 
-    def of_broker(self, node: int) -> tuple[Mount, ...]:
+    def broker_mounts(self, node: int) -> tuple[Mount, ...]:
         """Return the mount for a broker's container."""
         return (Mount(self._names[node], DATA),) if node in self._names else ()
 
-    def of_keeper(self) -> tuple[Mount, ...]:
+    def proxy_mounts(self) -> tuple[Mount, ...]:
         """Return the mounts for Toxiproxy's container, which has all volumes."""
         return tuple(Mount(name, f"{INSIDE}/{node}/data") for node, name in self._names.items())
 

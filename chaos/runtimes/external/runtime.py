@@ -338,7 +338,7 @@ class ExternalRuntime(Runtime):
         _refuse("CPU that can be slowed", f"node {node}")
 
     @override
-    def clock_words(self, node: int) -> Sequence[ClockReport]:
+    def clock_reports(self, node: int) -> Sequence[ClockReport]:
         """Return nothing: the cluster writes no trace."""
         return ()
 

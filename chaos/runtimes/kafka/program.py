@@ -141,7 +141,7 @@ class KafkaProgram(BrokerProgram):
         return {}
 
     @override
-    def words(self) -> BrokerReports:
+    def reports(self) -> BrokerReports:
         """Begin to read the node's log."""
         return KafkaLogReports(self._files.log)
 

@@ -60,7 +60,7 @@ class ProcessNode(BrokerNode):
             self.faults.clear()  # what an earlier run on this folder ordered
         incarnation = self.files.begin_incarnation()
         self.program.configure(incarnation)
-        self._words = self.program.words()
+        self._words = self.program.reports()
         asked_ns = time.monotonic_ns()
         self._child = start(
             f"broker {self.id}",
@@ -112,14 +112,14 @@ class ProcessNode(BrokerNode):
     async def kill(self) -> Evidence:
         asked_ns = time.monotonic_ns()
         await self.send_kill()
-        return await self.gone(asked_ns)
+        return await self.wait_gone(asked_ns)
 
     async def send_kill(self) -> None:
         """Send the signal that ends the process."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         self._running().signal(signal.SIGKILL)
 
-    async def gone(self, asked_ns: int) -> Evidence:
+    async def wait_gone(self, asked_ns: int) -> Evidence:
         """Wait until the signal has ended the process."""
         child = self._running()
         code = await child.ended(SIGNAL_TIMEOUT_S)
@@ -131,7 +131,7 @@ class ProcessNode(BrokerNode):
     @override
     async def stop(self, grace_s: float) -> Evidence:
         self.must_be(NodeState.RUNNING)
-        child, words = self._running(), self.program.words()
+        child, words = self._running(), self.program.reports()
         asked_ns = time.monotonic_ns()
         child.signal(signal.SIGTERM)
         code = await child.ended(grace_s)

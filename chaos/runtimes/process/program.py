@@ -53,7 +53,7 @@ class BrokerProgram(Protocol):
     def environment(self) -> Mapping[str, str]:
         """Return the variables that the broker needs besides the harness's own."""
 
-    def words(self) -> BrokerReports:
+    def reports(self) -> BrokerReports:
         """Begin to read the broker's reports."""
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
@@ -109,7 +109,7 @@ class SquallProgram(BrokerProgram):
         return {"PYTHONPATH": str(self._packages), "PYTHONUNBUFFERED": "1"}
 
     @override
-    def words(self) -> BrokerReports:
+    def reports(self) -> BrokerReports:
         """Begin to read the broker's trace."""
         return TraceReports(self._files.trace)
 

@@ -43,7 +43,7 @@ class BrokerNode(Protocol):
     async def send_kill(self) -> None:
         """Send the signal that ends the broker."""
 
-    async def gone(self, asked_ns: int) -> Evidence:
+    async def wait_gone(self, asked_ns: int) -> Evidence:
         """Wait until the signal has ended the broker."""
 
     async def stop(self, grace_s: float) -> Evidence:

@@ -23,7 +23,7 @@ class Clocks(Protocol):
     def fake(self, node: int, offset_ms: float) -> Evidence:
         """Set a broker's wall clock from outside, off by `offset_ms`."""
 
-    def words(self, node: int) -> Sequence[ClockReport]:
+    def reports(self, node: int) -> Sequence[ClockReport]:
         """Return a broker's reports of its wall clock since the first call, in order."""
 
     def heal(self) -> None:
@@ -48,7 +48,7 @@ class FileClocks(Clocks):
         raise PreconditionError(f"broker {node} was started without libfaketime: how = 'offset'")
 
     @override
-    def words(self, node: int) -> Sequence[ClockReport]:
+    def reports(self, node: int) -> Sequence[ClockReport]:
         if node not in self._heard:
             self._heard[node] = (TraceTail(self._brokers[node].files.trace), [])
         tail, words = self._heard[node]
@@ -80,7 +80,7 @@ class NoClocks:
         """Raise: these clocks cannot be changed."""
         self.bend(node, offset_ms, 1.0)
 
-    def words(self, node: int) -> Sequence[ClockReport]:
+    def reports(self, node: int) -> Sequence[ClockReport]:
         """Return no reports."""
         return ()
 

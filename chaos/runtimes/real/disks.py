@@ -41,7 +41,7 @@ class Disks:
             for node in found:
                 nursery.start_soon(node.send_kill)
         for node in found:
-            await node.gone(asked_ns)
+            await node.wait_gone(asked_ns)
         ended_ns = time.monotonic_ns()
         lost: dict[str, Evidence] = {}
         for node in found:

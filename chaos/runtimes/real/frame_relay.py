@@ -24,7 +24,7 @@ from squall.broker.protocol.produce_counts import ProducerSettingsCounter
 from squall.chaos.runtimes.contract import FrameAct, Frames, StreamDirection
 from squall.chaos.runtimes.real.relay_loop import MOST, ConnectionEnd, RelayEventLoop, connect
 from squall.chaos.runtimes.wire.conversation import FramedConnection, LinkFaultState, StruckEndTxn, strike
-from squall.chaos.runtimes.wire.frames import REQUEST_HEAD, Framer, produce_in
+from squall.chaos.runtimes.wire.frames import REQUEST_HEAD, Framer, decode_produce_request
 
 DIAL_S = 10.0
 
@@ -154,7 +154,7 @@ class RelayedConnection(FramedConnection):
 
     def _count(self, counts: ProducerSettingsCounter, data: bytes) -> None:
         for frame in self._copied.cut(data)[1]:
-            if (found := produce_in(frame)) is not None:
+            if (found := decode_produce_request(frame)) is not None:
                 counts.count(*found, self.unanswered_produces, self.unanswered_produces())
 
     def _sent(self, stream: StreamDirection) -> None:

@@ -28,7 +28,7 @@ Routes = Mapping[Link, tuple[Address, Address]]
 """Maps each link to its proxy: the address that the link's source dials, and the address to which the proxy leads."""
 
 
-def led_through(
+def route_through_relay(
     routes: Routes, framed: Collection[Link], listening: Iterator[Address]
 ) -> tuple[dict[Link, tuple[Address, Address]], list[tuple[Link, Address, Address]]]:
     """Lead the proxies of the `framed` links to the relay, which listens on the next of these addresses for each.

@@ -28,7 +28,7 @@ class LinkProxies(Protocol):
     async def reset(self) -> None:
         """Remove every fault from every link."""
 
-    def hurt(self, link: Link) -> bool:
+    def has_fault(self, link: Link) -> bool:
         """Return whether the link has a fault now."""
 
     def troubles(self) -> tuple[str, ...]:
@@ -99,8 +99,8 @@ class Links:
         async with trio.open_nursery() as nursery:
             for at in range(len(ways)):
                 nursery.start_soon(one, at)
-        hurt = self._proxies is not None and self._proxies.hurt(link)
-        return one_of([found[at] for at in range(len(ways))], hurt=hurt)
+        hurt = self._proxies is not None and self._proxies.has_fault(link)
+        return join_probes([found[at] for at in range(len(ways))], hurt=hurt)
 
     async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
         """Watch a new connection over the link's first address until it ends, as `Runtime.ending`."""
@@ -112,7 +112,7 @@ class Links:
         return self._proxies
 
 
-def one_of(probes: Sequence[ProbeResult], *, hurt: bool) -> ProbeResult:
+def join_probes(probes: Sequence[ProbeResult], *, hurt: bool) -> ProbeResult:
     """Join the probes of a link's addresses. With a fault on, one answer makes the link ok; without a fault, one
     missing answer makes the link not ok.
     """

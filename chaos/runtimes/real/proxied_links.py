@@ -71,7 +71,7 @@ class ProxiedLinks:
         """Return whether the link has a proxy here."""
         return link in self._proxies
 
-    def hurt(self, link: Link) -> bool:
+    def has_fault(self, link: Link) -> bool:
         """Return whether the link has a fault now."""
         return bool(self._faults.get(link))
 

@@ -17,7 +17,7 @@ ASK_S = 1.0
 ASK_EACH_S, PROBE_EACH_S = 0.02, 0.05
 
 
-async def until_all_see_all(
+async def wait_until_all_see_all(
     addresses: Mapping[Link, Address],
     nodes: tuple[int, ...],
     exits: Callable[[], tuple[NodeExit, ...]],

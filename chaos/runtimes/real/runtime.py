@@ -40,7 +40,7 @@ from squall.chaos.runtimes.real.clocks import Clocks
 from squall.chaos.runtimes.real.cpus import CpuLimiter
 from squall.chaos.runtimes.real.disks import Disks
 from squall.chaos.runtimes.real.links import LinkProxies, Links
-from squall.chaos.runtimes.real.readiness import silent_links, until_all_see_all
+from squall.chaos.runtimes.real.readiness import silent_links, wait_until_all_see_all
 from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
 READY_S = 60.0
@@ -112,7 +112,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
             self._layout, self._links = layout, Links(layout.ways, proxies)
             await self.backend.bring_up(self.nodes, READY_S)
             waited = {Link(zone, node): layout.address(Link(zone, node)) for zone in self.zones for node in self.nodes}
-            if not await until_all_see_all(waited, self.nodes, self.exits, READY_S):
+            if not await wait_until_all_see_all(waited, self.nodes, self.exits, READY_S):
                 where = f"{self._plan.folder}/nodes"
                 raise HarnessError(f"the brokers did not all see each other within {READY_S:g} s: see {where}")
         except BaseException:
@@ -207,8 +207,8 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
         return self._clocks.fake(node, offset_ms)
 
     @override
-    def clock_words(self, node: int) -> Sequence[ClockReport]:
-        return self._clocks.words(node)
+    def clock_reports(self, node: int) -> Sequence[ClockReport]:
+        return self._clocks.reports(node)
 
     @override
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:

@@ -16,7 +16,7 @@ from squall.chaos.runtimes.sim.group_coverage_probes import OF_GROUPS
 
 
 @contextmanager
-def counted(counts: Counter[str]) -> Iterator[None]:
+def count_paths(counts: Counter[str]) -> Iterator[None]:
     """Count rare paths into `counts` inside this block. It wraps the present functions, so the calls of a planted bug
     are counted as well.
     """

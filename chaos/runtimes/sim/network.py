@@ -107,7 +107,7 @@ class SimNetwork:
         """Return all wires that were ever used, in a fixed order."""
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
-    def belongs(self, host: str, port: int, source: int | str, target: int | str) -> None:
+    def register_address(self, host: str, port: int, source: int | str, target: int | str) -> None:
         """Record the owner of an address, and the zone whose clients dial it."""
         self._sides[host, port] = (source, target)
 
@@ -134,7 +134,7 @@ class SimNetwork:
         zone, target = self._sides.get((host, port), ("nowhere", host))
         wire = self.wire(env.source if env.source is not None else zone, target)
         again_s = SYN_AGAIN_S
-        await env.sleep(wire.base_s() + wire.takes_connecting_s())
+        await env.sleep(wire.base_s() + wire.connect_delay_s())
         # A cut swallows the SYN or its answer. The kernel repeats the SYN; the client's own time-out ends the wait.
         while wire.silent and not wire.refuses:
             await env.sleep(again_s)

@@ -19,7 +19,7 @@ LATE = (
 
 
 @cache
-def load_what_comes_late() -> None:
+def preload_modules() -> None:
     """Load the modules that are otherwise imported at first use. Does its work once per process."""
     for name in LATE:
         import_module(name)

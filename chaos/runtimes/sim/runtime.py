@@ -82,9 +82,9 @@ class SimRuntime(Runtime, CallCountingRuntime):
                 world.nodes[node] = SimNode(world, world.network, node, {**self._settings, **self._layout(node)})
             except ConfigError as error:
                 raise PreconditionError(str(error)) from error
-            world.network.belongs(_host(node), INTERNAL_PORT, PROBER, node)
+            world.network.register_address(_host(node), INTERNAL_PORT, PROBER, node)
             for at, zone in enumerate(zones):
-                world.network.belongs(_host(node), ZONE_PORT + at, zone, node)
+                world.network.register_address(_host(node), ZONE_PORT + at, zone, node)
 
     def _layout(self, node: int) -> dict[str, str]:
         """Return the settings for the addresses, roles and peers of one node."""
@@ -274,7 +274,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
         return {**told, "asked_ns": self.world.now_ns()}
 
     @override
-    def clock_words(self, node: int) -> Sequence[ClockReport]:
+    def clock_reports(self, node: int) -> Sequence[ClockReport]:
         """Return the node's clock reports. The true time is known in a simulation."""
         name, first = self._node(node).name, self._clocks_heard.setdefault(node, len(self.world.trace))
         said = [line for line in self.world.trace[first:] if line["e"] == "clock" and line["n"] == name]

@@ -171,7 +171,7 @@ class SimLink:
         """Return the seconds that a packet takes one way, without faults."""
         return BASE_S - log(1.0 - self.rng.random()) * MEAN_S
 
-    def takes_connecting_s(self) -> float:
+    def connect_delay_s(self) -> float:
         """Return the seconds until the answer to a connection's first packet, latency faults of the link included."""
         there, _ = self.takes(StreamDirection.THERE, 0, 0.0)
         return there + self.takes(StreamDirection.BACK, 0, 0.0)[0]

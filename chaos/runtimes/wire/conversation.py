@@ -232,7 +232,7 @@ class FramedConnection(ABC):
         """Record a struck EndTxn, for the evidence."""
         if api != frames.END_TXN or len(on.struck) >= STRUCK_REPORTS:
             return
-        struck = StruckEndTxn(frames.said_in(frame), self.now_ns(), int(_later_s(on) * 1000))
+        struck = StruckEndTxn(frames.describe_end_txn(frame), self.now_ns(), int(_later_s(on) * 1000))
         on.struck.append(struck)
         if on.fault.act not in (FrameAct.DROP, FrameAct.ERROR):
             self._struck[correlation_id] = (frames.request_head(frame)[2], struck)
@@ -245,7 +245,7 @@ class FramedConnection(ABC):
         _, correlation_id = frames.response_head(frame)
         if (told := self._struck.pop(correlation_id, None)) is not None:
             version, struck = told
-            struck.answer, struck.answered_ns = frames.answered_in(version, frame), self.now_ns()
+            struck.answer, struck.answered_ns = frames.end_txn_error_in(version, frame), self.now_ns()
         if self._twice.get(correlation_id):
             del self._twice[correlation_id]
             return

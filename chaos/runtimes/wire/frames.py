@@ -186,7 +186,7 @@ def fetches_metadata(request: bytes) -> bool:
     return any(topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID for topic in asked.topics)
 
 
-def produce_in(request: bytes) -> tuple[str | None, ProduceIn] | None:
+def decode_produce_request(request: bytes) -> tuple[str | None, ProduceIn] | None:
     """Return the client id and the content of a Produce request; None if it is another request, or cannot be read."""
     if len(request) < REQUEST_HEAD or request_head(request)[1:3] not in PRODUCE_VERSIONS:
         return None
@@ -198,7 +198,7 @@ def produce_in(request: bytes) -> tuple[str | None, ProduceIn] | None:
         return None
 
 
-def said_in(request: bytes) -> str:
+def describe_end_txn(request: bytes) -> str:
     """Describe an EndTxn in words: its transaction, how that ends, and its producer. Empty if it cannot be read."""
     view = memoryview(request)[SIZE:]
     try:
@@ -210,7 +210,7 @@ def said_in(request: bytes) -> str:
     return f"{how} of {asked.transactional_id}, producer {asked.producer_id}, epoch {asked.producer_epoch}"
 
 
-def answered_in(version: int, response: bytes) -> str:
+def end_txn_error_in(version: int, response: bytes) -> str:
     """Return the error that answers an EndTxn of this version; NONE for success, empty if it cannot be read."""
     view = memoryview(response)[SIZE:]
     try:

@@ -51,7 +51,7 @@ def bender(runtime: DockerRuntime, how: str) -> Bend:
 async def words(runtime: DockerRuntime, count: int) -> None:
     """Wait until broker 1 has said so much."""
     with trio.fail_after(LONG_S):
-        while len(runtime.clock_words(1)) < count:
+        while len(runtime.clock_reports(1)) < count:
             await trio.sleep(0.05)
 
 
@@ -60,14 +60,14 @@ def test_a_jump_is_seen_in_timestamps_and_said_by_the_node_either_way(tmp_path: 
     async def body(runtime: DockerRuntime) -> None:
         client, bend = OneClient(runtime), bender(runtime, how)
         await client.create("t", message_timestamp_type="LogAppendTime")
-        assert not runtime.clock_words(1)
+        assert not runtime.clock_reports(1)
         for jump_ms in (-HOUR_MS, 1_500, DAY_MS):
-            said = len(runtime.clock_words(1))
+            said = len(runtime.clock_reports(1))
             await bend(1, jump_ms)
             await words(runtime, said + 3)
             off_ms = (await client.must_produce("t")).log_append_time_ms - time.time() * 1000
             assert abs(off_ms - jump_ms) < scaled(OFF_MS / 10)
-            told = clock_evidence(runtime.clock_words(1)[said:], jump_ms, 1.0)
+            told = clock_evidence(runtime.clock_reports(1)[said:], jump_ms, 1.0)
             assert told["off"], told
         await bend(1, 0)
         await trio.sleep(0.2)

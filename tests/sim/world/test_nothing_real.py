@@ -13,13 +13,13 @@ AUDITED = """
 import sys
 import squall.chaos.runs.simulation, squall.chaos.mutants
 from squall.chaos.plans.plan import with_schedule
-from squall.chaos.runtimes.sim.preload import load_what_comes_late
+from squall.chaos.runtimes.sim.preload import preload_modules
 from squall.chaos.runs.simulation import simulate
 
 def plan(seed):
     return with_schedule({"seed": seed, "runtime": "sim", "time_s": 6, "workload": {"rate": 20}}, None)
 
-load_what_comes_late()
+preload_modules()
 touched = []
 FORBIDDEN = ("open", "socket.", "os.", "subprocess.", "shutil.", "_thread.", "tempfile.")
 ALLOWED = ("socket.__new__",)  # trio wakes itself up over a pair of sockets, made when it starts

@@ -114,7 +114,7 @@ class World:
     async def heal_cpu(self, name: str, node: int) -> dict[str, Any]:
         return {"stops": self.hits, "ran_share": 0.2 if self.hits else 1.0}
 
-    def clock_words(self, node: int) -> list[ClockReport]:
+    def clock_reports(self, node: int) -> list[ClockReport]:
         return self.words.get(node, [])
 
     async def fault_link(self, name: str, link: Link, fault: Any) -> dict[str, Any]:

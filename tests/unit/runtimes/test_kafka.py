@@ -14,7 +14,7 @@ from squall.chaos.runtimes.kafka.program import KafkaLogReports
 from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, KafkaSoftware, kafka_settings
 from squall.chaos.runtimes.layout import links
 from squall.chaos.runtimes.real.blueprint import blueprint
-from squall.chaos.runtimes.real.links import one_of
+from squall.chaos.runtimes.real.links import join_probes
 from squall.chaos.runtimes.real.processes.ports import free_ports
 from squall.chaos.toolchain.kafka import ApacheKafka
 
@@ -82,7 +82,7 @@ def test_no_two_proxies_share_an_address() -> None:
 def test_one_answer_speaks_against_a_cut_and_one_silence_against_its_end(
     found: list[ProbeResult], hurt: bool, ok: bool
 ) -> None:
-    said = one_of(found, hurt=hurt)
+    said = join_probes(found, hurt=hurt)
     assert said.ok is ok
     assert (said.error is None) is ok
 

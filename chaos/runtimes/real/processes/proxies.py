@@ -15,7 +15,7 @@ from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault
 from squall.chaos.runtimes.layout import proxy_name, shown
-from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
+from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, route_through_relay, routes_text
 from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.processes.child import POLL_S, Child, start
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
@@ -112,9 +112,9 @@ class ProcessProxies(LinkProxies):
         for links in self._links:
             await trio.to_thread.run_sync(links.reset)
 
-    def hurt(self, link: Link) -> bool:
+    def has_fault(self, link: Link) -> bool:
         """Return whether the link has a fault now."""
-        return any(links.hurt(link) for links in self._links)
+        return any(links.has_fault(link) for links in self._links)
 
     @override
     def troubles(self) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ async def _start_relay(
         ports = free_ports(count + 1, claimed_ports(), random.Random())
         registration.claim_ports(ports)
     listening = iter([(LOOPBACK, port) for port in ports[:-1]])
-    led, through = zip(*(led_through(routes, framed, listening) for routes in families), strict=True)
+    led, through = zip(*(route_through_relay(routes, framed, listening) for routes in families), strict=True)
     control = (LOOPBACK, ports[-1])
     routes = log.with_suffix(".json")
     routes.write_text(routes_text(control, [way for ways in through for way in ways], log.with_name(RELAY_FILE)))

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
 
 
-def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[PartitionModel], cluster: ClusterModel) -> list[str]:
+def convergence_problems(
+    nodes: Mapping[int, Any], partitions: Iterable[PartitionModel], cluster: ClusterModel
+) -> list[str]:
     """Return a line for each problem, and then lines on the quorum; empty if there is no problem."""
     lines = [f"node {sim.id} is down" for sim in nodes.values() if sim.node is None]
     running = [sim for sim in nodes.values() if sim.node is not None]

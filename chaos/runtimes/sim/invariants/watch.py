@@ -24,7 +24,7 @@ from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
 from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks
 from squall.chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
-from squall.chaos.runtimes.sim.invariants.stuck import what_lacks
+from squall.chaos.runtimes.sim.invariants.stuck import convergence_problems
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, Invariant, entered
 from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
@@ -93,7 +93,7 @@ class InvariantChecker:
         calls: BrokerCalls | None = None,
     ) -> None:
         """Start without nodes. `promise`: the promises of the cluster's configuration; by default read from the nodes'
-        configuration. `written`: the dict that `writes.noted` yields; without it, every look compares every replica.
+        configuration. `written`: the dict of `writes.note_writes`; without it, every look compares every replica.
         `connections`: the watch of requests; without it, their order is not checked. `calls`: the watch of other calls;
         without it, time-outs of groups and responses to readers are not checked.
         """
@@ -451,7 +451,7 @@ class InvariantChecker:
 
     def stuck(self) -> list[str]:
         """Return a line for each reason why the cluster has not converged."""
-        return what_lacks(self._world.nodes, self.partitions.values(), self.cluster)
+        return convergence_problems(self._world.nodes, self.partitions.values(), self.cluster)
 
     def _report(
         self, broken: Invariant, wrong: str, node: int | None, known: PartitionModel | None, details: Mapping[str, Any]

@@ -146,7 +146,7 @@ class WatchedReplicas:
     """Holds the replicas of all nodes, and finds those that have changed."""
 
     def __init__(self, written: dict[Any, None] | None) -> None:
-        """Start without replicas. `written`: the dict that `writes.noted` yields; None: writes are not noted, so all
+        """Start without replicas. `written`: the dict of `writes.note_writes`; None: writes are not noted, so all
         replicas are compared each time.
         """
         self._written = written

@@ -32,7 +32,7 @@ order in which they were written to. It is an ordered set; the reader clears it.
 
 
 @contextmanager
-def noted() -> Iterator[Written]:
+def note_writes() -> Iterator[Written]:
     """Note the simulation's writes inside this block, in the yielded dict. Not to be nested."""
     written: Written = {}
     slot = vars(FollowerReplicaState)[BELIEVED]

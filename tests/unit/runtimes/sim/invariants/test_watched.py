@@ -19,7 +19,7 @@ from squall.broker.replication.values import ReplicationSettings
 from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.models import LeaderView
 from squall.chaos.runtimes.sim.invariants.watched import WatchedNode, WatchedReplica, WatchedReplicas
-from squall.chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, noted
+from squall.chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, note_writes
 from tests.support.clusters.known_partitions import known
 
 
@@ -66,7 +66,7 @@ def log() -> Log:
 
 @pytest.fixture
 def seen() -> Iterator[Seen]:
-    with noted() as written:
+    with note_writes() as written:
         yield Seen(written)
 
 
@@ -169,7 +169,7 @@ def test_what_the_tasks_of_a_dead_incarnation_write_later_is_nobodys(seen: Seen,
 def test_afterwards_the_brokers_classes_are_as_they_were() -> None:
     classes = Partition, Log, DurabilityTracker, Follower
     before = [dict(vars(owner)) for owner in classes]
-    with noted():
+    with note_writes():
         assert vars(Follower)[BELIEVED] is not before[3][BELIEVED]
     assert [dict(vars(owner)) for owner in classes] == before
 
