@@ -60,7 +60,7 @@ class _StoryBuilder:
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
-        """Holds the brokers that have restarted and do not serve yet: the controller still has their earlier state."""
+        """Holds the restarted brokers that do not serve yet: the controller has their earlier state."""
         self._on_event: dict[str, Callable[[BrokerTraceLine, ReplicaView], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
@@ -122,9 +122,7 @@ class _StoryBuilder:
         return next((each for each in self._records if each.sent is sent), None)
 
     def _there(self) -> list[LabelledRecord]:
-        """Return the named records that may be in logs: they have been sent, and no broker took them for an earlier
-        batch.
-        """
+        """Return the named records that were sent and that no broker took for an earlier batch."""
         mistaken = self._told.mistaken
         return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
 
@@ -196,8 +194,7 @@ class _StoryBuilder:
                    grave=position.told)  # fmt: skip
 
     def _leader_has(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReplicaView | None:
-        """Infer from an acknowledgement how far its leader's log reaches at least, and the HW if acks=all was sent.
-        Return the leader, as far as it is known.
+        """Infer from an ack the leader's least log end (and HW with acks=all), and return the leader; None if unknown.
         """
         if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
             return None
@@ -332,7 +329,7 @@ class _StoryBuilder:
         )  # fmt: skip
 
     def _known_batch(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
-        """Note a repeated batch that had no answer before, or a new batch that the broker took for an earlier one."""
+        """Note a batch that was sent again, or a new one that the broker took for an earlier one."""
         start, end = event.int_of("base_offset"), event.int_of("last_offset") + 1
         about = [r for r in self._names_in(start, end) if r.sent.sent <= event.t <= (r.sent.done or event.t)]
         names = " and ".join(r.name for r in about) or "what comes"

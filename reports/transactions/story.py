@@ -1,5 +1,5 @@
-"""Writes the story of an anomaly of transactions: the actions of its client, its coordinator, the leaders of its
-partitions and the readers, in order of time; then its records and its marker, partition by partition. Pure.
+"""Writes the story of an anomaly of transactions: what its client, its coordinator, its partitions' leaders and readers
+did, in order of time; then its records and its marker, partition by partition. Pure.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def subjects_of(found: TransactionFacts, problem: StorySubject) -> list[Observed
 
 
 def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> list[ObservedTxn]:
-    """Return each transactional id's preceding transaction, if its last sign is shortly before this one, or later."""
+    """Return each id's preceding transaction, if its last sign is shortly before this one, or later."""
     chosen: dict[int, ObservedTxn] = {}
     for txn in subjects:
         earlier = [each for each in found.txns if each.id == txn.id and each.began < txn.began]
@@ -226,7 +226,7 @@ class _TxnStoryBuilder:
         return placed
 
     def _touches(self, moment: TxnMoment) -> bool:
-        """Return whether a neighbour's moment counts: of its client, its coordinator, or a partition in question."""
+        """Return whether a neighbour's moment is of its client, its coordinator, or a partition in question."""
         return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
 
     @property
@@ -285,9 +285,7 @@ class _TxnStoryBuilder:
                 yield TxnMoment(at, lane, "zombie", f"fenced, {act}", text, grave=True)
 
     def _reads(self, txn: ObservedTxn) -> Iterable[TxnMoment]:
-        """Yield the first read of its records for each partition and isolation, and every read that should not have got
-        any.
-        """
+        """Yield the first read of its records per partition and isolation, and every read that was not allowed."""
         for partition in txn.partitions:
             values = [part.sent.value for part in txn.parts if part.partition == partition]
             reads = sorted((r for v in values for r in self._found.reads.get(v, ())), key=lambda read: read.t)
@@ -322,8 +320,7 @@ class _TxnStoryBuilder:
                 yield TxnMoment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
 
     def _leaders(self) -> Iterable[TxnMoment]:
-        """Yield which broker became leader of a partition in question meanwhile, and what was truncated from its log.
-        """
+        """Yield which broker became leader of a partition in question, and what was truncated from its log."""
         for node, trace in self._files.traces.items():
             for line in trace:
                 name, at = f"{line.get('topic')}-{line.get('partition')}", self._files.seconds(line["t"] * 1e9)
@@ -339,7 +336,7 @@ class _TxnStoryBuilder:
                     yield TxnMoment(at, name, "truncates", f"broker {node} truncates", text)
 
     def _finally(self) -> Iterable[TxnMoment]:
-        """Yield what the final read_committed reads do not return, and the last stable offsets at the end."""
+        """Yield what final read_committed reads do not return, and the final last stable offsets."""
         for partition in self.partitions:
             finals = [
                 told for told in self._found.told.get(partition, ())
@@ -359,8 +356,7 @@ class _TxnStoryBuilder:
                 yield TxnMoment(last.t, READERS, "final", f"LSO still {last.lso}", text, True, *about)
 
     def _missing(self, partition: str) -> list[int]:
-        """Return the acknowledged values of possibly committed transactions that no final read_committed read returned.
-        """
+        """Return acknowledged values of possibly committed transactions that no final read_committed read had."""
         return [
             part.sent.value
             for txn in self._subjects
@@ -443,8 +439,7 @@ class _TxnStoryBuilder:
 
 
 def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedWatermarks | None:
-    """Return the first answer about a partition after `t` that has its last stable offset, if it comes soon; else None.
-    """
+    """Return the first answer about a partition after `t` with a last stable offset, if it comes soon; else None."""
     later = (told for told in found.told.get(partition, ()) if told.t >= t and told.lso >= 0)
     told = next(later, None)
     return told if told is not None and told.t - t <= NEXT_ANSWER_S else None
