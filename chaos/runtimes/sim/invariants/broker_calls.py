@@ -1,4 +1,4 @@
-"""Hears the brokers' calls that say who sent what, and what was answered: for time-outs of groups, and for readers.
+"""Observes broker calls that show members' requests and fetch responses: for time-outs of groups, and for readers.
 
 The calls are wrapped during a simulation, those of a planted bug as well: the broker needs no hooks.
 """
@@ -24,11 +24,11 @@ ReadObserver = Callable[["HostedPartition", int, "FetchResponsePartition"], None
 
 
 class BrokerCalls:
-    """Holds a clock for each shard of a group coordinator, and passes on what read_committed readers are answered."""
+    """Holds a clock for each shard of a group coordinator, and reports fetch responses to read_committed readers."""
 
     def __init__(self) -> None:
         self.answered: ReadObserver = lambda hosted, offset, answer: None
-        """Is called with a partition, the offset that was asked for, and a response that has records."""
+        """Is called with a partition, the requested offset, and a response that has records."""
         self._clocks: dict[GroupCoordinatorShard, GroupClock] = {}
 
     def clock(self, shard: GroupCoordinatorShard) -> GroupClock:
@@ -37,7 +37,7 @@ class BrokerCalls:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Inside, listen to the brokers."""
+        """Observe the brokers' calls inside this block."""
         hooks: list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
             (FetchApi, "_read", self._read),
             (GroupCoordinatorShard, "submit", self._submitted),

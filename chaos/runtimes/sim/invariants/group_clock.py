@@ -1,4 +1,4 @@
-"""Notes when members of groups sent requests, and says what time-outs their coordinators owe them."""
+"""Records when members of groups send requests, and derives the time-outs that their coordinators must keep."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class GroupWatch:
     """Checks the invariants of groups."""
 
     def __init__(self, report: Report, calls: BrokerCalls | None = None) -> None:
-        """`calls`: where requests of members are heard; without it, time-outs are not judged."""
+        """Start without groups. `calls`: the observed requests of members; without it, time-outs are not checked."""
         self._report, self._calls = report, calls
         self._of_times = entered(CheckTrigger.GROUP_TIMES)
         self._of_groups, self._of_offsets = entered(CheckTrigger.GROUPS), entered(CheckTrigger.OFFSETS)
@@ -59,7 +59,7 @@ class GroupWatch:
                 self._report(each, wrong, node, known, {})
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
-        """Look at the time-outs of the groups of a shard that serves. `able`: it ran, and wrote, since the last look.
+        """Check the time-outs of the groups of a serving shard. `able`: its node ran, and wrote, since the last look.
         """
         if self._calls is None:
             return

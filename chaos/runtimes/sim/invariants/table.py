@@ -135,7 +135,7 @@ class CheckTrigger(StrEnum):
     FETCHED = "fetched"
     """Means that a read_committed Fetch is answered with records: check(answer: ReadCommittedAnswer)."""
     GIVEN = "given"
-    """Means that records in the log of a serving coordinator give a partition to a member: check(given:
+    """Means that records in the log of a serving coordinator assign a partition to a member: check(given:
     AssignedPartition).
     """
     GROUP_TIMES = "group times"

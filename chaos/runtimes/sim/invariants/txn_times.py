@@ -1,7 +1,7 @@
-"""Defines the invariants of the time that a transaction takes, and of the aborted ones that readers are told of.
+"""Defines the invariants of a transaction's time-out, and of the aborted transactions in fetch responses.
 
-How long a transaction has been open follows from the records in its coordinator's log, and not from what the
-coordinator keeps in memory.
+The time for which a transaction has been open follows from the records in its coordinator's log, and not from the
+coordinator's memory.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn
 
 ONGOING: Final = 1
-"""The state of an open transaction, by the number that Kafka's log has for it."""
+"""Is the state of an open transaction, by its number in Kafka's log."""
 MARGIN_MS: Final = 2_000
-"""What a coordinator may take beyond its second look: the append of a record, and a retry of that append."""
+"""Is the time that a coordinator may take beyond its second look, in ms: the append of a record, and a retry of that
+append.
+"""
 
 
 class OverdueTransaction(NamedTuple):
-    """Describes a transaction that is open after its time-out. Times in ms."""
+    """Describes a transaction that is open after its time-out. Times are in ms."""
 
     transactional_id: str
     timeout_ms: int
     open_ms: int
-    """By the coordinator's wall clock."""
+    """Is the time for which the transaction has been open, by the coordinator's wall clock."""
     overdue_ms: int
-    """For how long it has been seen to be over its time-out; the coordinator could end it all that time."""
+    """Is the time for which the transaction has been seen over its time-out, while the coordinator could end it."""
     interval_ms: int
-    """Between two looks of the coordinator: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+    """Is the time between two looks of the coordinator: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 
 
 class ReadCommittedAnswer(NamedTuple):
@@ -39,16 +41,18 @@ class ReadCommittedAnswer(NamedTuple):
 
     offset: int
     end: int
-    """The end of its records, exclusive."""
+    """Is the exclusive end offset of the response's records."""
     listed: Set[tuple[int, int]]
-    """(producer id, first offset) of the aborted transactions that the response lists."""
+    """Holds (producer id, first offset) of the aborted transactions that the response lists."""
     aborted: tuple[CompletedTxn, ...]
-    """The aborted transactions with data among the records."""
+    """Lists the aborted transactions with data among the records."""
 
 
 @invariant("open-transaction-keeps-its-start", CheckTrigger.TXN_STEP, "KIP-98: the time-out counts from the start")
 def open_transaction_keeps_its_start(step: TransactionChange) -> str | None:
-    """The records of an open transaction, up to the one that decides it, have the start of the first of them."""
+    """All records of an open transaction, up to its decision to commit or abort, have the same start time as its first
+    record.
+    """
     before, after = step.before, step.after
     if before is None or after is None or before.state != ONGOING or after.state not in (ONGOING, *PREPARED):
         return None
@@ -60,7 +64,8 @@ def open_transaction_keeps_its_start(step: TransactionChange) -> str | None:
 @invariant("transaction-times-out", CheckTrigger.TXN_TIMES, "KIP-98: transaction.timeout.ms")
 def transaction_times_out(found: OverdueTransaction) -> str | None:
     """A transaction that is open beyond its time-out is ended at the second look of its coordinator at the latest,
-    while that serves and can write to its log."""
+    while the coordinator serves and can write to its log.
+    """
     if found.overdue_ms <= 2 * found.interval_ms + MARGIN_MS:
         return None
     return (
@@ -82,22 +87,25 @@ def aborted_are_listed(answer: ReadCommittedAnswer) -> str | None:
 
 
 class OverdueTransactions:
-    """Notes since when the open transactions of one coordinator's shard have been over their time-out."""
+    """Records since when the open transactions of one coordinator's shard have been over their time-out."""
 
     __slots__ = ("_since",)
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, int, int, int], int] = {}
-        """Transactional id, producer id, epoch and start -> virtual ms."""
+        """Maps (transactional id, producer id, epoch, start) to the virtual time in ms at which the transaction was
+        first seen overdue.
+        """
 
     def forgive(self) -> None:
-        """Begin all times anew: the coordinator could not write to its log, or was not running."""
+        """Restart all times: the coordinator could not write to its log, or was not running."""
         self._since.clear()
 
     def look(
         self, entries: Mapping[str, TransactionRecord], wall_ms: int, now_ms: int, interval_ms: int
     ) -> Iterator[OverdueTransaction]:
-        """Yield the transactions that are over their time-out. `wall_ms`: the coordinator's clock; `now_ms`: virtual.
+        """Yield the transactions that are over their time-out. `wall_ms`: the coordinator's clock; `now_ms`: virtual
+        time.
         """
         before, self._since = self._since, {}
         for name, entry in entries.items():

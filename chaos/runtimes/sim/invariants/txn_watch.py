@@ -120,7 +120,7 @@ class TransactionWatch:
         journal.changed_ids = {}
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
-        """Look at the open transactions of a shard that serves. `able`: it ran, and wrote, since the last look."""
+        """Check the open transactions of a serving shard. `able`: its node ran, and wrote, since the last look."""
         times = self._times.setdefault((seen.id, known), OverdueTransactions())
         copy = known.copies.get(seen.id)
         if not able:
@@ -132,7 +132,8 @@ class TransactionWatch:
             self._check(self._of_times, found, seen.id, known)
 
     def answered(self, replica: WatchedReplica, offset: int, end: int, listed: Iterable[tuple[int, int]]) -> None:
-        """A read_committed reader gets the records from `offset` up to `end`, with this list of aborted transactions.
+        """Check a fetch response to a read_committed reader: records from `offset` up to `end`, and the aborted
+        transactions that it lists.
         """
         aborted = [each for each in replica.copy.replay.aborted if each.first < end and each.last >= offset]
         if aborted and replica.node.id not in replica.known.cluster.rotten:

@@ -227,7 +227,7 @@ class InvariantChecker:
                 self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
     def _look_at_coordinators(self, seen: WatchedNode) -> None:
-        """Look at the time-outs that a node's coordinators keep."""
+        """Check the time-outs that a node's coordinators keep."""
         now = self._kernel.now
         ran = now - seen.coordinators_due <= LOOK_S and not seen.sim.env.paused
         seen.coordinators_due = now + LOOK_S
@@ -430,7 +430,7 @@ class InvariantChecker:
             self._checks.served(known, epoch, records)
 
     def _answered(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
-        """A read_committed reader is answered with records."""
+        """Check a fetch response with records to a read_committed reader."""
         replica = self._replicas.of(hosted.state)
         if replica is not None and replica.log is hosted.log and replica.copy.generation == hosted.log.generation:
             self._txns.answered(replica, offset, hosted.log.bound_of(answer.records, offset), answer.aborted or ())

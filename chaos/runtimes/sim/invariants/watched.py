@@ -119,7 +119,7 @@ class WatchedNode:
         self.due = inf
         """Is the time at which a quorum leader is looked at again, whatever happens."""
         self.coordinators_due = -inf
-        """Is the time at which the time-outs of its coordinators are looked at again."""
+        """Is the time at which the time-outs of the node's coordinators are checked again."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
         """Maps the kind of a log's journal, and a partition, to the coordinator's shard on this node."""
         self.loading: list[WatchedReplica] = []
