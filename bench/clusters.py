@@ -236,7 +236,7 @@ class PrototypeCluster(MeasuredCluster):
 
     def __init__(self, files: Path, folder: Path) -> None:
         super().__init__(folder)
-        self._files, self._base = files, _row_of_ports(len(self.nodes))
+        self._files, self._base = files, _consecutive_ports(len(self.nodes))
         self.ports = {node: self._base + index for index, node in enumerate(self.nodes)}
 
     @override
@@ -264,7 +264,7 @@ class PrototypeCluster(MeasuredCluster):
         return [sys.executable, str(self._files / PROGRAM), str(index), str(self._base), str(self.folder / f"n{node}")]
 
 
-def _row_of_ports(count: int) -> int:
+def _consecutive_ports(count: int) -> int:
     """Return the first of `count` consecutive free ports. Raises PreconditionError if there are none."""
     for _ in range(100):
         (base,) = free_ports(1, claimed_ports(), random.SystemRandom())

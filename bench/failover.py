@@ -42,7 +42,7 @@ def failover(cluster: MeasuredCluster, *, controller: bool) -> Mapping[str, floa
     active = active_controller(cluster)
     victim = active if controller else next(node for node in NODES if node != active)
     topic = f"f{time.monotonic_ns()}"
-    _led_by(cluster, topic, victim)
+    _create_topic_led_by(cluster, topic, victim)
     brokers = {node: ("127.0.0.1", port) for node, port in cluster.ports.items()}
     survivors = [address for node, address in brokers.items() if node != victim]
     observer = FailoverObserver(list(brokers.values()), survivors, topic, victim)
@@ -136,7 +136,7 @@ def active_controller(cluster: MeasuredCluster) -> int:
     return trio.run(ask)
 
 
-def _led_by(cluster: MeasuredCluster, topic: str, leader: int) -> None:
+def _create_topic_led_by(cluster: MeasuredCluster, topic: str, leader: int) -> None:
     """Create a topic of one partition, and wait until `leader` leads it."""
     replicas = [leader, *(node for node in NODES if node != leader)]
     asked = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})

@@ -91,7 +91,7 @@ class Forwarder:
                 raise NotController
             return response
 
-        return await self._persist(api_key, request, send, timeout_ms)
+        return await self._send_until_answered(api_key, request, send, timeout_ms)
 
     async def forward(
         self,
@@ -121,14 +121,14 @@ class Forwarder:
             )
             if wrapped.error_code == ErrorCode.NOT_CONTROLLER:
                 raise NotController
-            return await self._opened(api_key, version, request, wrapped)
+            return await self._unwrap(api_key, version, request, wrapped)
 
         try:
-            return await self._persist(api_key, request, send, given)
+            return await self._send_until_answered(api_key, request, send, given)
         except NoController:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
-    async def _persist(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
+    async def _send_until_answered(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
         """Retry a request until a controller answers. `send` asks another node within the given seconds; this node's
         own controller is called directly.
         """
@@ -181,7 +181,7 @@ class Forwarder:
             moved.set()
         self._peers.wait_only_for(self.controller(), (CONTROL_LANE, CLIENT_LANE))
 
-    async def _opened(self, api_key: int, version: int, request: Any, wrapped: EnvelopeResponse) -> Any:
+    async def _unwrap(self, api_key: int, version: int, request: Any, wrapped: EnvelopeResponse) -> Any:
         if wrapped.error_code or wrapped.response_data is None:
             code = ErrorCode(wrapped.error_code) if wrapped.error_code else ErrorCode.UNKNOWN_SERVER_ERROR
             return refusal(api_key, request, code)

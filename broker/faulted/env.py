@@ -11,48 +11,48 @@ from squall.broker.faulted.files import FaultedFs
 from squall.broker.overriding import override
 from squall.broker.real_env import RealEnv, RealTransport
 
-Gate = Callable[[str, str], None]
+CrashPointCheck = Callable[[str, str], None]
 
 
 class FaultedTransport(RealTransport):
     """Is a connection that lets a crash point end the process before each send."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_check_crash_point",)
 
-    def __init__(self, sock: socket.socket, peer: str, gate: Gate) -> None:
+    def __init__(self, sock: socket.socket, peer: str, check: CrashPointCheck) -> None:
         super().__init__(sock, peer)
-        self._gate = gate
+        self._check_crash_point = check
 
     @override
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        self._gate("send", self.peer)
+        self._check_crash_point("send", self.peer)
         return super().send(pieces, more=more)
 
     @override
     def send_file(self, file: File, offset: int, length: int) -> int:
-        self._gate("send", self.peer)
+        self._check_crash_point("send", self.peer)
         return super().send_file(file, offset, length)
 
 
 class FaultedListener(Listener):
     """Accepts connections whose sends may hit a crash point."""
 
-    def __init__(self, inner: Listener, gate: Gate) -> None:
-        self._inner, self._gate = inner, gate
+    def __init__(self, inner: Listener, check: CrashPointCheck) -> None:
+        self._inner, self._check_crash_point = inner, check
         self.port = inner.port
 
     @override
     async def accept(self) -> FaultedTransport:
-        return _with_gate(await self._inner.accept(), self._gate)
+        return _with_crash_points(await self._inner.accept(), self._check_crash_point)
 
     @override
     def close(self) -> None:
         self._inner.close()
 
 
-def _with_gate(link: object, gate: Gate) -> FaultedTransport:
+def _with_crash_points(link: object, check: CrashPointCheck) -> FaultedTransport:
     assert isinstance(link, RealTransport), "a faulted Env stands on the real one"
-    return FaultedTransport(link._sock, link.peer, gate)
+    return FaultedTransport(link._sock, link.peer, check)
 
 
 class FaultedEnv(RealEnv):
@@ -79,13 +79,13 @@ class FaultedEnv(RealEnv):
                 raise OSError(f"--faults {folder} must be on the file system of log.dirs, {path}")
         fs = FaultedFs(folder, roots, incarnation)
         self.fs = fs
-        self._gate = fs.injector.gate
+        self._check_crash_point = fs.injector.check_crash_point
         fs.injector.watch()
 
     @override
     async def listen(self, host: str, port: int) -> FaultedListener:  # type: ignore[override]
-        return FaultedListener(await super().listen(host, port), self._gate)
+        return FaultedListener(await super().listen(host, port), self._check_crash_point)
 
     @override
     async def connect(self, host: str, port: int) -> FaultedTransport:
-        return _with_gate(await super().connect(host, port), self._gate)
+        return _with_crash_points(await super().connect(host, port), self._check_crash_point)

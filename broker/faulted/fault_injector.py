@@ -97,7 +97,7 @@ class FaultInjector:
 
     # ---------------------------------------------------------------------------------------------------- the calls
 
-    def gate(self, op: str, what: str) -> None:
+    def check_crash_point(self, op: str, what: str) -> None:
         """Count an fsync, write or send that is about to happen, and end the process if it is the crash point."""
         with self.lock:
             self._tally.call(op)
@@ -113,7 +113,7 @@ class FaultInjector:
             os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(60)  # the signal ends all threads, but may take a moment to arrive
 
-    def delayed(self, op: str) -> None:
+    def delay(self, op: str) -> None:
         """Sleep as long as the faults that slow this call say. The calling thread waits, as for a slow device."""
         delay_s = 0.0
         with self.lock:
@@ -124,14 +124,14 @@ class FaultInjector:
         if delay_s:
             time.sleep(delay_s)
 
-    def syncing(self, path: str) -> None:
+    def check_fsync(self, path: str) -> None:
         """Raise OSError if an fsync that is about to begin must fail. Every matching fault counts the call."""
         with self.lock:
-            codes = [self._strike(fault, "fsync", path) for fault in self.commands.faults]
+            codes = [self._count_match(fault, "fsync", path) for fault in self.commands.faults]
         if code := next(filter(None, codes), 0):
             raise failure(code, path)
 
-    def writing(self, path: str, growth: int) -> None:
+    def check_write(self, path: str, growth: int) -> None:
         """Raise OSError if a write that makes its file `growth` bytes longer, or a truncation, must fail."""
         code = 0
         with self.lock:
@@ -142,12 +142,12 @@ class FaultInjector:
                         self._hit(fault)
                         code = code or errno.ENOSPC
                 elif growth != TRUNCATION or fault.errno != "ENOSPC":
-                    struck = self._strike(fault, "write", path)
+                    struck = self._count_match(fault, "write", path)
                     code = code or struck
         if code:
             raise failure(code, path)
 
-    def _strike(self, fault: FaultCommand, op: str, path: str) -> int:
+    def _count_match(self, fault: FaultCommand, op: str, path: str) -> int:
         """Count a call that a fault matches. Returns the errno if the fault makes the call fail, else 0."""
         if fault.kind != "fail" or fault.op != op or not fnmatchcase(path, fault.path_glob):
             return 0

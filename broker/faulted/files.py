@@ -68,16 +68,16 @@ class FaultedFile(RealFile):
     def fsync(self) -> None:
         """Fsync the file. If that fails, the unsynced data never becomes durable, as on Linux."""
         injector, inode = self._fs.injector, self._inode
-        injector.gate("fsync", self._path)
-        injector.delayed("fsync")
+        injector.check_crash_point("fsync", self._path)
+        injector.delay("fsync")
         with injector.lock:
             mark = inode.journal.mark()
         try:
-            injector.syncing(self._path)
+            injector.check_fsync(self._path)
             super().fsync()
         except OSError:
             with injector.lock:
-                inode.journal.failed(mark)
+                inode.journal.fsync_failed(mark)
             raise
         with injector.lock:
             if not inode.gone:
@@ -114,16 +114,16 @@ class FaultedFs(RealFs):
 
     def before_write(self, path: str, growth: int) -> None:
         """Apply crash point, delay and error before a write."""
-        self.injector.gate("write", path)
+        self.injector.check_crash_point("write", path)
         if self.injector.commands.faults:
-            self.injector.delayed("write")
-            self.injector.writing(path, growth)
+            self.injector.delay("write")
+            self.injector.check_write(path, growth)
 
     def note_write(self, inode: Inode, offset: int, length: int, size: int, replaced: Buffer = b"") -> None:
         """Journal a write. The caller holds the lock."""
         if inode.gone:
             return
-        inode.journal.wrote(offset, length, size, replaced)
+        inode.journal.record_write(offset, length, size, replaced)
         self._used += max(0, offset + length - size)
         self._waiting[inode.number] = self._waiting.get(inode.number, 0) + length
         self._pending_bytes += length
@@ -135,12 +135,12 @@ class FaultedFs(RealFs):
         before = os.fstat(fd).st_size
         if inode.gone or before == size and inode.journal.is_clean:
             return
-        inode.journal.cut(size, before, os.pread(fd, before - size, size) if size < before else b"")
+        inode.journal.record_truncation(size, before, os.pread(fd, before - size, size) if size < before else b"")
         self._used += size - before
 
     def synced(self, inode: Inode, mark: int) -> None:
         """Note that an fsync that began at `mark` has succeeded. The caller holds the lock."""
-        inode.journal.synced(mark)
+        inode.journal.fsync_succeeded(mark)
         self._no_longer_waits(inode.number)
         if left := inode.journal.pending_bytes if not inode.journal.is_clean else 0:
             self._waiting[inode.number] = left
@@ -170,7 +170,7 @@ class FaultedFs(RealFs):
         self._no_longer_waits(number)
         inode = self._inodes.get(number)
         if inode is not None:
-            inode.journal.synced(inode.journal.mark())
+            inode.journal.fsync_succeeded(inode.journal.mark())
         else:
             _unlink(self._journal_path(number))
 
@@ -321,8 +321,8 @@ class FaultedFs(RealFs):
         if not self._is_ours(path):
             super().fsync_dir(path)
             return
-        self.injector.delayed("fsync")
-        self.injector.syncing(self._reported_path(path))
+        self.injector.delay("fsync")
+        self.injector.check_fsync(self._reported_path(path))
         with self.injector.lock:
             journal = self._journal(path)
             count = len(journal.changes)

@@ -69,12 +69,12 @@ class FileJournal:
             self._end = HEADER.size
             self._start_over()
 
-    def wrote(self, offset: int, length: int, size_before: int, replaced: Buffer = b"") -> None:
+    def record_write(self, offset: int, length: int, size_before: int, replaced: Buffer = b"") -> None:
         """Record a write of `length` bytes over `replaced` that is about to happen."""
         self._note(WRITE, offset, length, size_before, replaced)
         self.pending_bytes += length
 
-    def cut(self, size: int, size_before: int, replaced: Buffer = b"") -> None:
+    def record_truncation(self, size: int, size_before: int, replaced: Buffer = b"") -> None:
         """Record a truncation to `size` that is about to happen and removes `replaced`."""
         self._note(CUT, size, 0, size_before, replaced)
 
@@ -82,7 +82,7 @@ class FileJournal:
         """Return the journal's end: an fsync that begins now covers all changes before it."""
         return self._base + self._end
 
-    def synced(self, mark: int) -> None:
+    def fsync_succeeded(self, mark: int) -> None:
         """Note that all changes before the mark are durable, except those of an earlier failed fsync."""
         upto = mark - self._base
         if upto < HEADER.size:
@@ -95,7 +95,7 @@ class FileJournal:
             os.pwrite(self._fd, HEADER.pack(MAGIC, upto), 0)
             self._compact(upto)
 
-    def failed(self, mark: int) -> None:
+    def fsync_failed(self, mark: int) -> None:
         """Note that an fsync failed: the kernel then marks its pages clean, so no later fsync makes them durable."""
         self._has_failed_sync = True
         self._note(FAILED, max(0, mark - self._base), 0, 0)

@@ -46,7 +46,7 @@ def load(
     `clean`: the clean-shutdown file was there. `recovery_point`, `log_start_offset`: from the checkpoints.
     """
     fs.mkdirs(directory)
-    bases = _tidy(fs, directory)
+    bases = _remove_leftovers(fs, directory)
     loading = _LogLoader(fs, directory, config, bases, clean, recovery_point, log_start_offset)
     loading.run()
     segments, recovery_point = loading.segments, min(recovery_point, loading.end_offset)
@@ -89,7 +89,7 @@ def has_epoch(header: BatchHeader) -> bool:
     return header.leader_epoch >= 0
 
 
-def _tidy(fs: Fs, directory: str) -> list[int]:
+def _remove_leftovers(fs: Fs, directory: str) -> list[int]:
     """Remove the files of interrupted operations, and return the base offsets of the segments, ascending."""
     names = fs.list(directory)
     stems = [name.removesuffix(LOG) for name in names if name.endswith(LOG)]
@@ -212,7 +212,7 @@ class _LogLoader:
         scan = BatchScanner(segment.file, size)
         damage = None
         for header, position, data in scan:
-            damage = self._take(segment, header, position, data)
+            damage = self._add_batch(segment, header, position, data)
             if damage is not None:
                 break
         damage = damage or scan.damage
@@ -224,7 +224,7 @@ class _LogLoader:
             segment.truncate(segment.size, segment.next_offset)
         return damage
 
-    def _take(self, segment: Segment, header: BatchHeader, position: int, data: memoryview) -> str | None:
+    def _add_batch(self, segment: Segment, header: BatchHeader, position: int, data: memoryview) -> str | None:
         """Add one batch to the segment, or return why its offset or content is wrong."""
         base, expected = header.base_offset, segment.next_offset
         last = base + header.last_offset_delta

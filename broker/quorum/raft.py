@@ -470,7 +470,7 @@ class Raft:
             for message, reply in leadership.answer(self.log, self.member.high_watermark, now_ms):
                 self._outbox.answer(message, reply)
         for voter in self._outbox.take_due(now_ms):
-            request = self._owed(voter, now_ms)
+            request = self._due_request(voter, now_ms)
             if request is not None:
                 self._outbox.send(voter, request)
         self.member.check()
@@ -479,7 +479,7 @@ class Raft:
         assert high_watermark <= self.log.end_offset
         self.member.high_watermark = max(self.high_watermark, high_watermark)
 
-    def _owed(self, voter: int, now_ms: int) -> Request | None:
+    def _due_request(self, voter: int, now_ms: int) -> Request | None:
         """Return the request that is due to this voter now, or None."""
         log = self.log
         if self.member.tally is not None:

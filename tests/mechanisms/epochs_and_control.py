@@ -193,7 +193,7 @@ CONTROL_PLANE = (
             Removal(
                 "answers before a change is committed",
                 "broker/control/kraft/controller_service.py",
-                "ControllerService._certain",
+                "ControllerService._after_commit",
                 piece="await self._quorum.wait_committed(offset, epoch)",
                 by="pass",
             ),
@@ -325,7 +325,7 @@ CONTROL_PLANE = (
             Removal(
                 "acknowledges what it has not synced",
                 RAFT,
-                "Raft._owed",
+                "Raft._due_request",
                 piece="and (self._local.is_synced or not self._settings.is_voter)",
                 by="",
             ),

@@ -169,10 +169,10 @@ class ControllerService:
         # Wait even if the decision has no records: it may depend on earlier, uncommitted records.
         offset = controller.image.offset
         if offset > self._feed.image.offset:
-            return DeferredResponse(partial(self._certain, decision.reply, offset, self._epoch))
+            return DeferredResponse(partial(self._after_commit, decision.reply, offset, self._epoch))
         return decision.reply
 
-    async def _certain(self, reply: Any, offset: int, epoch: int) -> Any:
+    async def _after_commit(self, reply: Any, offset: int, epoch: int) -> Any:
         """Return `reply` once `offset`, written in `epoch` or before, is committed."""
         try:
             await self._quorum.wait_committed(offset, epoch)

@@ -61,9 +61,9 @@ class VoterShutdown:
                 break
             await self._changed.wait(left_s if left_s > 0 else inf)
         with self._env.timeout(OTHERS_SHUTDOWN_WAIT_S):
-            await self._others_know()
+            await self._wait_until_others_know()
 
-    async def _others_know(self) -> None:
+    async def _wait_until_others_know(self) -> None:
         """Wait, on a leader, until each voter that still fetches knows the high watermark, so that no voter waits for
         this node.
         """

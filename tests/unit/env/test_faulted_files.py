@@ -197,7 +197,7 @@ def test_the_journal_of_a_file_written_to_during_every_fsync_stays_short(disk: D
         file.pwrite(b"y" * 100_000, 0)
         mark = inode.journal.mark()
         file.append(b"z" * 10)
-        inode.journal.synced(mark)
+        inode.journal.fsync_succeeded(mark)
     assert os.path.getsize(inode.journal.path) < 2_500_000
     assert disk.lose()["bytes_pending"] == 10
 
