@@ -192,7 +192,7 @@ MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}
 
 
 def find(name: str) -> Mutant:
-    """The mutant of that id or name. Refused, with those whose names are like it."""
+    """Return the mutant of that id or name. Raise PreconditionError, with similar names, if there is none."""
     for mutant in _ALL:
         if name in (mutant.id, mutant.name):
             return mutant
@@ -202,7 +202,9 @@ def find(name: str) -> Mutant:
 
 
 def select(names: str) -> tuple[Mutant, ...]:
-    """Mutants of a list like `1,9,no-fsync`, of a group like `replication`, or `all` of them. Refused."""
+    """Return the mutants of a list like `1,9,no-fsync`, of a group like `replication`, or `all` of them. Raise
+    PreconditionError for an unknown name.
+    """
     if names == "all":
         return _ALL
     if any(mutant.group == names for mutant in _ALL):

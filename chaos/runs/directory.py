@@ -55,8 +55,8 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path, runs: Path = RUNS) -> RunDirectory:
-        """Return an existing run directory, given by a path, or by the name of a run in `runs`. Refused if it does not
-        exist, or holds no plan.
+        """Return an existing run directory, given by a path, or by the name of a run in `runs`. Raise PreconditionError
+        if it does not exist, or holds no plan.
         """
         if path.name == str(path) and not path.exists() and (runs / path / "plan.toml").exists():
             path = runs / path
@@ -117,7 +117,7 @@ class RunDirectory:
         return self.path / "report.html"
 
     def reserve(self) -> None:
-        """Reserve disk space for the verdict. Refused if the disk has none."""
+        """Reserve disk space for the verdict. Raise PreconditionError if the disk has none."""
         self.release()
         try:
             self._reserve = _unnamed(self.path)
@@ -193,8 +193,8 @@ TOO_SMALL = "MiB are free there, and this run may write"
 
 
 def writable(root: Path, needed_bytes: int = 0) -> None:
-    """Create the folder `root` for run directories. Refused if it cannot be created, is not writable, or lacks disk
-    space.
+    """Create the folder `root` for run directories. Raise PreconditionError if it cannot be created, is not writable,
+    or lacks disk space.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ class MetricsExporter:
     """Serves metrics in a thread. `text` returns the metrics at this moment, and whether these are the final values."""
 
     def __init__(self, port: int, text: Callable[[], tuple[str, bool]]) -> None:
-        """Start the server. Refused if the port is in use. Port 0 chooses a free port."""
+        """Start the server. Raise PreconditionError if the port is in use. Port 0 chooses a free port."""
         self._asked = threading.Event()
         self._told_all = threading.Event()
         exporter = self

@@ -184,8 +184,8 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
     """Return the function that makes the plan's runtime in a folder, and the brokers' description if they are not
     Squall's.
 
-    Refused before anything is made if this machine lacks something that the plan needs. Runtimes are imported here:
-    their packages are optional, and `lacks` has reported missing ones before.
+    Raise PreconditionError before anything is made if this machine lacks something that the plan needs. Runtimes are
+    imported here: their packages are optional, and `lacks` has reported missing ones before.
     """
     from squall.chaos.runtimes.docker.runtime import DockerRuntime
     from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
@@ -232,8 +232,8 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
 
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
-    """Return the function that attaches to the external cluster. Refused if the container of a broker cannot be
-    identified.
+    """Return the function that attaches to the external cluster. Raise PreconditionError if the container of a broker
+    cannot be identified.
     """
     from squall.chaos.runtimes.external.runtime import ExternalRuntime
 

@@ -48,8 +48,8 @@ class RecordedRun:
 
 
 def recorded(path: Path) -> RecordedRun:
-    """Read the run in `path`. Refused if the path is no run directory, if its plan is unreadable, or if run.json does
-    not say how a simulation ended.
+    """Read the run in `path`. Raise PreconditionError if the path is no run directory, if its plan is unreadable, or if
+    run.json does not say how a simulation ended.
     """
     directory = RunDirectory.open(path)
     try:

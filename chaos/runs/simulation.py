@@ -221,8 +221,8 @@ def simulate(
 
     mutant: a known bug to plant (id or name). messages: collect what was sent over the network, for diagrams.
     stop_at_first: end at the first broken invariant; otherwise collect all of them, and continue. enough: called now
-    and then; once it returns True, SimulationTimeout is raised. Refused for an unknown mutant. Interruptions are
-    raised; all other errors are in the result.
+    and then; once it returns True, SimulationTimeout is raised. Raise PreconditionError for an unknown mutant.
+    Interruptions are raised; all other errors are in the result.
     """
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
     preload_modules()

@@ -321,7 +321,8 @@ class Runtime(Protocol):
 
     def bootstrap(self, zone: str) -> str:
         """Return the bootstrap servers of a zone, as "host:port,host:port". Zone "INTERNAL" is the listener between
-        nodes, reached without any link fault; use it only to query one node. Refused for an unknown zone.
+        nodes, reached without any link fault; use it only to query one node. Raise PreconditionError for an unknown
+        zone.
         """
 
     def links(self) -> tuple[Link, ...]:
@@ -362,7 +363,8 @@ class Runtime(Protocol):
         """
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """Let a node that is down start as the second version from now on. Refused if there is no second version.
+        """Let a node that is down start as the second version from now on. Raise PreconditionError if there is no
+        second version.
 
         Evidence: from, to.
         """

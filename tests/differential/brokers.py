@@ -34,7 +34,7 @@ wait for it. Ours assigns in the heartbeat."""
 
 @contextmanager
 def both(folder: Path) -> Iterator[tuple[Broker, Broker]]:
-    """Ours and Kafka's, ready. Raises Refused where Apache Kafka cannot be had."""
+    """Ours and Kafka's, ready. Raise PreconditionError if Apache Kafka cannot be had."""
     clusters = [Squall(folder / "squall", SETTINGS, (1,)), Kafka(folder / "kafka", {**SETTINGS, **AT_ONCE}, (1,))]
     try:
         for cluster in clusters:

@@ -60,7 +60,7 @@ def name_of(began: str, out: Path) -> str:
 
 
 def _check(folder: Folder, parts: Mapping[str, Part]) -> None:
-    """Refused where the night cannot go on."""
+    """Raise PreconditionError if the night cannot go on."""
     head, _ = folder.read()
     if unknown := [name for name in head.parts if name not in parts]:
         raise PreconditionError(f"{folder.record}, line 1: parts: there is no part {', '.join(unknown)}")

@@ -41,7 +41,9 @@ def read_tables(place: Path) -> tuple[Tables, list[str]]:
 
 
 def collect(folder: Folder, rows: Tables, now: datetime) -> None:
-    """Add a night that has ended to the store, unless it is there already. Refused where it cannot be written."""
+    """Add a night that has ended to the store, unless it is there already. Raise PreconditionError if it cannot be
+    written.
+    """
     place = place_of(folder)
     digest = _digest(folder)
     if digest in [each.digest for each in store.collections(place, store.TESTS)[0]]:

@@ -72,7 +72,7 @@ class Folder:
         return self.path.with_name(f"{night}-matrix")
 
     def begin(self, head: Head) -> None:
-        """Write the head. Refused where there is a record already."""
+        """Write the head. Raise PreconditionError if there is a record already."""
         if self.record.exists():
             raise PreconditionError(f"{self.path}: a night is there already: --resume goes on with it")
         self.said("any").parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,8 @@ class Folder:
         append_line(self.record, _json(line))
 
     def read(self) -> tuple[Head, list[Line]]:
-        """The record. Refused where there is none, or where somebody has changed it to what no night writes.
+        """The record. Raise PreconditionError if there is none, or where somebody has changed it to what no night
+        writes.
 
         A line that a killed session left half-written is left out.
         """

@@ -112,7 +112,8 @@ def _measured(environment: Path, called: Called) -> Installation:
 
 
 def _image(command: str, clone: Path) -> Installation:
-    """Build an image of the checkout anew. Refused without a Docker engine and the program docker."""
+    """Build an image of the checkout anew. Raise PreconditionError if there is no Docker engine or no program docker.
+    """
     (flag,) = IMAGES.keys() & set(command.split())
     engine = find_engine()
     _ended_well(Called(SQUALL, "images"))  # which the broker's image is made of

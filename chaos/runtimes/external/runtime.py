@@ -65,7 +65,9 @@ class DiscoveredCluster(dict[int, Address]):
 
 
 async def discover(bootstrap: str) -> DiscoveredCluster:
-    """Ask the first bootstrap server that answers. Refused if no server answers, or if `bootstrap` is no address."""
+    """Ask the first bootstrap server that answers. Raise PreconditionError if no server answers, or if `bootstrap` is
+    no address.
+    """
     try:
         servers = addresses(bootstrap)
     except ValueError:
@@ -134,7 +136,7 @@ class ExternalRuntime(Runtime):
 
     @override
     async def start(self) -> None:
-        """Make Squall's proxies only. Refused if the cluster is not the one that was planned for."""
+        """Make Squall's proxies only. Raise PreconditionError if the cluster is not the one that was planned for."""
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say)
         found = await discover(self._bootstrap)
         if set(found) != set(self.nodes):

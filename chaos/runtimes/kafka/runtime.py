@@ -108,8 +108,8 @@ class KafkaRuntime(RealRuntime):
 
 
 def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return a plan's settings without those that only Squall knows, and the names of the removed settings. Refused for
-    addresses.
+    """Return a plan's settings without those that only Squall knows, and the names of the removed settings. Raise
+    PreconditionError for addresses.
     """
     for name in given:
         if name in GIVEN:

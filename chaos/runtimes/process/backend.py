@@ -37,7 +37,7 @@ class BrokerSoftware(Protocol):
     """Makes the programs of a cluster's processes, and chooses their addresses."""
 
     def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
-        """Choose every address. Refused for settings that the brokers would refuse."""
+        """Choose every address. Raise PreconditionError for settings that the brokers would refuse."""
 
     def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
         """Return the program of one node."""

@@ -23,7 +23,9 @@ POLL_S = 0.005
 
 
 class Disks:
-    """Acts on the disks of a cluster's brokers. Refused if the brokers were not started with `--faults`."""
+    """Acts on the disks of a cluster's brokers. Raise PreconditionError if the brokers were not started with
+    `--faults`.
+    """
 
     def __init__(self, brokers: Brokers, seed: int) -> None:
         self._brokers, self._seed = brokers, seed

@@ -54,7 +54,7 @@ class ClusterBackend(Protocol):
     """Holds the brokers that were made."""
 
     async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
-        """Make everything, but start no broker. Refused if something cannot be made."""
+        """Make everything, but start no broker. Raise PreconditionError if something cannot be made."""
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
         """Start a node that is down, and wait at most `ready_s` seconds until it is ready. Evidence: as
@@ -103,7 +103,8 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
 
     @override
     async def start(self) -> None:
-        """Start every node. If this fails, everything that was started is ended. Refused if something cannot be made.
+        """Start every node. If this fails, everything that was started is ended. Raise PreconditionError if something
+        cannot be made.
         """
         assert self._lock is None, "a runtime is started once"
         self._lock = self._plan.lock()

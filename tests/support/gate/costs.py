@@ -38,7 +38,7 @@ class Cost(NamedTuple):
 def read(file: Path = ROOT / FILE) -> dict[str, Cost]:
     """Costs by node id. A file that does not exist has none.
 
-    Refused: it is not what `write` writes, or has a row twice.
+    Raise PreconditionError if it is not what `write` writes, or has a row twice.
     """
     if not file.exists():
         return {}

@@ -40,7 +40,7 @@ class Result(NamedTuple):
 def heads(file: Path) -> list[dict[str, str]]:
     """The first lines of all sessions that wrote to a file; none if it does not exist.
 
-    Refused: the file has something, and does not begin with such a line.
+    Raise PreconditionError if the file has something, and does not begin with such a line.
     """
     lines = list(_rows(file))
     if lines and "commit" not in lines[0] or not lines and file.exists() and file.stat().st_size:
