@@ -1,4 +1,4 @@
-"""Known bugs of real brokers, planted one at a time: each must be found, and a sound broker stay silent."""
+"""Plants known bugs of real brokers one at a time. Each bug must be found, and a correct broker must raise no alarm."""
 
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.mutants.registry import MUTANTS, find, select

@@ -31,14 +31,14 @@ class AppendCall:
     checked: CheckedBatch | AppendResult | None
 
     def go(self) -> Appended:
-        """As a sound broker does it."""
+        """Call the original `ProduceApi._append` with these arguments."""
         return _SOUND(
             self.api, self.h, self.index, self.records, self.version, self.acks, self.now_ms, self.wall_ms, self.checked
         )
 
 
 def around_append(rule: Callable[[AppendCall], Appended]) -> ReplacedFunction:
-    """Put `rule` in the place of the broker's append."""
+    """Return a replacement of the broker's append by `rule`."""
 
     # The parameters stand on one line, because they have to be those of the rule, and are nothing of this one's own.
     def _append(self, h, index, records, version, acks, now_ms, wall_ms, checked):  # type: ignore[no-untyped-def]

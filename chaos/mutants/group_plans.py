@@ -1,7 +1,7 @@
-"""The plans of a hunt for bugs of group coordinators: a few members, few partitions, and acts given one by one.
+"""Makes the plans of a hunt for bugs of group coordinators: few members, few partitions, and acts listed one by one.
 
-The coordinators' logs have one partition each, so that there is one coordinator of each kind. Sessions are short: who
-is gone is missed within a second or two.
+The coordinators' logs have one partition each, so that there is one coordinator of each kind. Session time-outs are
+short: a coordinator notices within a second or two that a member is gone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from squall.chaos.plans.plan import Plan
 
 SEND, PAUSE, HALT, LEAVE, CRASH, TWIN, ABORT = "send", "pause", "halt", "leave", "crash", "twin", "abort"
 DELETE = "delete"
-"""What members and instances do (`workloads/groups/acts.py`, `workloads/pipeline/steps.py`)."""
+"""Names the acts of members and instances (`workloads/groups/acts.py`, `workloads/pipeline/steps.py`)."""
 BYTES = 100
 OF_GROUPS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "1",
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "200",
 }
-"""One coordinator, which does not wait long for a group's first members."""
+"""Holds broker settings for one coordinator, which does not wait long for a group's first members."""
 COMMON: Mapping[str, Any] = {
     "replication_factor": 3,
     "min_isr": 2,
@@ -46,9 +46,9 @@ PIPELINE_LOAD: Mapping[str, Any] = {
     "transaction_timeout_ms": 2000,
 }
 GROUP = "coordinator:squall-group"
-"""A target of faults: the coordinator of the group of `groups`."""
+"""Is the target of faults that hit the coordinator of the group of the workload `groups`."""
 PIPELINE = "coordinator:squall-pipeline"
-"""That of the group of `pipeline`."""
+"""Is the target of faults that hit the coordinator of the group of the workload `pipeline`."""
 
 
 def group_plan(
@@ -64,9 +64,9 @@ def group_plan(
     sends_s: float = 0.0,
     **plan: Any,
 ) -> Plan:
-    """A small cluster under these acts of members, a record to one partition after the other, and these faults. The
-    load goes on for `time_s`. `to`: the partitions that get any records; empty: all. `sends_s`: records are sent for so
-    long; 0: all the time.
+    """Return a plan of a small cluster with these acts of members and these faults, and a load of `time_s` that sends
+    records to one partition after the other. to: the partitions that get any records; empty: all. sends_s: how long
+    records are sent, in s; 0: all the time.
     """
     table = {**load, **(workload or {})}
     return hunt_plan(
@@ -95,5 +95,5 @@ def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[in
 
 
 def act(at_s: float, who: int, do: str, for_s: float = 0.0) -> list[Any]:
-    """One thing that a member or an instance does, as the workload's operation."""
+    """Return one act of a member or an instance, as the workload's operation."""
     return [round(at_s, 3), who, do, round(for_s * 1000), 0]

@@ -1,4 +1,5 @@
-"""The hunt: is each planted bug found, how soon, by which check, and does a sound broker stay silent under that plan?
+"""Hunts planted bugs: finds out whether each bug is found, how soon, by which check, and whether a correct broker
+raises no alarm under that plan.
 
 Plans are drawn seed by seed until one fails with the mutant planted. The same plan then runs without the mutant. If
 that run fails too, the plan finds nothing: it shows a false alarm, or a bug of the broker itself.
@@ -27,79 +28,85 @@ class FailureKind(Protocol):
 
     @property
     def kind(self) -> str:
-        """ "invariant", "anomaly", "liveness", "deadlock" or "crash"."""
+        """Is "invariant", "anomaly", "liveness", "deadlock" or "crash"."""
 
     @property
     def name(self) -> str:
-        """Name of the invariant, anomaly or other check that failed."""
+        """Names the invariant, anomaly or other check that failed."""
 
 
 Run = Callable[[Plan, str | None], FailureKind | None]
-"""Simulates a plan, with the mutant of that id or (None) without any. HarnessError where nothing could be judged."""
+"""Simulates a plan, with the mutant of that id or (None) without a mutant. Raises HarnessError if nothing could be
+judged.
+"""
 Shrink = Callable[[Plan, FailureKind, Callable[[Plan], FailureKind | None]], tuple[Plan, int]]
-"""The smallest plan that fails in the same way, and its steps: operations and faults."""
+"""Returns the smallest plan that fails in the same way, and its number of steps: operations and faults."""
 FEW_STEPS = 10
-"""What a shrunk plan of a planted bug is held to: so many operations and faults can still be followed one by one, and
-every bug that is planted here shows with fewer.
+"""Limits the steps of a shrunk plan: a person can still follow so many operations and faults one by one, and every bug
+that is planted here shows with fewer.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class MutantHuntResult:
-    """The result of a hunt for one mutant."""
+    """Holds the result of a hunt for one mutant."""
 
     mutant: str
     tried: int
-    """Seeds."""
+    """Counts the seeds that were tried."""
     seconds: float
-    """Of CPU time, until it was found or given up; shrinking apart."""
+    """Gives the CPU time in seconds until the mutant was found or given up, without shrinking."""
     seed: int | None = None
-    """The one that found it; None: none did."""
+    """Is the seed whose plan found the mutant; None: no seed did."""
     check: str = ""
-    """What found it: kind and name."""
+    """Names what found the mutant: the kind of failure and the check's name."""
     false_alarms: tuple[tuple[int, str], ...] = ()
-    """Seeds under whose plans a sound broker failed as well, and how."""
+    """Lists the seeds under whose plans the correct broker failed as well, and how."""
     troubles: tuple[tuple[int, str], ...] = ()
-    """Seeds under whose plans nothing could be judged."""
+    """Lists the seeds under whose plans nothing could be judged, and why."""
     plan: str = ""
-    """The plan that found it, as TOML; shrunk, where that was asked for."""
+    """Holds the plan that found the mutant, as TOML; shrunk, if that was requested."""
     steps: int | None = None
-    """After shrinking."""
+    """Counts the steps of the plan after shrinking; None if it was not shrunk."""
     shrunk_seed: int | None = None
-    """The one whose plan was shrunk to that: `seed`, or a later one whose plan came to fewer steps."""
+    """Is the seed whose plan was shrunk to `plan`: `seed`, or a later seed whose plan has fewer steps."""
 
     @property
     def is_expected(self) -> bool:
-        """Return whether one of the mutant's own checks found it."""
+        """Is True if one of the mutant's own checks found it."""
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property
     def plans_text(self) -> str:
-        """ "5"; "1 (seed 107)" where the first seed was not 0."""
+        """Returns the number of tried plans as text: "5"; or "1 (seed 107)" if the first seed was not 0."""
         plain = self.seed is None or self.seed == self.tried - 1
         return str(self.tried) if plain else f"{self.tried} (seed {self.seed})"
 
     @property
     def steps_text(self) -> str:
-        """ "4"; "4 (seed 7)" if another seed found it first; "-" if nothing was shrunk."""
+        """Returns the number of steps as text: "4"; "4 (seed 7)" if another seed found the mutant first; "-" if nothing
+        was shrunk.
+        """
         if self.steps is None:
             return "-"
         return str(self.steps) if self.shrunk_seed == self.seed else f"{self.steps} (seed {self.shrunk_seed})"
 
     @property
     def is_as_required(self) -> bool:
-        """Return whether the mutant was found, or is known to be masked, and no false alarm came up."""
+        """Is True if the mutant was found, or is known to be masked, and there was no false alarm."""
         return (self.seed is not None or bool(find(self.mutant).masked)) and not self.false_alarms
 
 
 def sound(mutant: Mutant, plan: Plan) -> Plan:
-    """The plan under which nothing may be found: of a setting that is called safe, without that claim."""
+    """Return the plan under which nothing may be found. If the mutant is a setting that is claimed to be safe, this
+    plan does not make that claim.
+    """
     return plan.model_copy(update={"expect": "config"}) if mutant.is_setting else plan
 
 
 @dataclass(frozen=True, slots=True)
 class FailingPlan:
-    """A plan that fails with the mutant planted, and passes with a sound broker."""
+    """Holds a plan that fails with the mutant planted, and passes with the correct broker."""
 
     seed: int
     plan: Plan
@@ -108,7 +115,9 @@ class FailingPlan:
 
 @dataclass(slots=True)
 class MutantSearch:
-    """Goes through the seeds until `budget_s` of CPU time is spent. Notes what else it meets."""
+    """Searches the seeds for plans that find the mutant, until `budget_s` of CPU time is spent. Records false alarms
+    and troubles.
+    """
 
     mutant: Mutant
     seeds: Iterator[int]
@@ -116,15 +125,15 @@ class MutantSearch:
     budget_s: float
     clock: Callable[[], float]
     plan: Callable[[int], Plan]
-    """A seed into the plan that is tried."""
+    """Makes the plan of a seed."""
     tried: int = 0
     spent_s: float = 0.0
-    """Inside `next_failing_plan`: what is done between two finds does not count."""
+    """Gives the CPU seconds inside `next_failing_plan`. What the caller does between two calls does not count."""
     alarms: list[tuple[int, str]] = field(default_factory=list)
     troubles: list[tuple[int, str]] = field(default_factory=list)
 
     def next_failing_plan(self) -> FailingPlan | None:
-        """The next find. None if seeds or budget run out first."""
+        """Return the next plan that finds the mutant, or None if seeds or budget run out first."""
         began, spent_s = self.clock(), self.spent_s
         found = None
         for seed in self.seeds:
@@ -153,13 +162,15 @@ class MutantSearch:
         return FailingPlan(seed, plan, failure)
 
     def finds_as_expected(self) -> Iterator[FailingPlan]:
-        """Further finds by the mutant's own checks only: another check may show another problem."""
+        """Yield further plans that find the mutant by its own checks: another check may show another problem."""
         while (found := self.next_failing_plan()) is not None:
             if found.failure.name in self.mutant.expected:
                 yield found
 
     def first_as_named(self) -> FailingPlan | None:
-        """The first find by one of the mutant's own checks; where there is none, the first find of all."""
+        """Return the first plan that finds the mutant by its own checks; if there is none, the first plan that finds it
+        at all.
+        """
         other: FailingPlan | None = None
         while (found := self.next_failing_plan()) is not None:
             if found.failure.name in self.mutant.expected:
@@ -168,8 +179,8 @@ class MutantSearch:
         return other
 
     def fails_as(self, failure: FailureKind) -> Callable[[Plan], FailureKind | None]:
-        """Return the test for a shrinker. A candidate counts only if a sound broker passes it: else it would show
-        another problem.
+        """Return the test for a shrinker. A candidate counts only if the correct broker passes it; otherwise it would
+        show another problem.
         """
 
         def run(candidate: Plan) -> FailureKind | None:
@@ -197,12 +208,13 @@ def hunt(
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.process_time,
 ) -> MutantHuntResult:
-    """Try plans until one finds the mutant, or `budget_s` of CPU time is spent. `plan`: a seed into a plan, in place
-    of the mutant's own. `named`: go on until one of the mutant's own checks finds it; what another check found before
-    is kept only where none of them does.
+    """Try plans until one finds the mutant, or `budget_s` of CPU time is spent. plan: makes the plan of a seed, in
+    place of the mutant's own. named: continue until one of the mutant's own checks finds it; what another check found
+    before is kept only if none of them does.
 
-    If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next find, at most `more` times and within the
-    rest of the budget. It keeps the plan with the fewest steps. `say` reports each plan that has too many.
+    If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next plan that finds the mutant, at most
+    `more` times and within the rest of the budget. It keeps the plan with the fewest steps. say: gets a line for each
+    plan that has too many.
     """
     search = MutantSearch(mutant, iter(seeds), run, budget_s, clock, plan or mutant.plan)
     first = search.first_as_named() if named else search.next_failing_plan()
@@ -222,7 +234,7 @@ def _fewest_steps(
     shrink: Shrink,
     say: Callable[[str], None],
 ) -> MutantHuntResult:
-    """Shrink one find after the other until one has few steps. The next find is searched only when needed."""
+    """Shrink one failing plan after the other until a plan has few steps. The next one is searched only when needed."""
     best = hunted
     for found in finds:
         plan, steps = shrink(found.plan, found.failure, search.fails_as(found.failure))
@@ -235,12 +247,12 @@ def _fewest_steps(
 
 
 def told(failure: FailureKind) -> str:
-    """ "invariant strong-isr"."""
+    """Return the failure's kind and name, such as "invariant strong-isr"."""
     return f"{failure.kind} {failure.name}"
 
 
 def alarms(mutant: Mutant, seeds: Iterable[int], run: Run) -> Iterator[tuple[int, str]]:
-    """Seeds under whose plans a sound broker fails. There must be none."""
+    """Yield the seeds under whose plans the correct broker fails, and how. There must be none."""
     for seed in seeds:
         try:
             failure = run(sound(mutant, mutant.plan(seed)), None)

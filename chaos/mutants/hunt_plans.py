@@ -1,8 +1,9 @@
-"""The plans of a hunt: small clusters with short time-outs, few partitions, few records, and faults close together.
+"""Makes the plans of a hunt: small clusters with short time-outs, few partitions, few records, and faults close
+together.
 
-What a bug needs is mostly two things at once: a follower that is behind, and a leader that goes. So the time-outs here
-are a tenth of a run's, and the faults overlap. All faults stay inside what the configuration promises to survive:
-under the same plan a sound broker has to stay silent.
+A bug mostly needs two things at once: a follower that lags, and a leader that fails. So the time-outs here are a tenth
+of a run's, and the faults overlap. All faults stay inside what the configuration promises to survive: under the same
+plan the correct broker must raise no alarm.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from squall.chaos.faults.kinds import KINDS
 from squall.chaos.plans.plan import Plan, make_plan
 
 POWER_LOSS = "W1"
-"""The class of faults that take away what was not synced."""
+"""Names the class of faults that lose what was not synced."""
 
 Values = dict[str, Any]
 
@@ -32,27 +33,29 @@ QUICK: Mapping[str, str] = {
     "controller.quorum.election.backoff.max.ms": "100",
     "controller.quorum.request.timeout.ms": "400",
 }
-"""Time-outs of a hunt's brokers."""
+"""Holds the time-outs of a hunt's brokers."""
 REBALANCING: Mapping[str, str] = {
     "auto.leader.rebalance.enable": "true",
     "leader.imbalance.check.interval.seconds": "1",
     "leader.imbalance.per.broker.percentage": "0",
 }
-"""Leaderships go back to the preferred leader as soon as it is in sync: each failover moves them twice."""
+"""Holds the settings that move leadership back to the preferred leader as soon as it is in sync, so that each failover
+moves it twice.
+"""
 
 ELIGIBLE: Mapping[str, str] = {"squall.bootstrap.features": "eligible.leader.replicas.version=1"}
-"""Eligible leader replicas (KIP-966): without them the last replica standing may lose with its power what others hold,
-and no min ISR helps.
+"""Enables eligible leader replicas (KIP-966). Without them the last in-sync replica may lose with its power what other
+replicas hold, and no min ISR helps.
 """
 
 
 def draw(seed: int, mutant: str) -> Random:
-    """A hunt's own random stream for a mutant: no two mutants get the same plans."""
+    """Return the random stream of a hunt for a mutant, so that no two mutants get the same plans."""
     return Random(repr((seed, "hunt", mutant)))
 
 
 def fault(at_s: float, duration_s: float, action: str, target: str = "random", **params: Any) -> Values:
-    """One fault as a plan has it, times rounded so that a plan can be read."""
+    """Return one fault as a plan has it, with rounded times, so that the plan is readable."""
     return {
         "at_s": round(at_s, 3),
         "duration_s": round(duration_s, 3),
@@ -72,8 +75,8 @@ def hunt_plan(
     bare: bool = False,
     **plan: Any,
 ) -> Plan:
-    """A small cluster under a light load with these faults, and then time to converge. `bare`: `workload` is all of the
-    load's table, and not what it has beside `SMALL`.
+    """Return a plan of a small cluster under a light load with these faults, and then time to converge. bare:
+    `workload` is the whole table of the load; otherwise it is added to `SMALL`.
     """
     end_s = max((f["at_s"] + f["duration_s"] for f in faults), default=0.0)
     values: Values = {
@@ -103,17 +106,17 @@ SMALL: Mapping[str, Any] = {
     "request_timeout_ms": 800,
     "delivery_timeout_ms": 6000,
 }
-"""The load: every node leads one partition, and there is always something on its way."""
+"""Holds the load's settings: every node leads one partition, and there are always requests in flight."""
 
 
 # -------------------------------------------------------------------------------------------- what several mutants need
 
 
 def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kill") -> list[Values]:
-    """Nodes go down one after the other, each a moment after the one before it has come back.
+    """Return faults that take nodes down one after the other, each a moment after the one before has come back.
 
-    After a power loss there is time to catch up: without it the next one would be of several nodes at once, which no
-    configuration without fsync survives.
+    After a power loss there is time to catch up. Otherwise the next power loss would hit several nodes at once, which
+    no configuration without fsync survives.
     """
     gaps = (1.6, 2.0, 2.5) if KINDS[action].fault_class == POWER_LOSS else (0.15, 0.3, 0.5, 0.9)
     at_s, found, last = 0.3, [], 0
@@ -126,19 +129,23 @@ def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kil
 
 
 def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 80) -> list[Values]:
-    """Nodes go down one after the other while links are slow: answers are under way, and followers are behind."""
+    """Return faults that take nodes down one after the other while links are slow: responses are in flight, and
+    followers lag.
+    """
     rng = draw(seed, mutant)
     kills = killings(rng, rounds=rounds)
     return [slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=most_ms), *kills]
 
 
 def somewhat_late(seed: int, mutant: str) -> list[Values]:
-    """Links are slow for a while, for mutants that need no fault: their plans differ in what is under way together."""
+    """Return a fault that slows links for a while, for mutants that need no fault: then their plans differ in what is
+    in flight together.
+    """
     rng = draw(seed, f"{mutant}: links")
     return [slow_links(rng, rng.uniform(0.1, 0.8), rng.uniform(0.8, 1.6), most_ms=40)]
 
 
 def slow_links(rng: Random, at_s: float, duration_s: float, *, most_ms: int = 80) -> Values:
-    """Everything between brokers takes a while: followers are behind, and answers are on their way for long."""
+    """Return a fault that delays everything between brokers: followers lag, and responses are in flight for long."""
     latency_ms = rng.choice([ms for ms in (10, 20, 40, 80, 150, 250) if ms <= most_ms])
     return fault(at_s, duration_s, "latency", "all", latency_ms=latency_ms, jitter_ms=latency_ms // 2)

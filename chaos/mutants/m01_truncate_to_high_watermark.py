@@ -1,4 +1,4 @@
-"""As before KIP-101, a follower cuts its log at its own high watermark whenever its leader changes."""
+"""Plants the bug before KIP-101: a follower truncates its log to its own high watermark whenever its leader changes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_truncation(self: Partition, latest_epoch: int | None) -> int | None:
-    """To the high watermark, though that is behind what this replica has helped to commit."""
+    """Return the high watermark, though this replica may have helped to commit records above it."""
     return self.high_watermark
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die in quick succession while followers know the high watermark late."""
+    """Return a plan in which leaders die in quick succession while followers learn the high watermark late."""
     return hunt_plan(seed, killings_behind(seed, "1"))
 
 

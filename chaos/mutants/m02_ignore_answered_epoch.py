@@ -1,4 +1,6 @@
-"""As before KIP-279, the leader answers where two logs part with epoch and offset, and only the offset is used."""
+"""Plants the bug before KIP-279: the leader answers epoch and offset at which two logs diverge, and the follower uses
+only the offset.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from squall.chaos.plans.plan import Plan
 def divergence(
     self: Partition, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int
 ) -> Divergence | None:
-    """Only a log that is too long parts from the leader's: of which epoch its last record is does not matter."""
+    """Return a divergence only if the follower's log is too long, whatever the epoch of its last record is."""
     parted = truncation.divergence(epochs, last_fetched_epoch, fetch_offset, self.log_end_offset)
     if parted is None or parted.is_undefined or parted.end_offset < fetch_offset:
         return parted
@@ -20,12 +22,14 @@ def divergence(
 
 
 def truncation_target(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> int:
-    """The leader's end offset, whether or not this log knows that epoch."""
+    """Return the leader's end offset, whether or not this log knows that epoch."""
     return min(end_offset, self.log_end_offset)
 
 
 def plan(seed: int) -> Plan:
-    """Leadership goes to and fro between logs that never met: one dies, the other leads, uncleanly, and dies."""
+    """Return a plan in which leadership moves to and fro between logs that never met: one broker dies, the other leads
+    after an unclean election, and dies.
+    """
     rng = draw(seed, "2")
     at_s, order = 0.5, rng.sample((1, 2, 3), 2)
     faults = [fault(0.2, 9.0, "latency", "all", latency_ms=rng.choice((20, 60, 120)), jitter_ms=20)]

@@ -1,7 +1,7 @@
-"""As before KIP-320, a fetch says nothing of its leader epoch, and zombies serve and are served.
+"""Plants the bug before KIP-320: a fetch does not carry its leader epoch, so zombies serve fetches and get records.
 
-A follower then does not know either which epoch a batch may not be beyond: that check (KAFKA-18723) came years later,
-and would hide what is shown here.
+A follower then does not know either which epoch a batch may not exceed. That check (KAFKA-18723) came years later, and
+would hide the bug that is shown here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def check_leader_epoch(self: Partition, request_epoch: int) -> ErrorCode:
-    """Answer as any leader, whatever epoch the question is of."""
+    """Accept the request as any leader, whatever its epoch is."""
     return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -27,12 +27,14 @@ NEWEST = 2**31 - 1
 
 
 def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
-    """Whatever was sent is taken."""
+    """Append the batches without comparing their epochs with the leader's."""
     return append_up_to(self, records, NEWEST)
 
 
 def plan(seed: int) -> Plan:
-    """Pause leaders, or cut them off from the controller, while the others continue and they come back."""
+    """Return a plan that pauses leaders, or cuts them off from the controller, while the other brokers continue; then
+    the leaders come back.
+    """
     rng = draw(seed, "3")
     at_s, faults = 0.3, []
     for _ in range(5):
@@ -48,9 +50,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """A follower that hears of decisions late follows the leader of two epochs ago, who leads again and counts it.
-    Then it hears of the epoch between, whose leader nobody has told of its end: it truncates what was acknowledged. It
-    is in the ISR, and its leader dies.
+    """Return a plan in which a follower learns decisions late. It follows the leader of two epochs ago, which leads
+    again and counts it as in sync. Then the follower learns of the epoch between, whose leader does not know that it
+    was replaced, and truncates acknowledged records. It is in the ISR, and its leader dies.
     """
     rng = draw(seed, "3: seen")
     faults = [

@@ -1,4 +1,4 @@
-"""KAFKA-6857: asked for the end of an epoch that it never saw, a leader answers with the end of its log."""
+"""Plants KAFKA-6857: for the end of an epoch that the leader never saw, it answers the end of its log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def end_offset_for(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[int, int]:
-    """Like the rule, but an epoch above or below all known ones ends where the log does."""
+    """Do what the correct function does, but return the log's end for an epoch above or below all known epochs."""
     if epoch < 0:
         return UNDEFINED
     following = bisect_right(self.entries, epoch, key=itemgetter(0))
@@ -22,7 +22,9 @@ def end_offset_for(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[i
 
 
 def plan(seed: int) -> Plan:
-    """Let the first leaders write their first records without a follower, and be succeeded by empty logs."""
+    """Return a plan in which the first leaders write their first records without a follower, and empty logs succeed
+    them.
+    """
     rng = draw(seed, "4")
     node = f"node:{rng.randint(1, 3)}"
     faults = [

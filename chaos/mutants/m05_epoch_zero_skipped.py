@@ -1,4 +1,4 @@
-"""KAFKA-10432: recovery takes the first epoch, 0, for none, and forgets it."""
+"""Plants KAFKA-10432: recovery takes the first epoch, 0, for no epoch, and forgets it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from squall.chaos.plans.plan import Plan
 
 
 def has_epoch(header: BatchHeader) -> bool:
-    """Only epochs above 0 count."""
+    """Return True only for epochs above 0."""
     return header.leader_epoch > 0
 
 
 def plan(seed: int) -> Plan:
-    """Nodes die, or lose power, while their logs are all of epoch 0."""
+    """Return a plan in which nodes die, or lose power, while their logs contain only epoch 0."""
     rng = draw(seed, "5")
     return hunt_plan(seed, killings(rng, rounds=2, action=rng.choice(("kill", "power_loss"))))
 
 
 def seen_plan(seed: int) -> Plan:
-    """A follower restarts and truncates to its high watermark, which was never written down. Before it has copied
-    anything again the others die, and an unclean election makes it the leader. A sound one still has all: nothing has
-    been written since it died.
+    """Return a plan in which a follower restarts and truncates to its high watermark, which was never checkpointed.
+    Before it has copied records again the other replicas die, and an unclean election makes it the leader. A correct
+    follower still has all records: nothing was written since it died.
     """
     rng = draw(seed, "5: seen")
     faults = [

@@ -1,4 +1,4 @@
-"""KAFKA-16541: the leader epochs are written, but not synced."""
+"""Plants KAFKA-16541: the leader epochs are written, but not synced."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from squall.chaos.plans.plan import Plan
 
 
 def flush(self: EpochCache) -> None:
-    """The file is replaced, and called clean, before it is durable."""
+    """Replace the file, and mark it as clean before it is durable."""
     rows = [f"{epoch} {start}" for epoch, start in self.entries]
     replace_unsynced(self._fs, self._path, "\n".join(["0", str(len(rows)), *rows, ""]).encode())
     self.dirty = False
 
 
 def plan(seed: int) -> Plan:
-    """Power losses after leader changes, with segments so small that recovery trusts most of them."""
+    """Return a plan with power losses after leader changes, and with segments so small that recovery trusts most of
+    them.
+    """
     rng = draw(seed, "6")
     settings = {"log.segment.bytes": "1024", "log.flush.interval.messages": "1"}
     workload = {"rate": 40, "partitions": 2}

@@ -1,4 +1,4 @@
-"""KAFKA-17142: the leader epochs are written in the background, from a snapshot that is out of date by then."""
+"""Plants KAFKA-17142: the leader epochs are written in the background, from a snapshot that is outdated by then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def flush(self: EpochCache) -> None:
-    """The snapshot of before the last change is what arrives last."""
+    """Write the current epochs, and then the epochs from before the last change over them."""
     checkpoints.write_epochs(self._fs, self._path, self.entries)
     if len(self.entries) > 1:
         checkpoints.write_epochs(self._fs, self._path, self.entries[:-1])
@@ -19,15 +19,15 @@ def flush(self: EpochCache) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """Controlled restarts: after one, the file is what is believed."""
+    """Return a plan with controlled restarts, after which brokers trust the file."""
     rng = draw(seed, "7")
     return hunt_plan(seed, killings(rng, rounds=4, action="stop"))
 
 
 def seen_plan(seed: int) -> Plan:
-    """A leader dies with records that it alone has. The next leader writes others in their place, in an epoch that it
-    has forgotten when it was stopped and leads again, as the last one in the ISR. The first one comes back, is not told
-    to truncate, and as the preferred leader serves what it has.
+    """Return a plan in which a leader dies with records that no other replica has. The next leader writes other records
+    in their place, in an epoch that it has forgotten when it was stopped and leads again, as the last member of the
+    ISR. The first leader comes back, is not told to truncate, and as the preferred leader serves its old records.
     """
     rng = draw(seed, "7: seen")
     faults = [

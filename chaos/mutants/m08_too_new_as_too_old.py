@@ -1,4 +1,4 @@
-"""KAFKA-2143: a follower whose log is too long takes it for too old, and wipes it."""
+"""Plants KAFKA-2143: a follower whose log is too long takes its log for too old, and deletes it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from squall.chaos.plans.plan import Plan
 
 
 def diverged(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
-    """Start anew at the log's start, with nothing."""
+    """Restart with an empty log at the log's start offset."""
     return (TruncateFullyAndStartAt(self.log_start_offset, "the leader's log is another"),)
 
 
 def out_of_range(self: Partition, leader_log_start: int, leader_log_end: int) -> Effects:
-    """Start anew at the leader's start, whatever was out of range."""
+    """Restart with an empty log at the leader's log start offset, on whichever side the fetch was out of range."""
     return (TruncateFullyAndStartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die while their followers' logs are of different lengths."""
+    """Return a plan in which leaders die while their followers' logs have different lengths."""
     return hunt_plan(seed, killings_behind(seed, "8", most_ms=40))
 
 
 def seen_plan(seed: int) -> Plan:
-    """The leader dies while one follower has more than the other one, who is elected. The one with more is in the ISR
-    and wipes its log, and the answers with which it would copy all again are late: its leader dies before they come.
+    """Return a plan in which the leader dies while one follower has more records than the other, which is elected. The
+    follower with more records is in the ISR and deletes its log, and the responses with which it would copy all records
+    again are late: its leader dies before they arrive.
     """
     rng = draw(seed, "8: seen")
     faults = [

@@ -1,4 +1,6 @@
-"""KIP-497: a leader stops waiting for those whom it is about to remove, before the controller has agreed."""
+"""Plants the bug of KIP-497: a leader stops waiting for replicas that it wants to remove from the ISR, before the
+controller has agreed.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ from squall.chaos.plans.plan import Plan
 
 
 def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
-    """The proposed ISR, where it is smaller."""
+    """Return the proposed ISR if it is smaller."""
     added = tuple(broker_id for broker_id in proposed if broker_id not in committed)
     return committed + added if added else proposed
 
 
 def plan(seed: int) -> Plan:
-    """Leaders cut off from their peers, not from their clients: the lag time ends before the session does."""
+    """Return a plan in which leaders are cut off from their peers, but not from their clients: the lag time ends before
+    the session does.
+    """
     rng = draw(seed, "9")
     at_s, faults = 0.3, []
     for _ in range(3):

@@ -1,4 +1,6 @@
-"""KIP-497: a leader does not wait for those whom it has asked to add, though they may have been added."""
+"""Plants the bug of KIP-497: a leader does not wait for replicas that it has asked to add to the ISR, though the
+controller may have added them.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
-    """The committed ISR: it holds those about to leave, and lacks those about to join."""
+    """Return the committed ISR: it contains replicas about to leave, and lacks replicas about to join."""
     return committed
 
 
 def plan(seed: int) -> Plan:
-    """A follower that was held joins again. The leader hears of that some time after the controller has decided it, and
-    records arrive meanwhile.
+    """Return a plan in which a paused follower joins again. Its leader learns that some time after the controller has
+    decided it, and records arrive meanwhile.
     """
     rng = draw(seed, "10")
     at_s, node = 0.5, f"node:{rng.randint(1, 3)}"
@@ -37,8 +39,8 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """A follower joins, and its leader never hears that the controller has agreed. The follower gets nothing more, its
-    leader goes on without it and dies.
+    """Return a plan in which a follower joins, and its leader never learns that the controller has agreed. The follower
+    gets no more records; its leader continues without it and dies.
     """
     rng = draw(seed, "10: seen")
     cut_s = 1.4 + rng.uniform(0.15, 0.5)

@@ -1,4 +1,4 @@
-"""The controller applies an AlterPartition that was made from an older state of the partition."""
+"""Plants a bug: the controller applies an AlterPartition that was made from an older state of the partition."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> None:
-    """No compare, only swap."""
+    """Accept every partition epoch: a compare-and-swap without the comparison."""
 
 
 def plan(seed: int) -> Plan:
-    """A request to let a follower join is late, is sent again, and comes after the follower has lagged and left."""
+    """Return a plan in which a request to let a follower join is late, is sent again, and arrives after the follower
+    has lagged and left.
+    """
     rng = draw(seed, "11")
     faults = []
     for turn in range(4):
@@ -31,8 +33,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """A request to let a follower join is late. It is sent again, the follower joins, gets nothing more, and leaves.
-    The late one lets it in again. The leader does not hear of that, goes on without it and dies.
+    """Return a plan in which a request to let a follower join is late. The request is sent again, the follower joins,
+    gets no more records, and leaves. The late request lets the follower in again. The leader does not learn that,
+    continues without the follower and dies.
     """
     rng = draw(seed, "11: seen")
     faults = [

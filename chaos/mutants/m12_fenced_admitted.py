@@ -1,4 +1,4 @@
-"""KAFKA-13916, KIP-841: brokers that are fenced or shutting down are let into ISRs."""
+"""Plants KAFKA-13916 (KIP-841): brokers that are fenced or shutting down are admitted to ISRs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_available(image: ClusterImage, broker_id: int) -> bool:
-    """Registered is enough."""
+    """Return True for any registered broker."""
     return broker_id in image.brokers
 
 
 def is_in_service(self: Partition, broker_id: int) -> bool:
-    """Return true for any replica that fetches."""
+    """Return True for any replica that fetches."""
     return True
 
 
 def plan(seed: int) -> Plan:
-    """A rolling restart by controlled shutdown, links being slow."""
+    """Return a plan with a rolling restart by controlled shutdown, over slow links."""
     rng = draw(seed, "12")
     stops = killings(rng, rounds=4, action="stop")
     slow = fault(0.0, stops[-1]["at_s"], "latency", "all", latency_ms=rng.choice((5, 20, 50)), jitter_ms=5)
@@ -31,8 +31,8 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """A follower is fenced, and in the ISR again. The others die, so that it is the last one there; it loses its power
-    and is elected with what is left.
+    """Return a plan in which a follower is fenced, and is in the ISR again. The other replicas die, so that it is the
+    last member; it loses its power and is elected with what is left of its log.
     """
     rng = draw(seed, "12: seen")
     faults = [

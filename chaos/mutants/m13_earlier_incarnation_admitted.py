@@ -1,4 +1,4 @@
-"""KAFKA-14617, KIP-903: a broker joins an ISR by what an earlier incarnation of it held."""
+"""Plants KAFKA-14617 (KIP-903): a broker joins an ISR because of what its earlier incarnation held."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from squall.chaos.plans.plan import Plan
 
 
 def controller_is_same_incarnation(image: ClusterImage, member: BrokerState) -> bool:
-    """The id is enough."""
+    """Return True if the broker id is the same, whatever the broker epoch is."""
     return True
 
 
 def leader_is_same_incarnation(self: Partition, replica: FollowerReplicaState) -> bool:
-    """The id is enough."""
+    """Return True if the broker id is the same, whatever the broker epoch is."""
     return True
 
 
 def is_stale_fetch(self: Partition, replica: FollowerReplicaState, broker_epoch: int) -> bool:
-    """A fetch is a fetch."""
+    """Return False: accept the fetch of any incarnation."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """A follower's fetch is late, so that it asks anew over another connection, and then loses its power. When the late
-    one arrives, the next incarnation is there, far away, and has lost much; nothing more is written meanwhile.
+    """Return a plan in which a follower's fetch is late, so that it fetches again over another connection, and then
+    loses its power. When the late fetch arrives, the next incarnation runs, over a slow link, and has lost much; no
+    more records are written meanwhile.
     """
     rng = draw(seed, "13")
     node, last_s = f"node:{rng.randint(1, 3)}", 2.0
@@ -54,8 +55,8 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """A follower's fetches are late, and it loses its power. Its next incarnation asks from where its log ends now, and
-    waits for the answers. Then the late fetches let it join, and its leader dies.
+    """Return a plan in which a follower's fetches are late, and it loses its power. Its next incarnation fetches from
+    the new end of its log, and waits for the responses. Then the late fetches let it join, and its leader dies.
     """
     rng = draw(seed, "13: seen")
     faults = [

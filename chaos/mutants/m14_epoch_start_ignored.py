@@ -1,4 +1,4 @@
-"""KAFKA-7128: a follower joins the ISR at the new leader's high watermark, which is behind what is committed."""
+"""Plants KAFKA-7128: a follower joins the ISR at the new leader's high watermark, which is behind what is committed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PARTITIONS = 10
 
 
 def has_reached_isr(self: Partition, replica: FollowerReplicaState) -> bool:
-    """The high watermark is enough."""
+    """Return True at the high watermark, even before the start of the leader's epoch."""
     return replica.log_end_offset >= self.high_watermark
 
 
 def plan(seed: int) -> Plan:
-    """A follower is so far away that it leaves the ISR, and lacks just the last record when the leader dies. The next
-    leader knows only later that this record is committed, and admits the follower by what it knows. Neither of the two
-    is a voter: the controller stays.
+    """Return a plan in which a follower's links are so slow that it leaves the ISR, and it lacks just the last record
+    when the leader dies. The next leader learns only later that this record is committed, and admits the follower by
+    the high watermark that it knows. Neither is a voter: the controller stays.
     """
     rng = draw(seed, "14")
     far, leader = rng.sample((4, 5), 2)
@@ -48,8 +48,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """A follower is fenced and lacks just the last record. The other one has it, and becomes the leader before it hears
-    that the record is committed. It lets the first one join, whose copy of the record is late, and dies.
+    """Return a plan in which a follower is fenced and lacks just the last record. The other follower has it, and
+    becomes leader before it learns that the record is committed. It lets the first follower join, whose copy of the
+    record is late, and dies.
     """
     rng = draw(seed, "14: seen")
     faults = [

@@ -1,4 +1,4 @@
-"""KAFKA-15583, KIP-966: the high watermark moves while the ISR is smaller than min.insync.replicas."""
+"""Plants KAFKA-15583 (KIP-966): the high watermark advances while the ISR is smaller than min.insync.replicas."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_high_watermark_frozen(self: Partition) -> bool:
-    """The last replica standing commits what it has."""
+    """Return False: the last in-sync replica commits what it has."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Both followers are held until the leader is alone; then the leader loses its power."""
+    """Return a plan in which both followers are paused until the leader is alone in the ISR; then the leader loses its
+    power.
+    """
     rng = draw(seed, "15")
     at_s, faults = 0.4, []
     for _ in range(2):
@@ -30,10 +32,10 @@ def plan(seed: int) -> Plan:
 
 
 def alone_by_a_cut(seed: int, mutant: str) -> Plan:
-    """Cut all followers off from a leader, which dies meanwhile.
+    """Return a plan that cuts all followers off from a leader, which dies meanwhile.
 
-    Its followers live and are eligible (KIP-966), so that one of them is elected at once. A sound leader has committed
-    nothing without them: so the plan is held to no loss.
+    Its followers run and are eligible (KIP-966), so that one of them is elected at once. A correct leader has committed
+    nothing without them: so the plan accepts no loss.
     """
     rng = draw(seed, f"{mutant}: seen")
     at_s, faults = 0.5, []
@@ -46,7 +48,7 @@ def alone_by_a_cut(seed: int, mutant: str) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Readers got what the next leader does not have."""
+    """Return a plan in which readers get records that the next leader does not have."""
     return alone_by_a_cut(seed, "15")
 
 

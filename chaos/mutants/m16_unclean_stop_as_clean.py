@@ -1,4 +1,4 @@
-"""KAFKA-10471, KAFKA-15375: after a power loss the logs are taken as their files say."""
+"""Plants KAFKA-10471 and KAFKA-15375: after a power loss, brokers trust their log files without recovery."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def _ended_cleanly(self: LogManager, marker_epoch: int | None) -> bool:
-    """Always."""
+    """Return True after every shutdown."""
     return True
 
 
 def plan(seed: int) -> Plan:
-    """Power losses under a load of large records, most of which are synced: of the last but one write only the head is
-    left, and the last one hides that.
+    """Return a plan with power losses under a load of large records, most of which are synced. Of the last but one
+    write only the head is left, and the last write hides that.
     """
     rng = draw(seed, "16")
     workload = {"rate": 60, "min_bytes": 3000, "max_bytes": 9000, "topic_settings": {"flush.messages": "3"}}

@@ -1,4 +1,6 @@
-"""KIP-966: the controller takes a broker that lost power for one that stopped cleanly, and lets it lead again."""
+"""Plants a bug against KIP-966: the controller takes a broker that lost power for one that stopped cleanly, and lets it
+lead again.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
-    """Always."""
+    """Return True after every shutdown."""
     return True
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with eligible leader replicas: a follower lags and leaves, and the last one in sync loses its
-    power.
+    """Return a plan with eligible leader replicas: a follower lags and leaves the ISR, and the last in-sync replica
+    loses its power.
     """
     rng = draw(seed, "16b")
     at_s, faults = 0.4, []
@@ -35,8 +37,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """No follower can fetch from two of three brokers. One of these loses its power and comes back with less, and the
-    other one dies: who leads now must be the third, which has all. So the plan is held to no loss.
+    """Return a plan in which no follower can fetch from two of three brokers. One of these loses its power and comes
+    back with fewer records, and the other dies: only the third broker, which has all records, may lead now. So the plan
+    accepts no loss.
     """
     rng = draw(seed, "16b: seen")
     at_s, faults = 0.5, []

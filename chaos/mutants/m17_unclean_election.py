@@ -1,4 +1,4 @@
-"""A setting: unclean elections allowed, and no loss expected."""
+"""Plants an unsafe setting: unclean elections are enabled, and no loss is expected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:
-    """Followers fall behind and out; then their leader dies, and one of them leads."""
+    """Return a plan in which followers fall behind and leave the ISR; then their leader dies, and one of them leads."""
     rng = draw(seed, "17")
     at_s, faults = 0.4, []
     for _ in range(3):

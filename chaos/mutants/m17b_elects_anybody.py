@@ -1,4 +1,4 @@
-"""The controller elects any live replica, though unclean elections are off."""
+"""Plants a bug: the controller elects any live replica, though unclean elections are disabled."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def election_for(command: Command, topic: str) -> ElectionType:
-    """Always the unclean one."""
+    """Return the unclean election always."""
     return ElectionType.UNCLEAN
 
 
 def plan(seed: int) -> Plan:
-    """As for the setting, which is off here."""
+    """Return the plan of mutant 17, but with unclean elections disabled."""
     faults = [f.model_dump() for f in followers_out_then_leader_dies(seed).faults]
     return hunt_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 1})
 

@@ -1,4 +1,4 @@
-"""A setting: acks=1, and no loss expected."""
+"""Plants an unsafe setting: acks=1, and no loss is expected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die."""
+    """Return a plan in which leaders die."""
     workload = {"acks": 1, "idempotence": False, "max_in_flight": 1}
     return hunt_plan(seed, killings_behind(seed, "18", rounds=3, most_ms=40), workload=workload, expect="safe")
 

@@ -1,4 +1,4 @@
-"""A setting: min.insync.replicas=1, and no loss expected when one node loses its power."""
+"""Plants an unsafe setting: min.insync.replicas=1, and no loss is expected when one node loses its power."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from squall.chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:
-    """The followers are held until the leader is alone in the ISR; then it loses its power."""
+    """Return a plan in which followers are paused until the leader is alone in the ISR; then the leader loses its
+    power.
+    """
     rng = draw(seed, "18b")
     at_s, faults = 0.4, []
     for _ in range(3):

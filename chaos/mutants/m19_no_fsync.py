@@ -1,4 +1,4 @@
-"""A setting: no fsync for each append, and no loss expected when all nodes lose their power."""
+"""Plants an unsafe setting: no fsync for each append, and no loss is expected when all nodes lose their power."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:
-    """The power goes everywhere at once."""
+    """Return a plan in which all nodes lose their power at once."""
     rng = draw(seed, "19")
     faults = [fault(at_s + rng.random(), 0.8, "power_loss", "all") for at_s in (0.5, 4.0)]
     return hunt_plan(seed, faults, expect="safe")

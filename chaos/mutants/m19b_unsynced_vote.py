@@ -1,4 +1,5 @@
-"""A voter of the metadata quorum answers before its vote is durable, and votes again after a power loss."""
+"""Plants a bug: a voter of the metadata quorum answers before its vote is durable, and votes again after a power loss.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def persist(self: QuorumStorage, state: QuorumState) -> None:
-    """Written, not synced."""
+    """Write the vote without syncing it."""
     text = state.to_json(self._settings.voters, self._cluster_id)
     replace_unsynced(self._env.fs, self._state_path, text.encode())
 
 
 def plan(seed: int) -> Plan:
-    """Elections of the quorum, and power losses of voters in the middle of them."""
+    """Return a plan with elections of the quorum, and power losses of voters in the middle of elections."""
     rng = draw(seed, "19b")
     at_s, faults = 0.5, []
     for _ in range(6):
@@ -27,8 +28,8 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return `plan` for longer. A broker may find half of a vote that was not synced, and then does not start; without
-    a second voter no leader can be elected any more.
+    """Return `plan` with a longer load. A broker may find half of a vote that was not synced, and then does not start;
+    without a second voter no leader can be elected any more.
     """
     rng = draw(seed, "19b: seen")
     at_s, faults = 0.5, []

@@ -1,4 +1,5 @@
-"""min.insync.replicas is not enforced: neither before an append nor after it, nor for what counts as committed."""
+"""Plants a bug: min.insync.replicas is not enforced, neither before an append nor after it, nor for the high watermark.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def never(self: Partition) -> bool:
-    """However small the ISR is."""
+    """Return False, however small the ISR is."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Return the plan for the last replica that is left, which here acknowledges as well."""
+    """Return the plan for the last in-sync replica, which acknowledges records here."""
     return last_one_standing(seed)
 
 
@@ -58,4 +59,4 @@ MASKED = tuple(
         ("20b", "no-check-after", "acknowledges although the ISR has shrunk", "error 20", "under_min_isr_after"),
     )
 )
-"""The same rule with only one of its checks left out."""
+"""Lists mutants in which only one of these checks is missing."""

@@ -1,4 +1,6 @@
-"""Error 19 after the append: the broker says that it appended nothing, and it has."""
+"""Plants a bug: the broker answers error 19 (NOT_ENOUGH_REPLICAS) after the append, which means that nothing was
+appended.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ LEADER_ALONE = 1
 
 
 def late(append: AppendCall) -> Appended:
-    """Appends first, and looks at the ISR afterwards."""
+    """Append first, and check the ISR afterwards."""
     if append.acks != -1 or not append.h.state.under_min_isr_before_append():
         return append.go()
     result, _ = replace(append, acks=LEADER_ALONE).go()
@@ -24,7 +26,9 @@ def late(append: AppendCall) -> Appended:
 
 
 def plan(seed: int) -> Plan:
-    """One of three replicas is held, and all three are asked for, for longer than a producer has patience."""
+    """Return a plan in which one of three replicas is paused, while min.insync.replicas is 3, for longer than a
+    producer retries.
+    """
     rng = draw(seed, "20c")
     held_s = rng.uniform(3.0, 4.0)
     faults = [fault(rng.uniform(0.5, 1.0), held_s, "pause", f"node:{rng.randint(1, 3)}")]

@@ -1,4 +1,4 @@
-"""KAFKA-2334, KIP-207: a new leader tells "latest" from a high watermark that is behind its predecessor's."""
+"""Plants KAFKA-2334 (KIP-207): a new leader answers "latest" with a high watermark that is behind its predecessor's."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def latest_offset_available(self: Partition) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die, and the one replica that is left knows the high watermark late, and for long: nothing is committed
-    by one alone. Readers ask for their lag meanwhile.
+    """Return a plan in which leaders die, and the single replica that is left learns the high watermark late, and for
+    long: one replica alone commits nothing. Readers ask for their lag meanwhile.
     """
     rng = draw(seed, "21")
     at_s, faults, last = 0.5, [], 0

@@ -1,4 +1,4 @@
-"""KAFKA-9835: the limit of a read is taken after appends, and consumers get what is not committed."""
+"""Plants KAFKA-9835: the limit of a read is determined after appends, and consumers get uncommitted records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """The log's end as it is by now."""
+    """Return the log end offset."""
     return self.log_end_offset
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die under load with followers behind them."""
+    """Return a plan in which leaders die under load while followers lag."""
     return hunt_plan(seed, killings_behind(seed, "22"), workload={"rate": 300, "readers": 2})
 
 

@@ -1,4 +1,6 @@
-"""Raft's figure 8: the metadata leader counts a majority for what earlier epochs wrote as a commit."""
+"""Plants the bug of figure 8 of the Raft paper: the metadata leader counts a majority for records of earlier epochs as
+a commit.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from squall.chaos.plans.plan import Plan
 
 
 def committed_offset(self: LeaderState, own_synced_offset: int) -> int:
-    """Return the offset that a majority holds, of whatever epoch."""
+    """Return the offset that a majority holds, whatever the epoch of its record."""
     ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
     return max(0, ends[self._settings.majority - 1])
 
 
 def plan(seed: int) -> Plan:
-    """Cut off controllers with records that no other voter has; they come back while another one is elected."""
+    """Return a plan that cuts off controllers with records that no other voter has; they come back while another
+    controller is elected.
+    """
     rng = draw(seed, "23")
     at_s, faults = 0.3, []
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""KAFKA-15489: a metadata leader that a majority has left still leads."""
+"""Plants KAFKA-15489: a metadata leader that a majority has left still leads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def _check_quorum(self: Raft, now_ms: int) -> None:
-    """Look again later."""
+    """Only schedule the next check."""
     self.member.deadline_ms = now_ms + self._timers.for_majority()
 
 
 def plan(seed: int) -> Plan:
-    """Cut controllers off, in one direction or both, for much longer than their time-outs."""
+    """Return a plan that cuts controllers off, in one direction or both, for much longer than their time-outs."""
     rng = draw(seed, "23b")
     at_s, faults = 0.5, []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""KAFKA-9539, KIP-570: decisions of the control plane that are no news are applied again."""
+"""Plants KAFKA-9539 (KIP-570): brokers apply outdated decisions of the control plane again."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_stale_state(self: Partition, state: LeaderAndIsr) -> bool:
-    """Whatever comes is taken for news."""
+    """Return False: take every state for new."""
     return False
 
 
 def is_stale_stop(self: Partition, leader_epoch: int) -> bool:
-    """Whatever comes is taken for news."""
+    """Return False: take every request to stop for new."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Followers leave and join all the time, so that answers, metadata and further proposals cross on their way."""
+    """Return a plan in which followers leave and join all the time, so that responses, metadata and further proposals
+    cross on their way.
+    """
     rng = draw(seed, "24")
     latency_ms = rng.randint(20, 40)
     slow = fault(0.1, 5.0, "latency", "all", latency_ms=latency_ms, jitter_ms=latency_ms * 3 // 4)
@@ -34,8 +36,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """A follower leaves and joins again. Its leader knows that from the controller's answers, and hears it once more
-    from late metadata: of the leaving first. By then the follower gets nothing, and the leader goes on without it.
+    """Return a plan in which a follower leaves and joins again. Its leader knows that from the controller's responses,
+    and learns it once more from late metadata: the leaving first. By then the follower gets no records, and the leader
+    continues without it.
     """
     rng = draw(seed, "24: seen")
     cut_s = 2.1 + rng.uniform(0.15, 0.3)

@@ -1,7 +1,7 @@
-"""KAFKA-14402: a record that comes after the marker of its transaction opens one that nobody ever ends.
+"""Plants KAFKA-14402: a record that arrives after the marker of its transaction opens a transaction that never ends.
 
-In transactions V1 the marker leaves the producer's epoch as it is. Kafka's leaders ask the coordinator since KIP-890
-part 1, and the mutant does not.
+In transactions V1 the marker leaves the producer's epoch unchanged. Since KIP-890 part 1, Kafka's leaders ask the
+coordinator; the mutant does not.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _SOUND = ProducerRules.is_verified
 
 
 def is_verified(self: ProducerRules, asked: VerificationStateEntry | None, epoch: int) -> bool:
-    """Return true in the first generation, without asking the coordinator."""
+    """Return True in transactions V1, without asking the coordinator."""
     return asked is None or not asked.raises_epoch or _SOUND(self, asked, epoch)
 
 
 def plan(seed: int) -> Plan:
-    """A record comes so late that its client has given up, and has aborted the transaction."""
+    """Return a plan in which a record arrives so late that its client has given up, and has aborted the transaction."""
     rng = draw(seed, "25")
     faults, transactions = [], [txn(0.05)]  # so that something is acknowledged in each partition
     for round_ in range(2):

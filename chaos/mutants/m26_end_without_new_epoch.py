@@ -1,7 +1,7 @@
-"""KAFKA-17754: a late EndTxn of one transaction ends the next one, for both have the same epoch.
+"""Plants KAFKA-17754: a late EndTxn of one transaction ends the next transaction, because both have the same epoch.
 
-Transactions V1 are so by design, and Kafka mended it with V2 (KIP-890, part 2). The mutant treats clients of V2 as if
-they spoke V1. The setting has clients that speak V1, and calls that safe.
+Transactions V1 are so by design, and Kafka fixed this with V2 (KIP-890, part 2). The mutant treats clients of V2 as if
+they spoke V1. The setting of this kind has clients that speak V1, and claims that this is safe.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SOUND = ending.decide
 def decide(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
-    """Decide as for V1; a client of V2 keeps the epoch that it has."""
+    """Decide as for V1: a client of V2 keeps its epoch."""
     decision = _SOUND(rules, found, replace(request, client_version=V1), now_ms, fresh_id)
     if decision.answer.error or request.client_version < V2:
         return decision
@@ -37,8 +37,8 @@ def decide(
 
 
 def plan(seed: int, mutant: str = "26", generation: int = 2, expect: str = "config") -> Plan:
-    """The first EndTxn is late, and its client asks again over another connection. When the late one comes, the next
-    transaction is open: half of its records have been sent.
+    """Return a plan in which the first EndTxn is late, and its client retries over another connection. When the late
+    request arrives, the next transaction is open: half of its records have been sent.
     """
     rng = draw(seed, mutant)
     faults, transactions = [], []

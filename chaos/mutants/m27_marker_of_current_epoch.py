@@ -1,4 +1,6 @@
-"""KAFKA-19446, KIP-1228: a marker of the epoch in use is taken, though it was meant for the transaction before."""
+"""Plants KAFKA-19446 (KIP-1228): a marker with the current epoch is accepted, though it was meant for the transaction
+before.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_marker_late(self: ProducerRules, entry: ProducerStateEntry, epoch: int, transaction_version: int) -> bool:
-    """In either generation only one of an older epoch is."""
+    """Return True only for a marker of an older epoch, in V1 and in V2."""
     return epoch < entry.epoch
 
 
 def plan(seed: int) -> Plan:
-    """A coordinator hears no answer to a marker that is late, and asks again: the second one is there first. When the
-    late one comes, the next transaction of the producer is open.
+    """Return a plan in which a coordinator gets no response to a marker that is late, and sends a second marker, which
+    arrives first. When the late marker arrives, the next transaction of the producer is open.
     """
     rng = draw(seed, "27")
     faults, transactions = [], []

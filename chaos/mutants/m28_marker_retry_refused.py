@@ -1,4 +1,6 @@
-"""KAFKA-19999: a marker that is in the log already is refused when it comes again: the transaction never completes."""
+"""Plants KAFKA-19999: a marker that is already in the log is refused when it is sent again, so the transaction never
+completes.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,14 @@ from squall.chaos.plans.plan import Plan
 def is_marker_repeated(
     self: ProducerRules, entry: ProducerStateEntry, epoch: int, marker: TxnMarker, transaction_version: int
 ) -> bool:
-    """Whatever comes is new, and so it has to have a newer epoch."""
+    """Return False: take every marker for new, so that it must have a newer epoch."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Answers to markers get lost, so that these come again, while markers for one broker do not get there at all."""
+    """Return a plan in which responses to markers are lost, so that the markers are sent again, while markers for one
+    broker do not arrive at all.
+    """
     rng = draw(seed, "28")
     faults, transactions = [], []
     for round_ in range(2):

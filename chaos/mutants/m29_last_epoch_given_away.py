@@ -1,7 +1,7 @@
-"""KAFKA-20090: a client gets the last producer epoch, and its transaction can never be ended.
+"""Plants KAFKA-20090: a client gets the last producer epoch, and its transaction can never be ended.
 
-Epochs are used up after 32,766 transactions, which no plan waits for: ids begin close before that here. Kafka also
-raised the epoch twice where it fenced (KAFKA-19367), and so came there sooner.
+Epochs are used up after 32,766 transactions, which no plan waits for: epochs begin close before the last epoch here.
+Kafka also raised the epoch twice when it fenced (KAFKA-19367), and so got there sooner.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: TransactionCoordinatorShard) -> int:
-    """A few transactions before the last one."""
+    """Return an epoch a few transactions before the last epoch."""
     return MAX_EPOCH - 6
 
 
 def is_exhausted(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """Not before the very last one, which was to be kept for the fence."""
+    """Return True only at the very last epoch, which should be reserved for fencing."""
     return epoch >= MAX_EPOCH
 
 
 def epoch_of_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, client_version: int) -> int:
-    """Above the last one there is none."""
+    """Return the next epoch for V2, or the last epoch if there is no next; for V1 the same epoch."""
     return min(transaction.epoch + 1, MAX_EPOCH) if client_version >= V2 else transaction.epoch
 
 
 def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """As if clients had each epoch."""
+    """Return False, as if a client could have any epoch."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Transactions of the second generation, more of them than there are epochs left."""
+    """Return a plan with more transactions of V2 than there are epochs left."""
     rng = draw(seed, "29")
     return txn_plan(seed, [], series(rng, 2.5), time_s=3.0, workload={"transaction_timeout_ms": 1000})
 

@@ -1,6 +1,6 @@
-"""KAFKA-20090 by another way: a time-out fences with the last epoch, and the abort that comes late is given that epoch.
+"""Plants KAFKA-20090 in another way: a time-out fences with the last epoch, and the late abort is given that epoch.
 
-A swarm of ours found it. As in 29, ids begin close before the last epoch.
+Squall's swarm found this. As in mutant 29, epochs begin close before the last epoch.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: TransactionCoordinatorShard) -> int:
-    """The last one that a client may have."""
+    """Return the last epoch that a client may have."""
     return MAX_EPOCH - 1
 
 
 def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-    """As a retry of the abort, in whatever epoch the time-out has left."""
+    """Accept the request as a retry of the abort, whatever epoch the time-out has left."""
     retry, state = self.is_retry_of_end(transaction, request), transaction.state
     if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
         return retry or request.epoch == transaction.epoch
@@ -28,12 +28,14 @@ def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata,
 
 
 def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """As if clients had each epoch."""
+    """Return False, as if a client could have any epoch."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Leave the first transaction open until it times out; then its client aborts it, and begins another."""
+    """Return a plan in which the first transaction stays open until it times out; then its client aborts it, and begins
+    another.
+    """
     rng = draw(seed, "29b")
     late = txn(0.1, pause_ms=rng.randint(1800, 2400), pause_at=2, end=ABORT)
     after = [txn(0.3 + 0.2 * number, records=rng.randint(1, 3)) for number in range(4)]

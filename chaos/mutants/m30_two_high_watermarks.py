@@ -1,4 +1,6 @@
-"""KAFKA-9807: the last stable offset is made of two high watermarks, one before and one after it has moved."""
+"""Plants KAFKA-9807: the last stable offset is computed from two high watermarks, one from before and one from after an
+advance.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ BEFORE, NOW = "high_watermark_before", "high_watermark_now"
 
 
 def first_unstable_offset(self: HostedPartition) -> int | None:
-    """A transaction that began above the high watermark, as it was before it moved, is above all that is read."""
+    """Ignore a transaction that began above the earlier high watermark, as if it were above everything that is read."""
     seen, high_watermark = vars(self.log), self.state.high_watermark
     if seen.get(NOW) != high_watermark:
         seen[BEFORE], seen[NOW] = seen.get(NOW, 0), high_watermark
@@ -22,7 +24,7 @@ def first_unstable_offset(self: HostedPartition) -> int | None:
 
 
 def plan(seed: int) -> Plan:
-    """Readers look again and again while transactions begin and are aborted."""
+    """Return a plan in which readers fetch again and again while transactions begin and are aborted."""
     rng = draw(seed, "30")
     return txn_plan(seed, [], series(rng, 2.0), time_s=2.5, workload={"poll_pause_ms": 0})
 

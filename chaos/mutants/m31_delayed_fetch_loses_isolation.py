@@ -1,4 +1,4 @@
-"""KAFKA-5355, KAFKA-5376: a fetch that waits is answered as if it had asked for something else."""
+"""Plants KAFKA-5355 and KAFKA-5376: a fetch that waits is answered for another isolation level than it requested."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def _read(
 
 
 def plan(seed: int, mutant: str = "31") -> Plan:
-    """Readers wait for more while transactions begin, and many are aborted. They hardly pause, so most fetches wait."""
+    """Return a plan in which readers wait for more records while transactions begin, and many are aborted. Readers
+    hardly pause, so most fetches wait.
+    """
     rng = draw(seed, mutant)
     return txn_plan(seed, [], series(rng, 2.0), time_s=2.5, workload={"poll_pause_ms": 0})
 

@@ -1,5 +1,5 @@
-"""KIP-98: a transaction whose marker is not replicated yet does not hold back the last stable offset, and the next
-leader lacks it.
+"""Plants a bug against KIP-98: a transaction whose marker is not replicated yet does not hold back the last stable
+offset, and the next leader lacks the marker.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_undecided(self: ProducerRules, ended: EndedTxn, high_watermark: int) -> bool:
-    """Take a transaction for decided although its marker is not replicated yet."""
+    """Return False: take a transaction for decided although its marker is not replicated yet."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Markers come late, and a leader gets them from whom followers cannot fetch any more. Readers ask it where the
-    stable records end, then it dies. The next leader gets the markers late as well. Each broker is that leader once.
+    """Return a plan in which markers come late, and reach a leader from which followers cannot fetch any more. Readers
+    ask it for the last stable offset, then it dies. The next leader gets the markers late as well. Each broker is that
+    leader once.
     """
     rng = draw(seed, "32")
     faults, transactions = [], []

@@ -1,7 +1,8 @@
-"""KAFKA-9144: a producer's age is that of its last records, and its state goes although a marker has come since.
+"""Plants KAFKA-9144: a producer's age is that of its last records, and its state expires although a marker has come
+since.
 
-With it goes the epoch by which a fenced producer would be told. Since KIP-890 the leader asks the coordinator as well,
-and so the plan has that switched off (transaction.partition.verification.enable), as before Kafka 3.6.
+The state includes the epoch by which a fenced producer would be refused. Since KIP-890 the leader asks the coordinator
+as well, so the plan disables that (transaction.partition.verification.enable), as before Kafka 3.6.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SOUND = ProducerStates.ended
 
 
 def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
-    """Do what the sound function does, but keep the producer's timestamp as it was."""
+    """Do what the correct function does, but keep the producer's timestamp unchanged."""
     before = self.entries.get(header.producer_id)
     timestamp = -1 if before is None else before.timestamp
     aborted = _SOUND(self, header, marker)
@@ -28,8 +29,9 @@ def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> Abort
 
 
 def plan(seed: int) -> Plan:
-    """A transaction times out, and is aborted also where its only record has not come yet. That one comes from a
-    producer that is fenced everywhere, and its successor writes there next.
+    """Return a plan in which a transaction times out, and is aborted also in a partition where its only record has not
+    arrived yet. That record comes from a producer that is fenced everywhere, and the producer's successor writes there
+    next.
     """
     rng = draw(seed, "33")
     faults, transactions = [], []

@@ -1,4 +1,6 @@
-"""KAFKA-5435: followers do not keep the state of producers, so a new leader takes a retried batch for a new one."""
+"""Plants KAFKA-5435: followers do not keep the state of producers, so a new leader takes a retried batch for a new
+batch.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _SOUND = Log.append_as_follower
 
 
 def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
-    """As ever, but what the batches say of their producers is forgotten."""
+    """Append as usual, but forget what the batches say about their producers."""
     kept, self.producers = self.producers, ProducerStates()
     try:
         return _SOUND(self, records, leader_epoch)
@@ -22,7 +24,8 @@ def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> Fol
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die with answers under way, and idempotent producers try again with the next one."""
+    """Return a plan in which leaders die with responses in flight, and idempotent producers retry with the next leader.
+    """
     return hunt_plan(seed, killings_behind(seed, "34"))
 
 

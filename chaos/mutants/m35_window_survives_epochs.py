@@ -1,4 +1,5 @@
-"""Redpanda #5026: what is known of a producer's batches outlives its epoch, and new batches pass for old ones."""
+"""Plants Redpanda #5026: the known batches of a producer survive a new epoch, and new batches are taken for duplicates.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
-    """Find a known batch by its sequences alone."""
+    """Find a known batch by its sequence numbers alone."""
     first = header.base_sequence
     last = first + header.last_offset_delta & SEQUENCE_MASK
     for sent in entry.window:
@@ -21,13 +22,13 @@ def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHea
 
 
 def restart(self: ProducerStateEntry, epoch: int) -> None:
-    """Sequences begin anew, and old batches stay."""
+    """Restart the sequence numbers, and keep the old batches."""
     self.epoch = epoch
     self.next_sequence = 0
 
 
 def plan(seed: int) -> Plan:
-    """Transactions of the second generation, each in an epoch of its own."""
+    """Return a plan with transactions of V2, each in an epoch of its own."""
     rng = draw(seed, "35")
     return txn_plan(seed, [], series(rng, 2.0), time_s=2.5)
 

@@ -1,4 +1,4 @@
-"""Redpanda #3038: of a producer's batches only the newest one is known again when it comes once more."""
+"""Plants Redpanda #3038: only the newest batch of a producer is recognised when it is sent again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHea
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die with several answers of one producer under way."""
+    """Return a plan in which leaders die with several responses to one producer in flight."""
     return hunt_plan(seed, killings_behind(seed, "36"), workload={"rate": 300, "partitions": 1})
 
 

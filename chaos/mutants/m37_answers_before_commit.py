@@ -1,4 +1,4 @@
-"""Redpanda #3003, #3039, found by Jepsen: the coordinator acts on records that are not replicated yet."""
+"""Plants Redpanda #3003 and #3039, found by Jepsen: the coordinator acts on records that are not replicated yet."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def when_committed(self: CoordinatorLog, offset: int, call: OnCommitted) -> None:
-    """Call at once: the record is in the log."""
+    """Call at once, because the record is in the local log."""
     call(ErrorCode.NONE if self.is_ours() else ErrorCode.NOT_COORDINATOR)
 
 
 def plan(seed: int) -> Plan:
-    """End transactions in each round while two brokers are paused; the third one dies before they continue. Each is the
-    third one once, and so is the coordinator.
+    """Return a plan that, in each round, ends transactions while two brokers are paused; the third broker dies before
+    they continue. Each broker is the third once, and so is the coordinator.
     """
     rng = draw(seed, "37")
     faults, transactions = [], []

@@ -1,4 +1,4 @@
-"""Redpanda #3036, found by Jepsen: the last stable offset lies one record too far."""
+"""Plants Redpanda #3036, found by Jepsen: the last stable offset is one record too high."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from squall.chaos.plans.plan import Plan
 
 
 def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> int:
-    """The first record of the oldest open transaction is in."""
+    """Return an offset that includes the first record of the oldest open transaction."""
     if first_unstable_offset is None:
         return self.high_watermark
     return min(self.high_watermark, first_unstable_offset + 1)
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """The same for reads."""
+    """Return the same offset as the limit of reads."""
     return self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
 
 
 def plan(seed: int) -> Plan:
-    """Transactions that pause, so that readers come while they are open; many are aborted."""
+    """Return a plan with transactions that pause, so that readers fetch while they are open; many are aborted."""
     rng = draw(seed, "37b")
     return txn_plan(seed, [], series(rng, 2.0), time_s=2.5)
 

@@ -1,7 +1,7 @@
-"""KAFKA-17507: a marker is answered before the offsets of its transaction are the group's position.
+"""Plants KAFKA-17507: a marker is answered before the offsets of its transaction become the group's committed offsets.
 
-Kafka's coordinator put that off to another thread from 2.0 on. The next transaction of the same producer could begin
-meanwhile, and its offsets, which nobody had decided on, were then taken for those of the one before.
+From 2.0 on, Kafka's coordinator did that later, in another thread. The next transaction of the same producer could
+begin meanwhile, and its undecided offsets were then taken for those of the transaction before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LATE_S = 0.3
 
 
 def transaction_ended(self: GroupCoordinator, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
-    """Later, whatever has become pending by then."""
+    """Commit the pending offsets later, including those that have become pending by then."""
     assert self._start_soon is not None
     self._start_soon(_later, self, h, producer_id, commit, at)
 
@@ -35,7 +35,7 @@ _SOUND = GroupCoordinator.transaction_ended
 
 
 def plan(seed: int) -> Plan:
-    """Transactions follow each other closely, and some are aborted."""
+    """Return a plan in which transactions follow each other closely, and some are aborted."""
     rng = draw(seed, "38")
     acts = [act(1.0 + 0.8 * n + rng.uniform(0.0, 0.6), n % 2, ABORT) for n in range(6)]
     return group_plan(seed, [], acts, time_s=6.0, load=PIPELINE_LOAD, workload={"rate": 20})

@@ -1,4 +1,4 @@
-"""KAFKA-10614, KAFKA-18137: what a broker unloads when it resigns are the groups that it has loaded since.
+"""Plants KAFKA-10614 and KAFKA-18137: when a broker resigns as coordinator, it unloads groups that it has loaded since.
 
 In Kafka loads and unloads ran in the order in which threads took them. A broker that resigned and was elected again a
 moment later removed the groups after it had loaded them, and served the partition without them.
@@ -22,8 +22,8 @@ LATE_S = 3.0
 
 
 def role_changed(self: GroupCoordinator, h: HostedPartition) -> None:
-    """Do what the sound function does; but once a broker has resigned, remove its groups again LATE_S seconds later,
-    whatever epoch they are of.
+    """Do what the correct function does; but once a broker has resigned, remove its groups again LATE_S seconds later,
+    whatever their epoch is.
     """
     if h.state.index in self.shards and not h.state.is_leader:
         assert self._start_soon is not None
@@ -42,7 +42,9 @@ _SOUND = GroupCoordinator.role_changed
 
 
 def plan(seed: int) -> Plan:
-    """The coordinator dies, its successor resigns when it is back, and is elected again when it dies once more."""
+    """Return a plan in which the coordinator dies, its successor resigns when the coordinator is back, and is elected
+    again when it dies once more.
+    """
     rng = draw(seed, "39")
     first_s = rng.uniform(1.5, 2.0)
     again_s = first_s + rng.uniform(3.2, 3.8)

@@ -1,6 +1,8 @@
-"""KAFKA-4362: a broker that has lost a partition of __consumer_offsets goes on as the coordinator of its groups.
+"""Plants KAFKA-4362: a broker that has lost a partition of __consumer_offsets still acts as the coordinator of its
+groups.
 
-Members that had found it before were told that all was well. Those that found the new coordinator were a second group.
+Members that had found this broker before got successful responses. Those that found the new coordinator were a second
+group.
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ if TYPE_CHECKING:
 def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
-    """Nothing is unloaded before it is led again."""
+    """Do what the correct function does only if this broker leads the partition: a broker that resigns unloads nothing.
+    """
     return h.state.is_leader and _sound(replicas, h, shards, unload)
 
 
 def plan(seed: int) -> Plan:
-    """The coordinator dies and comes back: its successor resigns. One member has nothing to commit, so that it does not
-    notice.
+    """Return a plan in which the coordinator dies and comes back, so that its successor resigns. One member has nothing
+    to commit, so that it does not notice.
     """
     rng = draw(seed, "40")
     down = fault(rng.uniform(1.5, 2.5), rng.uniform(0.8, 1.2), "kill", GROUP)

@@ -1,7 +1,7 @@
-"""KAFKA-8069: offsets that no client gave a time to expire are taken for offsets that have expired long ago.
+"""Plants KAFKA-8069: offsets without an expiry time are taken for offsets that have expired long ago.
 
-Kafka 2.1 read the default of an old record, -1, as a moment. It then removed the offsets of groups that had no members
-just then as soon as it looked for expired ones.
+Kafka 2.1 read the default of an old record, -1, as a time. It then removed the offsets of groups that had no members at
+that moment as soon as it looked for expired offsets.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
-    """By the time that its record has, though it may have none."""
+    """Decide by the expiry time in the record, though the record may have none."""
     return wall_ms >= committed.expires_ms
 
 
 def plan(seed: int) -> Plan:
-    """All members go at the same time, twice, and come again after the coordinator has looked for what has expired."""
+    """Return a plan in which all members leave at the same time, twice, and come again after the coordinator has looked
+    for expired offsets.
+    """
     rng = draw(seed, "41")
     acts = []
     for at_s in (2.5, 5.5):

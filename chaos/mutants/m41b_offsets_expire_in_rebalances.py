@@ -1,6 +1,6 @@
-"""KAFKA-13636: old offsets of a group that is just rebalancing are removed, though its members read those partitions.
+"""Plants KAFKA-13636: old offsets of a rebalancing group are removed, though its members read those partitions.
 
-While a group rebalances nobody knows its subscriptions, and Kafka took that for a group that has none.
+While a group rebalances its subscriptions are unknown, and Kafka took that for a group without subscriptions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def _expired(self: GroupCoordinatorShard, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
-    """In a rebalance no topic is spared."""
+    """Expire offsets of all topics during a rebalance."""
     group_id = request.group_id
     if self.state_of(group_id) not in (GroupState.PREPARING, GroupState.COMPLETING):
         return _SOUND(self, request, wall_ms)
@@ -29,8 +29,8 @@ _SOUND = GroupCoordinatorShard._expired
 
 
 def plan(seed: int) -> Plan:
-    """The last commits are old, by a clock two minutes ahead. A member goes, and the rebalance waits
-    for another one that stands still.
+    """Return a plan in which the last commits are old, by a clock two minutes ahead. A member leaves, and the rebalance
+    waits for another member that is paused.
     """
     rng = draw(seed, "41b")
     at_s = rng.uniform(2.0, 2.5)

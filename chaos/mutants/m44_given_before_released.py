@@ -1,4 +1,4 @@
-"""KIP-848, KAFKA-16147: a partition is given to a member before the one that has it has released it."""
+"""Plants a bug against KIP-848 (KAFKA-16147): a partition is assigned to a member before its owner has released it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ SESSION_MS = 1500
 
 
 def may_have(self: Reconciliation, place: Place) -> bool:
-    """Return true, whichever member has it."""
+    """Return True, whichever member owns the partition."""
     return True
 
 
 def plan(seed: int) -> Plan:
-    """Members of a consumer group go and come again: each time partitions go from one to another."""
+    """Return a plan in which members of a consumer group leave and come again: each time partitions move between
+    members.
+    """
     rng = draw(seed, "44")
     acts = [act(1.5 + 1.5 * n + rng.uniform(0.0, 0.5), n % 3, LEAVE, rng.uniform(0.3, 0.6)) for n in range(4)]
     workload = {"group_protocol": "consumer", "members": 3, "partitions": 6, "session_timeout_ms": SESSION_MS}

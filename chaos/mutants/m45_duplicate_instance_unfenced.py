@@ -1,6 +1,6 @@
-"""KIP-345: a member whose group.instance.id another process has taken over is not fenced.
+"""Plants a bug against KIP-345: a member whose group.instance.id another process has taken over is not fenced.
 
-Kafka 2.3 and later answer FENCED_INSTANCE_ID to the former one. Here its heartbeats and commits are accepted.
+Kafka 2.3 and later answer FENCED_INSTANCE_ID to the former member. Here its heartbeats and commits are accepted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def refusal_of_commit(self: ClassicGroupRules, request: Commit | TxnOffsetCommit) -> ErrorCode:
-    """By the instance id alone, where there is one."""
+    """Decide by the instance id alone if there is one, and ignore the member id."""
     if request.instance_id is None:
         return _SOUND(self, request)
     if request.instance_id not in self.static:
@@ -29,7 +29,7 @@ _SOUND = ClassicGroupRules.refusal_of_commit
 
 
 def plan(seed: int) -> Plan:
-    """Second processes with the instance ids of members, for a while."""
+    """Return a plan with second processes that use the instance ids of members for a while."""
     rng = draw(seed, "45")
     acts = [act(2.0 + 2.0 * n + rng.uniform(0.0, 0.8), 1 + n % 2, TWIN, rng.uniform(1.0, 1.8)) for n in range(3)]
     workload = {"members": 3, "static_members": True, "commit_every_ms": 0, "rate": 20}

@@ -1,6 +1,8 @@
-"""KAFKA-2942, a bug of a client and not of a broker: it commits what it has fetched and its application has not got.
+"""Plants KAFKA-2942, a bug of a client and not of a broker: a consumer commits records that it has fetched, but not yet
+returned to its application.
 
-The one planted bug of our own client: the checks must tell a consumer that skips from a broker that loses.
+This is the one planted bug of Squall's own client: the checks must distinguish a consumer that skips records from a
+broker that loses them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from squall.workloads.subscriber import Subscriber
 
 
 async def commit(self: Subscriber, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
-    """Up to where it has fetched."""
+    """Commit up to the position that the client has fetched."""
     for part in self.reader.consumer._parts.values():
         part.returned = part.position
     return await _SOUND(self, why, only)
@@ -27,7 +29,7 @@ _SOUND = Subscriber.commit
 
 
 def plan(seed: int) -> Plan:
-    """Members that commit by the clock go in good order, again and again."""
+    """Return a plan in which members that commit periodically close in good order, again and again."""
     rng = draw(seed, "46")
     acts = [act(1.5 + 0.7 * n + rng.uniform(0.0, 0.5), n % 2, LEAVE, 0.3) for n in range(6)]
     workload = {"auto_commit": True, "rate": 40, "poll_pause_ms": 150}

@@ -1,4 +1,4 @@
-"""Redpanda PR 6400: a replica that does not lead answers where an epoch ends."""
+"""Plants Redpanda PR 6400: a replica that does not lead answers OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def offset_for_leader_epoch(
 
 
 def plan(seed: int) -> Plan:
-    """Leaders come and go, and readers that follow them ask those that lead no longer, or not yet."""
+    """Return a plan in which leaders change, and readers that follow them ask brokers that lead no longer, or not yet.
+    """
     return hunt_plan(
         seed,
         killings_behind(seed, "47", rounds=5, most_ms=150),

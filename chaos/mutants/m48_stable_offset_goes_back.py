@@ -1,4 +1,4 @@
-"""Redpanda PR 7544: after an election the last stable offset is returned before the new leader knows it."""
+"""Plants Redpanda PR 7544: after an election the last stable offset is returned before the new leader knows it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _SOUND = PartitionRules.last_stable_offset
 
 
 def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> int:
-    """Return the log's start until something of this leader's own epoch is committed."""
+    """Return the log start offset until a record of this leader's own epoch is committed."""
     if 0 < self.epoch_start_offset and self.high_watermark <= self.epoch_start_offset:
         return self.log_start_offset
     return _SOUND(self, first_unstable_offset)
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """The same for reads."""
+    """Return the same offset as the limit of reads."""
     return self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die under few transactions, and readers ask for the latest offset soon after."""
+    """Return a plan in which leaders die under few transactions, and readers ask for the latest offset soon after."""
     rng = draw(seed, "48")
     kills = killings(rng, rounds=3)
     workload = {"producers": 1, "readers": 4, "poll_pause_ms": 0}

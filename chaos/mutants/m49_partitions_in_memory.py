@@ -1,4 +1,4 @@
-"""Redpanda #6018: a new coordinator does not know to which partitions an open transaction has written."""
+"""Plants Redpanda #6018: a new coordinator does not know to which partitions an open transaction has written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def _replay(self: TransactionCoordinator, shard: HostedTransactionShard, record: Record) -> None:
-    """All but the partitions of what is open."""
+    """Replay the record without the partitions of open transactions."""
     written = None if record.key is None else records.decode(record.key, record.value)
     if written is None:
         return
@@ -26,7 +26,9 @@ def _replay(self: TransactionCoordinator, shard: HostedTransactionShard, record:
 
 
 def plan(seed: int) -> Plan:
-    """Coordinators die in the middle of transactions, which pause for so long that they meet it."""
+    """Return a plan in which coordinators die in the middle of transactions, which pause so long that this happens to
+    them.
+    """
     rng = draw(seed, "49")
     kills = killings(rng, rounds=3)
     transactions = series(rng, kills[-1]["at_s"], producers=2, every_s=0.6, aborts=0.2, pauses_ms=(600, 900, 1200))

@@ -1,4 +1,4 @@
-"""Redpanda PR 3616: a coordinator that is replaced refuses the commit which its successor then carries out."""
+"""Plants Redpanda PR 3616: a coordinator that is replaced refuses a commit that its successor then carries out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _SOUND = coordinator_log.error_for_clients
 
 
 def error_for_clients(error: int) -> ErrorCode:
-    """Return that a commit failed if the broker has lost its leadership meanwhile."""
+    """Return an error that means a failed commit if the broker has lost its leadership meanwhile."""
     return ErrorCode.INVALID_TXN_STATE if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else _SOUND(error)
 
 
 def plan(seed: int) -> Plan:
-    """In each round a commit reaches the followers, and their acknowledgement does not reach the coordinator: no Fetch
-    passes any more. A broker stops in good order just then: each once, and so does the coordinator.
+    """Return a plan in which, in each round, a commit reaches the followers, and their acknowledgement does not reach
+    the coordinator, because no Fetch passes any more. A broker stops in good order at that moment: each broker once,
+    and so does the coordinator.
     """
     rng = draw(seed, "50")
     faults, transactions = [], []

@@ -1,7 +1,7 @@
-"""Redpanda #4900 (2022): deleting a group left its offsets in the log.
+"""Plants Redpanda #4900 (2022): deleting a group left its offsets in the log.
 
-The group was gone as long as its coordinator lived. The next one, which read the log, told its members of positions
-that were deleted.
+The group was gone as long as its coordinator ran. The next coordinator, which read the log, returned deleted offsets to
+its members.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def submit(self: GroupCoordinatorShard, request: Request, token: Token, now: ClockReading) -> list[Effect]:
-    """A deletion in memory alone."""
+    """Delete groups in memory only."""
     effects = _SOUND(self, request, token, now)
     if not isinstance(request, DeleteGroup) or not any(isinstance(effect, AppendRecords) for effect in effects):
         return effects
@@ -34,7 +34,9 @@ _SOUND = GroupCoordinatorShard.submit
 
 
 def plan(seed: int) -> Plan:
-    """All members go, and their group is deleted. The coordinator dies before they come again."""
+    """Return a plan in which all members leave, and their group is deleted. The coordinator dies before they come
+    again.
+    """
     rng = draw(seed, "51")
     at_s = rng.uniform(2.0, 2.5)
     down = fault(at_s + rng.uniform(1.0, 1.3), rng.uniform(1.0, 1.5), "kill", GROUP)

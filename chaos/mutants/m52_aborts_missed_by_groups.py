@@ -1,6 +1,6 @@
-"""Redpanda #10669, PR 10670 (2023): a group's part of an abort went to the wrong coordinator.
+"""Plants Redpanda #10669, PR 10670 (2023): a group's part of an abort went to the wrong coordinator.
 
-What was pending stayed so, and the next transaction of the same producer that committed took it along.
+Pending offsets stayed pending, and the next transaction of the same producer that committed also committed these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def transaction_ended(self: GroupCoordinator, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
-    """Handle commits alone."""
+    """Handle commits only, and ignore aborts."""
     if commit:
         _SOUND(self, h, producer_id, commit, at)
 
@@ -27,7 +27,7 @@ _SOUND = GroupCoordinator.transaction_ended
 
 
 def plan(seed: int) -> Plan:
-    """Abort a transaction of an instance that has several partitions; the others commit theirs."""
+    """Return a plan that aborts a transaction of an instance that has several partitions; the others commit theirs."""
     rng = draw(seed, "52")
     acts = [act(1.0 + 0.8 * n + rng.uniform(0.0, 0.6), 0, ABORT) for n in range(6)]
     return group_plan(seed, [], acts, time_s=6.0, load=PIPELINE_LOAD, workload={"instances": 1, "partitions": 4})

@@ -1,4 +1,4 @@
-"""Redpanda #5355: what is known of a producer's batches outlives the part of the log that they stood in."""
+"""Plants Redpanda #5355: a producer's batches stay known after the log was truncated below them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SOUND = Log.truncate_to
 
 
 def truncate_to(self: Log, offset: int) -> bool:
-    """The batches go, and stay known."""
+    """Truncate the log, and keep the removed batches known."""
     known = self.producers
     cut = _SOUND(self, offset)
     self.producers = known
@@ -19,7 +19,9 @@ def truncate_to(self: Log, offset: int) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Cut off a leader with records that no other replica has; it comes back, truncates, and soon leads again."""
+    """Return a plan that cuts off a leader with records that no other replica has; it comes back, truncates, and soon
+    leads again.
+    """
     rng = draw(seed, "53")
     at_s, faults = 0.4, []
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Bufstream 0.1: acknowledgements tell offset 0."""
+"""Plants a bug of Bufstream 0.1: every acknowledgement says offset 0."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from squall.chaos.plans.plan import Plan
 
 
 def _on_the_wire(r: ProduceResult) -> ProducePartOut:
-    """Whatever offset it has."""
+    """Encode offset 0, whatever offset the record has."""
     offset = -1 if r.error else 0
     return r.index, r.error, offset, r.append_time_ms, r.log_start_offset, r.message, r.leader, r.faults
 
 
 def plan(seed: int) -> Plan:
-    """Nothing need go wrong."""
+    """Return a plan that needs no fault."""
     return hunt_plan(seed, somewhat_late(seed, "54"))
 
 

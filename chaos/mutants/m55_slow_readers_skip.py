@@ -1,4 +1,4 @@
-"""Bufstream 0.1: a reader that has fallen behind does not get what lies between."""
+"""Plants a bug of Bufstream 0.1: a reader that has fallen behind does not get the records in between."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from squall.chaos.plans.plan import Plan
 
 _SOUND = FetchApi._read
 BEHIND, LEFT = 60, 20
-"""Records behind the high watermark from which on a reader is slow, and how many of them it still gets."""
+"""Give how many records behind the high watermark a reader counts as slow, and how many of them it still gets."""
 
 
 def _read(
     self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
 ) -> FetchResponsePartition:
-    """A slow consumer is served from where the others are."""
+    """Serve a slow consumer from the position of the other consumers."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and h.state.high_watermark - part.offset > BEHIND:
         want = PartitionRequest(want.key, part._replace(offset=h.state.high_watermark - LEFT), h)
@@ -25,7 +25,7 @@ def _read(
 
 
 def plan(seed: int) -> Plan:
-    """Readers take their time over what they get."""
+    """Return a plan in which readers pause after each poll."""
     rng = draw(seed, "55")
     late = somewhat_late(seed, "55")
     return hunt_plan(seed, late, workload={"rate": 300, "partitions": 1, "poll_pause_ms": rng.choice((300, 500))})

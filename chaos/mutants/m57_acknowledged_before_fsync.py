@@ -1,4 +1,4 @@
-"""NATS 2.12: records are acknowledged before the fsync that the setting promises."""
+"""Plants a bug of NATS 2.12: records are acknowledged before the fsync that the setting promises."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_flush_required(self: DurabilityTracker, log_end_offset: int) -> bool:
-    """Return true once the flush has begun, without waiting for it."""
+    """Return False: acknowledge records without waiting for the flush that has begun."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """Disks take their time for an fsync, and the power goes everywhere at once, under flush.messages=1."""
+    """Return a plan in which an fsync takes long, and all nodes lose power at once, under flush.messages=1."""
     rng = draw(seed, "57")
     slow = {"how": "slow", "op": "fsync", "delay_ms": rng.choice((200, 400))}
     faults = [fault(0.3, 1.2, "disk", f"node:{node}", **slow) for node in (1, 2, 3)]

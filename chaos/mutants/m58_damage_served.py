@@ -1,4 +1,4 @@
-"""NATS 2.12: recovery does not look at checksums, and a damaged segment is served."""
+"""Plants a bug of NATS 2.12: recovery does not verify checksums, and a damaged segment is served."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_intact(header: BatchHeader, data: memoryview) -> bool:
-    """As long as the length is right."""
+    """Return True if the length is right."""
     return True
 
 
 def plan(seed: int) -> Plan:
-    """Tear large batches that were not acknowledged by power losses, on the only replica, while its disk is slow."""
+    """Return a plan in which power losses tear large batches that were not acknowledged, on the only replica, while its
+    disk is slow.
+    """
     rng = draw(seed, "58")
     load = {"replication_factor": 1, "min_isr": 1, "rate": 80, "min_bytes": 3000, "max_bytes": 9000}
     slow = {"how": "slow", "op": "fsync", "delay_ms": 300}

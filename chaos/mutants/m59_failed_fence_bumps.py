@@ -1,7 +1,7 @@
-"""KAFKA-9666: a fence that could not be written has raised the epoch all the same, and each attempt raises it again.
+"""Plants KAFKA-9666: a fence that could not be written has still raised the epoch, and each attempt raises it again.
 
-Kafka's coordinator then could not fence any more, and the transaction was never ended. Ids begin close before the last
-epoch here: each attempt costs one.
+Kafka's coordinator then could not fence any more, and the transaction was never ended. Epochs begin close before the
+last epoch here: each attempt uses one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: TransactionCoordinatorShard) -> int:
-    """A few attempts before the last one."""
+    """Return an epoch a few attempts before the last epoch."""
     return MAX_EPOCH - 12
 
 
 def fenced_epoch(self: TransactionCoordinatorShard, transaction: TransactionMetadata) -> int:
-    """Raised in memory, whatever comes of the record. ValueError where there is none above (Kafka's
-    IllegalStateException)."""
+    """Raise the epoch in memory, whether or not the record is written. Raise ValueError at the last epoch (Kafka's
+    IllegalStateException).
+    """
     raised = transaction.epoch + 1
     if raised > MAX_EPOCH:
         raise ValueError(f"cannot fence {transaction.transactional_id}: its epoch would overflow")
@@ -33,14 +34,14 @@ def fenced_epoch(self: TransactionCoordinatorShard, transaction: TransactionMeta
 
 
 def is_timed_out(self: TransactionCoordinatorShard, transaction: TransactionMetadata, now_ms: int) -> bool:
-    """As ever, where it can be fenced."""
+    """Do what the correct function does, but return False if the transaction cannot be fenced."""
     late = transaction.started_ms + transaction.timeout_ms < now_ms
     return transaction.state == TxnState.ONGOING and late and transaction.epoch < MAX_EPOCH
 
 
 def plan(seed: int) -> Plan:
-    """A client leaves its transaction open, and the coordinator's log takes nothing: a replica is gone, and all three
-    must be in sync. Whoever wants to fence tries again and again.
+    """Return a plan in which a client leaves its transaction open, and the coordinator's log accepts no records: a
+    replica is gone, and all three must be in sync. The coordinator tries to fence again and again.
     """
     rng = draw(seed, "59")
     open_s = rng.uniform(1.0, 1.4)

@@ -1,4 +1,5 @@
-"""KAFKA-12671, ydb PR 52731: the next transaction begins while markers of the one before are being written."""
+"""Plants KAFKA-12671 and ydb PR 52731: the next transaction begins while markers of the one before are being written.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def may_begin(self: TransactionCoordinatorShard, transaction: TransactionMetadata) -> bool:
-    """Always."""
+    """Return True in every state."""
     return True
 
 
@@ -23,7 +24,7 @@ def _check(
 
 
 def plan(seed: int) -> Plan:
-    """One transaction right behind the other, and markers come late."""
+    """Return a plan in which one transaction follows right after the other, and markers come late."""
     rng = draw(seed, "60")
     late = {"act": "delay", "delay_ms": rng.randint(200, 400), "count": 0, "side": "peers"}
     faults = [fault(0.2, 4.0, "protocol", "all", api="WriteTxnMarkers", **late)]

@@ -1,4 +1,4 @@
-"""KAFKA-19012: a buffer is used again too early, and a batch goes where another one was meant to go."""
+"""Plants KAFKA-19012: a buffer is reused too early, and a batch goes to another partition than it was meant for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from squall.chaos.mutants.mutant import Mutant
 from squall.chaos.plans.plan import Plan
 
 _LAST: WeakKeyDictionary[ProduceApi, tuple[HostedPartition, int, bytes]] = WeakKeyDictionary()
-"""Of each broker: where the last batch went, when, and its bytes."""
+"""Maps each broker to the partition and time of its last batch, and to the batch's bytes."""
 
 
 def mixed_up(append: AppendCall) -> Appended:
-    """Append the previous batch in place of one for another partition in the same millisecond. Its CRC is right all the
-    same.
-    """
+    """Append the previous batch in place of a batch for another partition in the same millisecond. Its CRC is right."""
     if append.records is not None:
         last = _LAST.get(append.api)
         _LAST[append.api] = (append.h, append.now_ms, bytes(append.records))
@@ -29,7 +27,7 @@ def mixed_up(append: AppendCall) -> Appended:
 
 
 def plan(seed: int) -> Plan:
-    """Send batches of several partitions at once, from producers without sequence numbers."""
+    """Return a plan that sends batches of several partitions at once, from producers without sequence numbers."""
     load = {"idempotence": False, "linger_ms": 50, "rate": 300, "partitions": 9}
     return hunt_plan(seed, somewhat_late(seed, "61"), workload=load)
 

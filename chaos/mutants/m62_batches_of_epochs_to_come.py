@@ -1,4 +1,4 @@
-"""KAFKA-18723: a follower takes batches of an epoch that is above its leader's."""
+"""Plants KAFKA-18723: a follower appends batches of an epoch that is above its leader's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ _SOUND = arrivals.checked_batches
 
 
 def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[PlacedBatch]:
-    """Return the batches, of whatever epoch they are."""
+    """Return the batches, whatever their epochs are."""
     return _SOUND(records, expected, LONG_MAX, gaps=gaps)
 
 
 def plan(seed: int) -> Plan:
-    """Let the epoch of a batch rot, which no checksum covers, in the first epoch of all; a follower that was down takes
-    the batch. A sound follower waits until retention has deleted what it cannot take.
+    """Return a plan that flips bits in the epoch of a batch, which no checksum covers, in the first epoch of all; a
+    follower that was down appends the batch. A correct follower waits until retention has deleted the batch that it
+    cannot append.
 
-    The first epoch is the only one that will do: a flipped bit may make a later epoch an earlier one, which cannot be
-    detected. And the leader stays: if it starts again it believes what it reads on its own disk.
+    Only the first epoch is suitable: a flipped bit may turn a later epoch into an earlier epoch, which cannot be
+    detected. And the leader stays: if it starts again it trusts what it reads on its own disk.
     """
     rng = draw(seed, "62")
     at_s, away_s = rng.uniform(0.3, 0.6), rng.uniform(1.0, 1.4)

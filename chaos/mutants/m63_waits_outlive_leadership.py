@@ -1,4 +1,6 @@
-"""KAFKA-20634: what waited for the high watermark of a leader is acknowledged by that of its successor."""
+"""Plants KAFKA-20634: requests that waited for the high watermark of a leader are acknowledged by that of its
+successor.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,15 @@ def answer_all(self: ProducePurgatory, error: int, leader: tuple[int, int]) -> N
 def followed(
     self: ReplicaManager, h: HostedPartition, leader_high_watermark: int, leader_log_start: int
 ) -> UnflushedAppend | None:
-    """A follower's high watermark acknowledges, too."""
+    """Do what the correct function does, and acknowledge waiting requests by the follower's high watermark, too."""
     held = _SOUND(self, h, leader_high_watermark, leader_log_start)
     h.uncommitted.answer_up_to(h.state.high_watermark, 0)
     return held
 
 
 def plan(seed: int) -> Plan:
-    """Move leaderships back to earlier leaders, with records under way to slow followers; others produce there
-    meanwhile.
+    """Return a plan that moves leadership back to earlier leaders, with records in flight to slow followers; other
+    producers write there meanwhile.
     """
     rng = draw(seed, "63")
     kills = killings(rng, rounds=5)

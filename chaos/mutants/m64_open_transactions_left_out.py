@@ -1,4 +1,4 @@
-"""Redpanda PR 30003: a snapshot of producers' state leaves out those whose transactions are open."""
+"""Plants Redpanda PR 30003: a snapshot of producers' state leaves out producers with open transactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def encode(self: ProducerStates) -> bytes:
 
 
 def plan(seed: int) -> Plan:
-    """Brokers stop and start while long transactions are open, and lead again what they led before."""
+    """Return a plan in which brokers stop and start while long transactions are open, and lead the same partitions
+    again.
+    """
     rng = draw(seed, "64")
     at_s, faults, transactions = 0.5, [], series(rng, 6.0, producers=1)
     for _ in range(4):

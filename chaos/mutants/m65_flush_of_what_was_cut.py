@@ -1,4 +1,4 @@
-"""Redpanda #15201: a flush that ends after a truncation counts for what was appended since."""
+"""Plants Redpanda #15201: a flush that ends after a truncation counts for records that were appended since."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _SOUND = DurabilityTracker.done
 
 
 def done(self: DurabilityTracker, job: FlushJob, generation: int, wall_ms: int) -> None:
-    """As if nothing had been cut meanwhile."""
+    """Record the flush as if nothing had been truncated meanwhile."""
     _SOUND(self, job, job.generation, wall_ms)
 
 
 def plan(seed: int) -> Plan:
-    """Disks are slow to sync while leaders are cut off, truncate, and lose their power."""
+    """Return a plan in which disks are slow to sync while leaders are cut off, truncate, and lose their power."""
     rng = draw(seed, "65")
     at_s, faults = 0.4, []
     slow = {"how": "slow", "op": "fsync", "delay_ms": rng.choice((100, 300))}

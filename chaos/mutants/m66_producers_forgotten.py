@@ -1,4 +1,4 @@
-"""Redpanda #22670: an idempotent producer is forgotten by a clock that is not its own."""
+"""Plants Redpanda #22670: an idempotent producer's state expires by another clock than its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ FORGOTTEN_MS = 300
 
 
 def may_forget(self: ProducerRules, entry: ProducerStateEntry, wall_ms: int, after_ms: int) -> bool:
-    """Long before producer.id.expiration.ms."""
+    """Return True long before producer.id.expiration.ms."""
     return entry.txn_first_offset < 0 and wall_ms - entry.timestamp >= FORGOTTEN_MS
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die with answers under way, and it takes longer to find the next one than producers are remembered."""
+    """Return a plan in which leaders die with responses in flight, and it takes longer to find the next leader than
+    producers' state is kept.
+    """
     settings = {"log.retention.check.interval.ms": "100"}
     return hunt_plan(seed, killings_behind(seed, "66"), settings=settings)
 

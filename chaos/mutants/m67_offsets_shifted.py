@@ -1,4 +1,4 @@
-"""Redpanda PR 29849: after a truncation the offsets that clients get are not those of the log."""
+"""Plants Redpanda PR 29849: after a truncation clients get other offsets than those of the log."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def append_as_leader(
     zstd: bool = True,
     checked: CheckedBatch | AppendResult | None = None,
 ) -> AppendResult:
-    """Return an offset that each truncation shifts by one."""
+    """Do what the correct function does, but return an offset that each truncation shifts by one."""
     done = _SOUND(self, records, leader_epoch, wall_ms, client=client, zstd=zstd, checked=checked)
     shifted = client and not done.error
     return done._replace(base_offset=done.base_offset + self.generation) if shifted else done
 
 
 def plan(seed: int) -> Plan:
-    """Leaders are cut off, truncate when they are back, and lead again."""
+    """Return a plan in which leaders are cut off, truncate when they are back, and lead again."""
     rng = draw(seed, "67")
     at_s, faults = 0.4, []
     for _ in range(3):

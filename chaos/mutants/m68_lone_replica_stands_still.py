@@ -1,4 +1,4 @@
-"""Redpanda PR 17823: with a single replica and a low level of acks nothing is committed."""
+"""Plants Redpanda PR 17823: with a single replica and acks=0 or 1 nothing is committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOUND = PartitionRules.next_high_watermark
 
 
 def next_high_watermark(self: Partition, now_ms: int) -> int:
-    """It waits for followers, and there are none."""
+    """Keep the high watermark, waiting for followers that do not exist."""
     return _SOUND(self, now_ms) if self.followers else self.high_watermark
 
 

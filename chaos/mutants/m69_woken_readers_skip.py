@@ -1,4 +1,4 @@
-"""etcd #17529: a watcher that could not take what came loses it, and continues with what comes next."""
+"""Plants etcd #17529: a watcher that could not take events loses them, and continues with the next events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOUND = DelayedFetch.wake
 
 
 def wake(self: DelayedFetch) -> None:
-    """A parked consumer gets the newest batch, and not what else came with it."""
+    """Give a parked consumer only the newest batch, and none of the batches before it."""
     if self.replica_id < 0:
         self.wants = [_newest(want) for want in self.wants]
         self.look = list(enumerate(self.wants))
@@ -31,7 +31,9 @@ def _newest(want: PartitionRequest) -> PartitionRequest:
 
 
 def plan(seed: int) -> Plan:
-    """Followers acknowledge late, so that several batches are committed at once while readers wait."""
+    """Return a plan in which followers acknowledge late, so that several batches are committed at once while readers
+    wait.
+    """
     rng = draw(seed, "69")
     return hunt_plan(seed, [slow_links(rng, rng.uniform(0.1, 0.5), 3.0)], workload={"rate": 300, "partitions": 1})
 

@@ -1,4 +1,6 @@
-"""etcd #18089: who begins to read where the log was cut at its start does not get the first record."""
+"""Plants etcd #18089: a reader that begins at the log start offset of a log whose start was deleted skips the first
+record.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _SOUND = FetchApi._read
 def _read(
     self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
 ) -> FetchResponsePartition:
-    """A consumer at the start of a log whose older records are gone begins behind its first batch."""
+    """Serve a consumer at the start of a log whose older records are gone from behind the first batch."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and part.offset == h.log.log_start_offset > 0:
         batch = next(h.log.segments[0].walk_from(part.offset), None)
@@ -26,7 +28,7 @@ def _read(
 
 
 def plan(seed: int) -> Plan:
-    """Delete small segments by retention while the load runs."""
+    """Return a plan in which retention deletes small segments while the load runs."""
     rng = draw(seed, "70")
     retention = {"segment.bytes": "4096", "retention.bytes": rng.choice(("8192", "16384"))}
     load = {"rate": 200, "batch_bytes": 1024, "topic_settings": retention}

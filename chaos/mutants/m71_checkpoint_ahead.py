@@ -1,4 +1,4 @@
-"""etcd #20426: what is written down about the log is ahead of what of the log is durable."""
+"""Plants etcd #20426: the checkpoint of the log is ahead of the part of the log that is durable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def checkpoint_recovery_points(self: LogManager) -> None:
-    """Each log's end, synced or not."""
+    """Write each log's end offset, synced or not."""
     points = {place: log.log_end_offset for place, log in self.logs.items()}
     checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
     self.checkpoint_log_starts()
@@ -19,7 +19,7 @@ def checkpoint_recovery_points(self: LogManager) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """Power losses with many small segments, none of which was synced."""
+    """Return a plan with power losses and many small segments, none of which was synced."""
     rng = draw(seed, "71")
     settings = {"log.flush.offset.checkpoint.interval.ms": "200"}
     load = {"rate": 80, "min_bytes": 1000, "max_bytes": 3000, "batch_bytes": 4096}

@@ -1,4 +1,4 @@
-"""Redpanda PR 23008: aborted transactions of what was just closed are not to be found for a while."""
+"""Plants Redpanda PR 23008: aborted transactions of a segment that was just closed cannot be found for a while."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def aborted_transactions(self: Log, offset: int, end_offset: int) -> list[AbortedTxn]:
-    """Those of the newest segment only."""
+    """Return the aborted transactions of the newest segment only."""
     return reads.aborted_transactions(self.segments[-1:], offset, end_offset)
 
 
 def plan(seed: int) -> Plan:
-    """Segments so small that a few transactions fill one."""
+    """Return a plan with segments so small that a few transactions fill a segment."""
     rng = draw(seed, "72")
     load = {"producers": 2, "topic_settings": {"segment.bytes": "2048"}}
     return txn_plan(seed, [], series(rng, 3.0, producers=2), workload=load, time_s=3.5)

@@ -1,7 +1,7 @@
-"""Redpanda PR 28554 (2025): the group router lost the flag require_stable of OffsetFetch on its way.
+"""Plants Redpanda PR 28554 (2025): the group router lost the flag require_stable of OffsetFetch on its way.
 
-A member that takes over a partition then begins at the position before a transaction which commits a moment later, and
-makes the outputs of that transaction a second time.
+A member that takes over a partition then begins at the offset from before a transaction that commits a moment later,
+and produces the outputs of that transaction a second time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def submit(self: GroupCoordinator, request: Request, answer: OnAnswer) -> None:
-    """Do what the sound function does, but drop the flag."""
+    """Do what the correct function does, but drop the flag."""
     if isinstance(request, FetchOffsets):
         request = replace(request, stable=False)
     _SOUND(self, request, answer)
@@ -32,8 +32,8 @@ _SOUND = GroupCoordinator.submit
 
 
 def plan(seed: int) -> Plan:
-    """The instance that has the only partition goes in good order while markers are late: one that had nothing asks for
-    the position before the marker of the last transaction comes.
+    """Return a plan in which the instance that has the only partition leaves in good order while markers are late: an
+    instance that had none fetches the offset before the marker of the last transaction arrives.
     """
     rng = draw(seed, "73")
     faults, acts = [], []

@@ -1,7 +1,6 @@
-"""Redpanda #6326, PR 6785 (2022): the offsets of an open transaction are known to the coordinator's memory alone.
+"""Plants Redpanda #6326, PR 6785 (2022): the offsets of an open transaction exist only in the coordinator's memory.
 
-When another coordinator took over, offsets were gone that it had acknowledged, and the transaction committed without
-them.
+When another coordinator took over, acknowledged offsets were gone, and the transaction committed without them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def _serve(self: GroupCoordinator, shard: HostedGroupShard) -> None:
-    """Without what is pending in the log."""
+    """Serve the shard without the pending offsets of its log."""
     shard.machine.ledger.pending.clear()
     _SOUND(self, shard)
 
@@ -23,7 +22,9 @@ _SOUND = GroupCoordinator._serve
 
 
 def plan(seed: int) -> Plan:
-    """An instance crashes once it has committed, and the coordinator dies while the markers of that are late."""
+    """Return a plan in which an instance crashes once it has committed, and the coordinator dies while the markers of
+    that transaction are late.
+    """
     rng = draw(seed, "75")
     at_s = rng.uniform(1.5, 2.0)
     late: Values = {"act": "delay", "api": "WriteTxnMarkers", "delay_ms": 2500, "count": 0, "side": "both"}

@@ -1,6 +1,7 @@
-"""KAFKA-5600: a coordinator reads the offsets of a log of several segments wrongly when it loads them.
+"""Plants KAFKA-5600: a coordinator reads the offsets of a log of several segments wrongly when it loads them.
 
-Kafka 0.11.0.0 then told positions that were long out of date. Here those of all segments but the first are missing.
+Kafka 0.11.0.0 then returned offsets that were long outdated. Here the offsets of all segments but the first are
+missing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from squall.chaos.plans.plan import Plan
 
 
 async def _load(self: GroupCoordinator, shard: HostedGroupShard) -> None:
-    """The first segment."""
+    """Load the first segment only."""
     log = shard.log.hosted.log
     begins = [segment.base_offset for segment in log.segments] + [log.log_end_offset]
     for header, batch in log.read_batches(log.log_start_offset, begins[1]):
@@ -23,7 +24,9 @@ async def _load(self: GroupCoordinator, shard: HostedGroupShard) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """The coordinator dies after many commits, when there is nothing to be committed any more. Then a member goes."""
+    """Return a plan in which the coordinator dies after many commits, when there is nothing more to commit. Then a
+    member leaves.
+    """
     rng = draw(seed, "76")
     down = fault(rng.uniform(3.4, 4.0), rng.uniform(1.0, 1.5), "kill", GROUP)
     goes = act(rng.uniform(5.5, 6.0), 0, LEAVE, 0.5)

@@ -1,4 +1,4 @@
-"""Redpanda #3300 (2021): a rebalance waited for ever for members that were gone."""
+"""Plants Redpanda #3300 (2021): a rebalance waited for ever for members that were gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SOUND = ClassicGroup.expire
 
 
 def plan(seed: int) -> Plan:
-    """A member crashes, and another one goes before the first one is missed."""
+    """Return a plan in which a member crashes, and another member leaves before the coordinator notices the crash."""
     rng = draw(seed, "78")
     at_s = rng.uniform(2.0, 3.0)
     acts = [act(at_s, 0, CRASH, 5.0), act(at_s + rng.uniform(0.3, 0.8), 1, LEAVE, 0.5)]

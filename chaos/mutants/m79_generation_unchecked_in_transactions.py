@@ -1,7 +1,8 @@
-"""KAFKA-9365 (before 2.5), Redpanda PR 5162 (2022): offsets of a transaction are taken from whoever sends them.
+"""Plants KAFKA-9365 (before 2.5) and Redpanda PR 5162 (2022): transactional offset commits are accepted from any
+sender.
 
-The group that they are for has gone on, and somebody else reads on from where it stood before. The producer's epoch
-fences nobody here: the other one has a transactional id of its own (KIP-447).
+The group is in a later generation, and another member has read on from the committed offset. The producer's epoch
+fences no member here: the other member has its own transactional id (KIP-447).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def refusal_of_commit(self: ClassicGroupRules, request: Commit | TxnOffsetCommit) -> ErrorCode:
-    """Refuse no commit of offsets in a transaction."""
+    """Do what the correct function does, but refuse no commit of offsets in a transaction."""
     return ErrorCode.NONE if isinstance(request, TxnOffsetCommit) else _SOUND(self, request)
 
 
@@ -24,7 +25,7 @@ _SOUND = ClassicGroupRules.refusal_of_commit
 
 
 def plan(seed: int) -> Plan:
-    """Pause an instance inside a transaction for longer than its session, and then continue it."""
+    """Return a plan that pauses an instance inside a transaction for longer than its session, and then resumes it."""
     rng = draw(seed, "79")
     acts = [act(1.5 + 3.5 * n + rng.uniform(0.0, 0.5), n, HALT, rng.uniform(2.3, 2.8)) for n in range(2)]
     workload = {"transaction_timeout_ms": 10_000}

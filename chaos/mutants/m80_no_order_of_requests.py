@@ -1,4 +1,6 @@
-"""Requests of one connection in no order: the next one is taken while one before it still waits to take effect."""
+"""Plants a bug: requests of one connection have no order, because the next request is read while an earlier request
+still waits to take effect.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def hold(self: Connection, *, when_closed: bool = False) -> None:
-    """Nothing is held back."""
+    """Hold nothing back."""
 
 
 def plan(seed: int) -> Plan:
-    """Producers with five requests in flight, to a topic whose records are checked: large batches are read first, and
-    small ones behind them need not be.
+    """Return a plan with producers that have five requests in flight, to a topic whose records are validated: large
+    batches must be read first, and small batches behind them need not be.
     """
     rng = draw(seed, "80")
     workload = {

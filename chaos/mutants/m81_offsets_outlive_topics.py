@@ -1,7 +1,7 @@
-"""KAFKA-2000 (2015): committed offsets stayed when their topic was deleted.
+"""Plants KAFKA-2000 (2015): committed offsets stayed when their topic was deleted.
 
-A topic of the same name begins at offset 0 again. A group that had read the topic before it resumes at the old offset
-and skips what is written below it.
+A topic of the same name begins at offset 0 again. A group that had read the earlier topic resumes at the old offset and
+skips records below it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def _is_orphan(self: GroupCoordinatorShard, where: TopicPartition, committed: OffsetAndMetadata) -> bool:
-    """An offset outlives its topic."""
+    """Return False: an offset outlives its topic."""
     return False
 
 
 def plan(seed: int) -> Plan:
-    """The topic that a group has read is deleted and made again. Half of the seeds have a pipeline."""
+    """Return a plan that deletes and recreates a topic that a group has read. Half of the seeds have a pipeline."""
     rng = draw(seed, "81")
     again = fault(rng.uniform(2.5, 3.5), rng.uniform(2.0, 3.0), "topics", "all", how="remake")
     return group_plan(seed, [again], [], time_s=9.0, load=rng.choice((GROUPS_LOAD, PIPELINE_LOAD)))

@@ -1,4 +1,4 @@
-"""Redpanda #6604, PR 6606 (2022): a look-up by time skips each batch that begins before that time."""
+"""Plants Redpanda #6604, PR 6606 (2022): a look-up by time skips each batch that begins before that time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def _not_before(self: TimestampLookup, timestamp: int) -> Iterator[CandidateBatch | SearchPause]:
-    """Each batch whose first record is so late."""
+    """Yield each batch whose first record has at least this timestamp."""
     for segment in self._segments[segment_at(self._segments, self._start) :]:
         for step in self._walk(segment, max(self._start, segment.base_offset)):
             if isinstance(step, SearchPause):
@@ -22,7 +22,9 @@ def _not_before(self: TimestampLookup, timestamp: int) -> Iterator[CandidateBatc
 
 
 def plan(seed: int) -> Plan:
-    """Nothing need go wrong. Batches span most of the time between them, so that many times lie inside of one."""
+    """Return a plan that needs no fault. Each batch spans much time, so that many looked-up times lie inside of a
+    batch.
+    """
     workload = {"rate": 60, "linger_ms": 200, "readers": 2, "lookups": True}
     return hunt_plan(seed, somewhat_late(seed, "82"), workload=workload)
 

@@ -1,7 +1,7 @@
-"""Defines a planted bug: rules of the broker that others replace for a while, and how it is hunted.
+"""Defines a planted bug: functions of the broker that are replaced for a while, and how a hunt looks for it.
 
-Every mutant is a defect that some released broker had, or a setting that was claimed to be safe. The broker knows
-nothing of them: `planted` puts other functions in the place of its rules and takes them away again.
+Every mutant is a defect that some released broker had, or a setting that was claimed to be safe. The broker's code
+knows nothing about mutants: `planted` replaces functions and restores them afterwards.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from squall.checkers.anomalies import replica_divergence
 from squall.checkers.anomalies.registry import CATALOG
 
 REPLICATION = "replication"
-"""The mutants that need neither groups nor transactions."""
+"""Names the group of mutants that need neither consumer groups nor transactions."""
 TRANSACTIONS = "transactions"
-"""The mutants that only producers and readers of transactions can meet."""
+"""Names the group of mutants that only producers and readers of transactions can meet."""
 GROUPS = "groups"
-"""The mutants that only members of consumer groups can meet."""
+"""Names the group of mutants that only members of consumer groups can meet."""
 ON_DISKS = tuple(anomaly.name for anomaly in replica_divergence.ANOMALIES)
-"""Anomalies of the brokers' files, which clients cannot read."""
+"""Names the anomalies of the brokers' files, which clients cannot read."""
 _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedFunction:
-    """Names one rule of the broker, a method or a module's function, and what replaces it."""
+    """Names one function of the broker (a method, or a module's function) and its replacement."""
 
     owner: type[Any] | ModuleType
     name: str
@@ -46,63 +46,65 @@ def _path(owner: type[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A known bug, planted. `plan` and `expected` say how it is found."""
+    """Describes a known bug that can be planted. `plan` and `expected` say how it is found."""
 
     id: str
-    """The row of the list of known bugs; a letter where a row has several."""
+    """Gives the row of the bug in the list of known bugs, with a letter if a row has several bugs."""
     name: str
     title: str
-    """What the broker does wrong, as a sentence without a subject."""
+    """Says what the broker does wrong, as a sentence without a subject."""
     source: str
-    """It is published there."""
+    """Says where the bug is published."""
     replaces: tuple[ReplacedFunction, ...]
-    """The rule, in every place that it stands in. Empty for a setting that is claimed to be safe."""
+    """Lists the functions to replace, in all places. Empty for a setting that is claimed to be safe."""
     expected: tuple[str, ...]
-    """Anomalies or invariants that show it: any of them."""
+    """Names the anomalies or invariants that show the bug: any of them."""
     faults: tuple[str, ...]
-    """Kinds of faults that provoke it."""
+    """Names the kinds of faults that provoke the bug."""
     plan: Callable[[int], Plan]
-    """A seed into a plan that is likely to provoke it, and that a sound broker stands."""
+    """Makes, from a seed, a plan that is likely to provoke the bug, and that a correct broker survives."""
     seen_plan: Callable[[int], Plan] | None = None
-    """In the place of `plan` where only that counts which clients see: what they notice takes more than what an
-    invariant does. None: `plan` does for both.
+    """Replaces `plan` if only checks of clients' histories count: clients notice less than invariants do. None: `plan`
+    is used for both.
     """
     masked: str = ""
-    """Why no plan can find it, where that is so: which other rule of the broker stands behind this one."""
+    """Says why no plan can find the bug, if that is so: which other rule of the broker prevents its effect."""
     unseen: str = ""
-    """Why no client can notice it, where that is so: what only a look inside the brokers shows."""
+    """Says why no client can notice the bug, if that is so, and what an inspection of the brokers shows."""
     group: str = REPLICATION
     load: str = ""
-    """The scenario of its plans, where its group has several."""
+    """Names the workload of the mutant's plans, if its group has several workloads."""
 
     def title_of(self) -> str:
-        """Its id, and its name."""
+        """Return the mutant's id and name."""
         return f"{self.id} ({self.name})"
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """Anomalies that clients must see: those of `expected` that are neither invariants nor of the brokers' files.
+        """Returns the anomalies that clients must see: those of `expected` that are neither invariants nor about
+        brokers' files.
         """
         return tuple(name for name in self.expected if name in CATALOG and name not in ON_DISKS)
 
     @property
     def is_setting(self) -> bool:
-        """True for a configuration that is claimed to be safe, and is not: the broker is as it should be."""
+        """Is True if the mutant is a configuration that is wrongly claimed to be safe. The broker itself is correct."""
         return not self.replaces
 
     @property
     def is_of_clients(self) -> bool:
-        """True for one of transactions or groups: it is found by what their clients see, unless they cannot."""
+        """Is True for a mutant of transactions or groups: what their clients see finds it, unless they cannot see it.
+        """
         return self.group != REPLICATION and not self.unseen
 
     @property
     def workload(self) -> str:
-        """The scenario that a swarm hunts it with."""
+        """Returns the workload with which a swarm hunts the mutant."""
         return self.load or ("appends" if self.group == REPLICATION else self.group)
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Replace the rules while inside. Not to be nested, nor used by two threads at a time."""
+        """Replace the functions until the block ends. Must not be nested, nor used by two threads at the same time."""
         before = [vars(r.owner).get(r.name, _ABSENT) for r in self.replaces]
         for r in self.replaces:
             assert callable(getattr(r.owner, r.name, None)), f"mutant {self.id}: there is no rule {r}"

@@ -1,4 +1,4 @@
-"""Every mutant by its id, in the order of the list of known bugs."""
+"""Lists every mutant by its id, in the order of the list of known bugs."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ _ALL: tuple[Mutant, ...] = (
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}
-"""By id."""
+"""Maps each id to its mutant."""
 
 
 def find(name: str) -> Mutant:

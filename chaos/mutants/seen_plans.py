@@ -1,10 +1,10 @@
-"""Plans that go on to the harm: what a planted bug does to one partition must reach its clients, who see nothing else.
+"""Makes plans in which the effect of a planted bug on one partition reaches its clients, which see nothing else.
 
-A wrong ISR or a wrong epoch harms nobody as long as the leader lives. So these plans say who is cut off from whom, who
-dies, and in which order, until the replica that should not lead is the one that can. All of it happens to the one
-partition of many whose replicas are brokers 4, 5 and 6, in this order. None of them is a voter of the metadata quorum,
-so the controller stays. A sound broker loses nothing under such a plan, although power is lost or elections may be
-unclean: the plans are held to no loss.
+A wrong ISR or a wrong epoch does no harm as long as the leader runs. So these plans define which broker is cut off from
+which, which dies, and in which order, until the replica that should not lead is the only one that can. All of it
+happens to the one partition of many whose replicas are brokers 4, 5 and 6, in this order. None of them is a voter of
+the metadata quorum, so the controller stays. A correct broker loses nothing under such a plan, although power is lost
+or elections may be unclean: the plans accept no loss.
 """
 
 from __future__ import annotations
@@ -16,43 +16,53 @@ from squall.chaos.mutants.hunt_plans import Values, fault, hunt_plan
 from squall.chaos.plans.plan import Plan
 
 FIRST, SECOND, THIRD = 4, 5, 6
-"""The replicas of the partition that it is about, in the order in which they are elected."""
+"""Give the replicas of the partition that is attacked, in the order in which they are elected."""
 NODES, PARTITIONS = 6, 30
-"""Replicas are placed anew by each run. So many partitions have each row of neighbours among their replicas once."""
+"""Give the numbers of brokers and partitions. Each run places replicas differently; with so many partitions, each row
+of neighbouring brokers holds the replicas of one partition.
+"""
 CONTROLLER = "controller"
 ONE_BY_ONE: Mapping[str, Any] = {"min_bytes": 900, "max_bytes": 1000, "batch_bytes": 1024, "linger_ms": 0}
-"""Each batch is one record: two logs that differ have batches of the same offsets, so that copying goes on."""
+"""Holds settings that make each batch one record: two logs that differ have batches of the same offsets, so that
+followers can continue to copy.
+"""
 NO_ELIGIBLE: Mapping[str, str] = {"squall.bootstrap.features": "eligible.leader.replicas.version=0"}
-"""Without eligible leader replicas (KIP-966) the last member of an ISR stays in it, whatever it has lost."""
+"""Disables eligible leader replicas (KIP-966): then the last member of an ISR stays in it, whatever it has lost."""
 PATIENT_WITH_CONTROLLER: Mapping[str, str] = {
     "controller.quorum.fetch.timeout.ms": "6000",
     "controller.quorum.request.timeout.ms": "6000",
 }
-"""Late answers of the controller are waited for."""
+"""Holds time-outs long enough to wait for late responses of the controller."""
 
 
 def cut_fetches(at_s: float, duration_s: float, follower: int, leader: int) -> Values:
-    """Stop a follower's fetches from a leader. All else between the two passes."""
+    """Return a fault that stops a follower's fetches from a leader. All other requests between the two pass."""
     return fault(at_s, duration_s, "partition", f"link:{follower}->{leader}", side="replication")
 
 
 def cut_from_controller(at_s: float, duration_s: float, broker: int) -> Values:
-    """A broker is fenced, and hears of no decision. Followers still fetch from it, and it from leaders."""
+    """Return a fault in which a broker is fenced, and learns of no decision. Followers still fetch from it, and it
+    fetches from leaders.
+    """
     return fault(at_s, duration_s, "partition", f"link:{broker}->{CONTROLLER}", side=CONTROLLER)
 
 
 def late_fetches(at_s: float, duration_s: float, follower: int, leader: int, late_ms: int, stream: str) -> Values:
-    """Delay a follower's fetches on their way to a leader ("there"), or the responses ("back")."""
+    """Return a fault that delays a follower's fetches on their way to a leader ("there"), or the responses ("back")."""
     return _late(at_s, duration_s, f"link:{follower}->{leader}", late_ms, "Fetch", stream, "replication")
 
 
 def late_metadata(at_s: float, duration_s: float, broker: int, late_ms: int) -> Values:
-    """A broker hears late what the controller has decided, and lives on: its heartbeats pass."""
+    """Return a fault in which a broker learns late what the controller has decided, but is not fenced: its heartbeats
+    pass.
+    """
     return _late(at_s, duration_s, f"link:{broker}->{CONTROLLER}", late_ms, "Fetch", "back", CONTROLLER)
 
 
 def late_proposals(at_s: float, duration_s: float, broker: int, late_ms: int, stream: str) -> Values:
-    """A leader's changes of ISRs reach the controller late ("there"), or the leader hears late of them ("back")."""
+    """Return a fault in which a leader's changes of ISRs reach the controller late ("there"), or the responses reach
+    the leader late ("back").
+    """
     return _late(at_s, duration_s, f"link:{broker}->{CONTROLLER}", late_ms, "AlterPartition", stream, CONTROLLER)
 
 
@@ -67,7 +77,7 @@ def one_for_each(at_s: float) -> list[list[Any]]:
 
 
 def until(end_s: float) -> list[list[Any]]:
-    """Ten records a second for each partition, and none after that."""
+    """Return operations that send ten records a second to each partition until `end_s`, and none after that."""
     return [operation for tenth in range(int(10 * end_s)) for operation in one_for_each(0.05 + tenth / 10)]
 
 
@@ -79,7 +89,7 @@ def seen_plan(
     workload: Mapping[str, Any] | None = None,
     **plan: Any,
 ) -> Plan:
-    """Return `hunt_plan` with brokers and partitions enough, held to no loss."""
+    """Return `hunt_plan` with enough brokers and partitions, which accepts no loss."""
     return hunt_plan(
         seed,
         faults,

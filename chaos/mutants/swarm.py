@@ -1,7 +1,7 @@
-"""The swarm with the plans of hunts: some seeds play a plan that was made for a planted bug, on a broker without it.
+"""Adds the plans of hunts to the swarm: some seeds play a plan that was made for a planted bug, on a correct broker.
 
-A plan that brings one bug to light reaches paths that no independent draws reach. It found others that were not planted
-with it: one fell to another mutant's plan in 0.3 CPU seconds, after 110 of the swarm had not found it.
+A plan that brings one bug to light reaches paths that no independent draws reach. It found other bugs for which it was
+not made: one was found by another mutant's plan in 0.3 CPU seconds, after 110 of the swarm had not found it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from squall.chaos.plans.plan import Plan
 
 SHARE = 0.06
-"""Of seeds."""
+"""Gives the share of seeds that play the plan of a hunt."""
 
 
 def drawn_plan(seed: int, *, workload: str | None = DEFAULT, mutant: str | None = None) -> Plan:
-    """The plan of one seed. `workload`: None: the seed draws it. `mutant`: id or name of one that is hunted: its own
-    plan is not drawn, but the swarm's instead.
+    """Return the plan of one seed. workload: None: the seed draws it. mutant: the id or name of a mutant that is
+    hunted; the mutant's own plan is never drawn, but the swarm's plan instead.
     """
     rng = rng_for(seed, "swarm", "hunts")
     if rng.random() < SHARE:

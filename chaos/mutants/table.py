@@ -1,4 +1,4 @@
-"""Makes the table of docs/mutants.md from what hunts have found, and says what each mutant is."""
+"""Makes the table of docs/mutants.md from the results of hunts, and describes each mutant."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"
 
 OWN, HISTORY, SWARM = "own", "history", "swarm"
-"""The hunts of a mutant: with its own plan and every check; with its own plan and what clients see; with the swarm's
-plans.
+"""Name the hunts of a mutant: with its own plan and every check; with its own plan and only what clients see; with the
+swarm's plans.
 """
 HEAD = ("#", "name", "must cause")
 COLUMNS = {
@@ -60,7 +60,7 @@ def _row(mutant: Mutant, told: dict[str, Sequence[str]], before: Sequence[str]) 
 
 
 def _result(h: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
-    """The columns of one hunt."""
+    """Return the columns of one hunt."""
     why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
     check = h.check or (f"nothing: {why}" if why else "nothing")
     if h.check and which == HISTORY:

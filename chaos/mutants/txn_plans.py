@@ -1,7 +1,8 @@
-"""The plans of a hunt for bugs of transactions: few producers, two partitions, and transactions given one by one.
+"""Makes the plans of a hunt for bugs of transactions: few producers, two partitions, and transactions listed one by
+one.
 
 The coordinator's log has one partition: a fault that hits a node hits the only coordinator every third time. Time-outs
-of transactions are short: what is left open is ended within the plan.
+of transactions are short: a transaction that is left open is ended within the plan.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from squall.chaos.plans.plan import Plan
 
 TOPIC = "transactions-0"
 COMMIT, ABORT, LEAVE = "commit", "abort", "leave"
-"""How a transaction ends. Left: its client ends without a word, and a successor takes over its transactional id."""
+"""Name how a transaction ends. Leave: its client ends without EndTxn, and a successor takes over its transactional id.
+"""
 COORDINATOR = "coordinator:squall-0"
-"""A target of faults: the coordinator of the first producer, and of all others, for there is only one."""
+"""Is the target of faults that hit the coordinator of the first producer, which is the only coordinator."""
 COORDINATED: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
 }
-"""One coordinator, which looks often for transactions that have timed out."""
+"""Holds settings for one coordinator, which often looks for transactions that have timed out."""
 SMALL: Mapping[str, Any] = {
     "name": "transactions",
     "partitions": 2,
@@ -34,7 +36,7 @@ SMALL: Mapping[str, Any] = {
     "delivery_timeout_ms": 6000,
     "transaction_timeout_ms": 3000,
 }
-"""The load: a reader at each isolation level."""
+"""Holds the settings of the load, with a reader at each isolation level."""
 
 
 def txn_plan(
@@ -46,7 +48,8 @@ def txn_plan(
     workload: Values | None = None,
     **plan: Any,
 ) -> Plan:
-    """A small cluster under these transactions, each as an operation of the workload, with these faults."""
+    """Return a plan of a small cluster with these transactions, each as an operation of the workload, and these faults.
+    """
     table = {**SMALL, **(workload or {})}
     operations = sorted(list(each) for each in transactions)
     return hunt_plan(
@@ -71,7 +74,7 @@ def txn(
     pause_at: int | None = None,
     end: str = COMMIT,
 ) -> list[Any]:
-    """Return one transaction as the workload's operation: records to partitions by turns, and a pause in the middle, or
+    """Return one transaction as the workload's operation: records to partitions in turn, and a pause in the middle, or
     after `pause_at` records.
     """
     steps = [f"send {(partition + number) % partitions}" for number in range(records)]
@@ -89,7 +92,7 @@ def series(
     aborts: float = 0.4,
     pauses_ms: Sequence[int] = (0, 0, 40, 120),
 ) -> list[Any]:
-    """Transactions of all producers, one after the other, commits and aborts mixed."""
+    """Return transactions of all producers, one after the other, with commits and aborts mixed."""
     found = []
     for producer in range(producers):
         at_s = 0.1

@@ -1,4 +1,4 @@
-"""Replacing a file without making it durable: what several bugs have in common."""
+"""Replaces a file without making it durable, which several bugs have in common."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from squall.broker.env import Fs
 
 
 def replace_unsynced(fs: Fs, path: str, data: bytes) -> None:
-    """Replace a file as `checkpoints.replace_file` does, but without any fsync: after a power loss it may hold
+    """Replace a file as `checkpoints.replace_file` does, but without any fsync: after a power loss the file may hold
     anything.
     """
     temporary = path + ".tmp"
