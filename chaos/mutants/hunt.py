@@ -157,7 +157,7 @@ class MutantSearch:
             self.troubles.append((seed, str(trouble)))
             return None
         if alarm is not None:
-            self.alarms.append((seed, told(alarm)))
+            self.alarms.append((seed, check_of(alarm)))
             return None
         return FailingPlan(seed, plan, failure)
 
@@ -220,7 +220,7 @@ def hunt(
     first = search.first_as_named() if named else search.next_failing_plan()
     hunted = MutantHuntResult(mutant.id, search.tried, search.spent_s)
     if first is not None:
-        hunted = replace(hunted, seed=first.seed, check=told(first.failure), plan=write_plan(first.plan))
+        hunted = replace(hunted, seed=first.seed, check=check_of(first.failure), plan=write_plan(first.plan))
         if shrink is not None:
             finds = chain([first], islice(search.finds_as_expected(), more))
             hunted = _fewest_steps(hunted, finds, search, shrink, say)
@@ -246,7 +246,7 @@ def _fewest_steps(
     return best
 
 
-def told(failure: FailureKind) -> str:
+def check_of(failure: FailureKind) -> str:
     """Return the failure's kind and name, such as "invariant strong-isr"."""
     return f"{failure.kind} {failure.name}"
 
@@ -260,4 +260,4 @@ def alarms(mutant: Mutant, seeds: Iterable[int], run: Run) -> Iterator[tuple[int
             yield seed, f"trouble {trouble}"
             continue
         if failure is not None:
-            yield seed, told(failure)
+            yield seed, check_of(failure)
