@@ -320,9 +320,8 @@ class Runtime(Protocol):
         """
 
     def bootstrap(self, zone: str) -> str:
-        """Return the bootstrap servers of a zone, as "host:port,host:port". Zone "INTERNAL" is the listener between
-        nodes, reached without any link fault; use it only to query one node. Raise PreconditionError for an unknown
-        zone.
+        """Return the bootstrap servers of a zone, "host:port,host:port". Zone "INTERNAL" is the listener between nodes,
+        without link faults; use it only to query one node. Raise PreconditionError for an unknown zone.
         """
 
     def links(self) -> tuple[Link, ...]:
@@ -363,10 +362,8 @@ class Runtime(Protocol):
         """
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """Let a node that is down start as the second version from now on. Raise PreconditionError if there is no
-        second version.
-
-        Evidence: from, to.
+        """Let a node that is down start as the second version from now on. Evidence: from, to. Raise PreconditionError
+        if there is no second version.
         """
 
     async def pause(self, node: int) -> Evidence:
