@@ -16,7 +16,7 @@ from squall.chaos.runtimes.real.inquiry import probe
 from squall.chaos.runtimes.real.node_faults import NodeFaults
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.proc import run_state
-from squall.chaos.runtimes.real.processes.child import Child, start, until
+from squall.chaos.runtimes.real.processes.child import ChildProcess, start, until
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK
 from squall.chaos.runtimes.real.processes.registry import RunRegistration
 from squall.chaos.runtimes.real.processes.throttle import Throttle, ThrottleUsage, cpu_seconds
@@ -45,7 +45,7 @@ class ProcessNode(BrokerNode):
         self._throttle: Throttle | None = None
         self._throttled = ThrottleUsage()
         self._registration, self._probe_port = registration, probe_port
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._words: BrokerReports | None = None
 
     @property
@@ -227,7 +227,7 @@ class ProcessNode(BrokerNode):
             self.crash_number = 0
             self._down()
 
-    def _running(self) -> Child:
+    def _running(self) -> ChildProcess:
         assert self._child is not None, f"broker {self.id} has no process"
         return self._child
 

@@ -17,7 +17,7 @@ from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
 
 class LinkProxies(Protocol):
-    """Represents a runtime's proxies for `Links`."""
+    """Represents the proxies of a runtime's links, on which faults are put."""
 
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
         """Put a fault on a link."""

@@ -80,7 +80,7 @@ class SimClock:
 
 
 class CallDelays(Protocol):
-    """Represents a disk for an Env: the delays that faults add to its calls."""
+    """Represents a disk by the delays that faults add to its calls."""
 
     def delay_s(self, op: str) -> float:
         """Return the seconds that faults add to each call."""

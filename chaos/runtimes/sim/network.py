@@ -24,7 +24,7 @@ SYN_AGAIN_MAX_S = 2.0
 
 
 class NetworkPeer(TransportOwner, Protocol):
-    """Represents a `SimEnv` for the network: it listens or dials."""
+    """Represents a broker or client on the network: it listens or dials."""
 
     host: str
     source: int | str | None

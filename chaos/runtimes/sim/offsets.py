@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TracedWorld(Protocol):
-    """Represents the simulation for this module."""
+    """Represents the simulation whose offsets are traced: its time, its nodes and its trace."""
 
     @property
     def mono(self) -> float:

@@ -10,7 +10,7 @@ PERIOD_S = 0.1
 
 
 class SlowedNode(Protocol):
-    """Represents a node that can be slowed."""
+    """Represents a node whose effects can be held."""
 
     def hold(self, *, on: bool) -> None:
         """Hold the node's effects, or release them."""

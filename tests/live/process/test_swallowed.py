@@ -29,7 +29,7 @@ from squall.chaos.runtimes.process import node as process_node
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from squall.chaos.runtimes.real import bit_rot
 from squall.chaos.runtimes.real.proc import run_state
-from squall.chaos.runtimes.real.processes.child import Child
+from squall.chaos.runtimes.real.processes.child import ChildProcess
 from squall.chaos.runtimes.real.processes.throttle import cpu_seconds
 from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
@@ -197,14 +197,14 @@ async def test_a_broker_that_survives_its_kill_was_not_killed(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_node, "SIGNAL_TIMEOUT_S", 0.3)
-    send = Child.signal
+    send = ChildProcess.signal
 
-    def never_kill(child: Child, number: int) -> None:
+    def never_kill(child: ChildProcess, number: int) -> None:
         if number != signal.SIGKILL:
             send(child, number)
 
     with monkeypatch.context() as swallowing:
-        swallowing.setattr(Child, "signal", never_kill)
+        swallowing.setattr(ChildProcess, "signal", never_kill)
         (line,) = await play(runtime, make_fault(0, 0, 1.0, "kill", "node:2", {}), cluster=SEEN)
         (rolled,) = await play(runtime, make_fault(0, 0, 5.0, "rolling", "node:2", {"how": "kill"}), cluster=SEEN)
     for each in (line, rolled):

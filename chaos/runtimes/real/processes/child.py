@@ -21,7 +21,7 @@ POLL_S = 0.005
 LAST_WORDS_BYTES = 2000
 
 
-class Child:
+class ChildProcess:
     """Represents a process of the run, in a session of its own: Ctrl-C in the terminal reaches only the harness."""
 
     def __init__(self, what: str, popen: subprocess.Popen[bytes], log: Path) -> None:
@@ -58,7 +58,7 @@ class Child:
 
 def start(
     what: str, arguments: Sequence[str], *, log: Path, registration: RunRegistration, env: Mapping[str, str]
-) -> Child:
+) -> ChildProcess:
     """Start a program tethered to this process, printing into the end of `log`, and note it in the registry.
 
     Call it on the main thread: the tether follows the thread that starts. Raises HarnessError if the program cannot be
@@ -81,7 +81,7 @@ def start(
     except OSError as error:
         raise HarnessError(f"{what} could not be started: {error}") from error
     registration.add(what, popen.pid)
-    return Child(what, popen, log)
+    return ChildProcess(what, popen, log)
 
 
 async def until(condition: Callable[[], bool], timeout_s: float) -> bool:

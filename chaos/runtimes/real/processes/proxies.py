@@ -17,7 +17,7 @@ from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault
 from squall.chaos.runtimes.layout import proxy_name, shown
 from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, route_through_relay, routes_text
 from squall.chaos.runtimes.real.links import LinkProxies
-from squall.chaos.runtimes.real.processes.child import POLL_S, Child, start
+from squall.chaos.runtimes.real.processes.child import POLL_S, ChildProcess, start
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from squall.chaos.runtimes.real.processes.registry import RunRegistration, claimed_ports, locked
 from squall.chaos.runtimes.real.proxied_links import ProxiedLinks
@@ -38,7 +38,11 @@ class ProcessProxies(LinkProxies):
     """
 
     def __init__(
-        self, child: Child, api: ToxiproxyApi, links: Sequence[ProxiedLinks], relay: tuple[Child, FramedLinks] | None
+        self,
+        child: ChildProcess,
+        api: ToxiproxyApi,
+        links: Sequence[ProxiedLinks],
+        relay: tuple[ChildProcess, FramedLinks] | None,
     ) -> None:
         self._child = child
         self._api = api
@@ -142,7 +146,7 @@ class ProcessProxies(LinkProxies):
                 await child.ended(END_S)
 
 
-async def _wait_ready(api: ToxiproxyApi, child: Child) -> None:
+async def _wait_ready(api: ToxiproxyApi, child: ChildProcess) -> None:
     with trio.move_on_after(READY_S):
         while child.code is None:
             try:
@@ -155,7 +159,7 @@ async def _wait_ready(api: ToxiproxyApi, child: Child) -> None:
 
 async def _start_relay(
     families: Sequence[Routes], framed: Collection[Link], log: Path, registration: RunRegistration
-) -> tuple[list[Routes], tuple[Child, FramedLinks]]:
+) -> tuple[list[Routes], tuple[ChildProcess, FramedLinks]]:
     """Start the relay behind the proxies of these links. Returns the families that lead to the relay, and the relay."""
     count = sum(link in framed for routes in families for link in routes)
     with locked():

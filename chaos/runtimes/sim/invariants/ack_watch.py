@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaHost(Protocol):
-    """Represents a node that the watch looks at."""
+    """Represents a node that hosts replicas, for the checks of acknowledgements."""
 
     @property
     def id(self) -> int:

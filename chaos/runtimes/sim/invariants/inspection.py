@@ -51,7 +51,7 @@ _new = tuple.__new__
 
 
 class InspectedDisk(Protocol):
-    """Represents a node's disk for the watch."""
+    """Represents a simulated node's disk for the invariant checks."""
 
     names: Any
     """Gives access to the files: `find(path)` returns a file whose `content.cached` are the bytes, or a directory whose
@@ -61,7 +61,7 @@ class InspectedDisk(Protocol):
 
 
 class InspectedNode(Protocol):
-    """Represents a node of the simulation for the watch."""
+    """Represents a simulated node for the invariant checks."""
 
     @property
     def id(self) -> int:

@@ -65,7 +65,7 @@ class WrittenMarker(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Producer:
+class _ProducerState:
     epoch: int
     expected: int = 0
     window: deque[ReplayedBatch] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -91,7 +91,7 @@ class LogReplay:
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, _ProducerState] = {}
         self.open: dict[int, int] = {}
         """Maps the first offset of an open transaction to its producer id, in order."""
         self.ended: list[CompletedTxn] = []
@@ -131,7 +131,7 @@ class LogReplay:
     def _sent(self, batch: BatchIdentity) -> None:
         found = self._producers.get(batch.producer_id)
         if found is None:
-            found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+            found = self._producers[batch.producer_id] = _ProducerState(batch.producer_epoch)
         elif found.epoch != batch.producer_epoch:
             found.in_epoch(batch.producer_epoch)
         if batch.sequence >= 0:  # offsets that a group's coordinator writes for a producer have none
@@ -148,7 +148,7 @@ class LogReplay:
         assert marker is not None
         self.news.append(WrittenMarker(batch, None if found is None else found.known))
         if found is None:
-            found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+            found = self._producers[batch.producer_id] = _ProducerState(batch.producer_epoch)
         # A marker may carry a newer producer epoch: an abort that fences a producer, or any marker since KIP-890.
         found.in_epoch(batch.producer_epoch)
         found.coordinator_epoch = marker.coordinator_epoch

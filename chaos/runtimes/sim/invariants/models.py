@@ -83,7 +83,9 @@ class LostTail:
     """Records that a power loss took batches from a replica."""
 
     upto: int
-    """Is the offset before which the replica held everything; it counts as harmed until it does so again."""
+    """Is the offset before which the replica held everything before the power loss; the replica counts as harmed until
+    it holds that much again.
+    """
     broker_epoch: int
     """Is the epoch of the broker's registration at the loss. A later registration must not count on the lost batches.
     """

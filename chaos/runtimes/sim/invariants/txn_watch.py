@@ -47,7 +47,7 @@ class TransactionWatch:
         self._of_step, self._of_times = entered(CheckTrigger.TXN_STEP), entered(CheckTrigger.TXN_TIMES)
         self._of_answers = entered(CheckTrigger.FETCHED)
         self._times: dict[tuple[int, PartitionModel], OverdueTransactions] = {}
-        """Node and partition of the coordinators' log -> its transactions that are over their time-out."""
+        """Maps a node and a partition of the coordinators' log to its transactions that are over their time-out."""
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
         """Maps (producer id, epoch) to the committed decisions for it."""
         self._owners: dict[int, str] = {}

@@ -56,7 +56,7 @@ COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS
 
 
 class VirtualClock(Protocol):
-    """Represents the simulation's kernel for the watch."""
+    """Represents the simulation's kernel for the invariant checks: its virtual time."""
 
     @property
     def now(self) -> float:
@@ -64,7 +64,7 @@ class VirtualClock(Protocol):
 
 
 class CheckedSimulation(Protocol):
-    """Represents the simulation for the watch."""
+    """Represents the simulation for the invariant checks: its clock, its nodes and its violations."""
 
     @property
     def kernel(self) -> Any:
