@@ -293,7 +293,7 @@ class RegexPattern:
     def _again(self, begins: int) -> tuple[int, int]:
         """Parse one more copy of the piece that begins at position `begins`."""
         assert begins < self._at
-        # A piece's states lead on to what follows it, so each copy needs its own: MOST_STATES bounds what {100} makes.
+        # The states of a piece lead to the states after it, so each copy needs its own. MOST_STATES limits {100}.
         self._at = begins
         return self._one()
 
@@ -313,7 +313,7 @@ class RegexPattern:
                 raise BadPattern(f"a piece is repeated at most {MOST_REPEATS} times")
             self._at, found = end + 1, (int(low), most)
         if found != (1, 1) or char == "{":
-            if self._peek() == "?":  # the lazy form describes the same names
+            if self._peek() == "?":  # the lazy form matches the same names
                 self._at += 1
             if self._peek() and self._peek() in "*+?{":
                 raise BadPattern("a repetition is repeated")

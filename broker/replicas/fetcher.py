@@ -253,17 +253,17 @@ class Fetcher:
             return
         if response.error:
             raise LinkClosed(f"leader answered {ErrorCode(response.error).name}")
-        # Partitions that are not in the response have no news: neither records nor offsets.
+        # Partitions that the response omits are unchanged: they have neither records nor new offsets.
         asked = self._asking.asked
-        told = [(part, asked[topic_id, part.index]) for topic_id, parts in response.topics for part in parts
+        reported = [(part, asked[topic_id, part.index]) for topic_id, parts in response.topics for part in parts
                 if (topic_id, part.index) in asked]  # fmt: skip
         self._asking.answered(response.session_id)
-        if len(told) <= FEW_PARTITIONS:
-            for part, before in told:
+        if len(reported) <= FEW_PARTITIONS:
+            for part, before in reported:
                 self._apply(part, before.following, before.offset)
             return
         spent = 0
-        for part, before in told:
+        for part, before in reported:
             if spent >= SPENT_IN_A_TURN:
                 spent = 0
                 self._replicas.settle()

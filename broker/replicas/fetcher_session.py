@@ -91,7 +91,7 @@ class FetcherSession:
             end, start = log.log_end_offset, log.log_start_offset
             latest = log.epochs.latest
             now = following, epoch, end, latest, start
-            # Nearly all are unchanged. A plain tuple equals a `RequestedPartition`, and is built faster.
+            # Nearly all partitions are unchanged. A plain tuple equals a `RequestedPartition`, and is built faster.
             if asked.get(key) == now:
                 continue
             asked[key] = RequestedPartition(*now)

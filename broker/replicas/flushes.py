@@ -86,7 +86,7 @@ class FlushScheduler:
                     await self._env.cpu(job.run)
                     log.finish_flush(job, self._env.wall_ms())
                 if not log.flush_due(self._env.wall_ms()):
-                    # Records that arrived meanwhile need no flush of their own, so they are announced at once.
+                    # Records appended meanwhile need no flush, so they become visible at once.
                     self._flushed(h, log.log_end_offset)
                     return
                 if log.generation == generation:
@@ -96,7 +96,7 @@ class FlushScheduler:
         except OSError:
             if self._is_hosted(h):
                 raise
-            # No failure of the disk: the log was deleted during the flush, with the directory to be synced.
+            # The disk did not fail: the log and its directory were deleted during the flush.
         finally:
             h.flushing = h.holding = False
             self._running.pop(h).set()

@@ -84,7 +84,7 @@ class IsrProposals:
             except RequestRefused as refused:
                 self._env.trace("isr_proposal_refused", error=refused.error.name)
                 done = False
-            except OSError as error:  # no controller known or reachable: nothing was decided, ask again
+            except OSError as error:  # no reachable controller: nothing was decided, retry
                 self._env.trace("isr_proposal_failed", why=str(error))
                 done = False
             if self._open:

@@ -72,7 +72,7 @@ class ReplicaManager:
         self._fetchers, self._proposals = fetchers, proposals
         self._turns = OrderQueue(self._obey, lambda: self.settle(), env.mono)
         self._checkpointed = logs.high_watermarks.read()
-        self._told: dict[Log, tuple[int, int]] = {}
+        self._traced_offsets: dict[Log, tuple[int, int]] = {}
         """Maps each log to the log end offset and high watermark that were last traced."""
         self._brokers = BrokerStatuses()
         self.by_name: dict[bytes, dict[int, HostedPartition]] = {}
@@ -210,8 +210,8 @@ class ReplicaManager:
         """Move the log start offset of a log led here to `offset`, as a client asked. Call `log_starts_moved` next."""
         if h.log.increment_log_start(offset):
             self._log_start_moved(h, "DeleteRecords")
-            # Wake the followers' parked fetches: their answers carry the new log start. Else followers would learn of
-            # it only when their max wait is over.
+            # Wake the followers' parked fetches, whose responses carry the new log start offset. Otherwise followers
+            # would learn of it only when their max wait has passed.
             self.woken.update(h.followers)
 
     def log_starts_moved(self) -> None:
@@ -360,7 +360,7 @@ class ReplicaManager:
         change = state.become_leader if leads else state.become_follower
         self.apply_effects(h, change(said, end, now_ms))
         if state.leader_epoch != before:
-            # What coordinators agreed to, they agreed to with the leader of then.
+            # Coordinators gave their verifications to the leader of the earlier epoch.
             h.log.producers.verifications.clear()
             self.woken.update(h.followers)
             self.woken.update(h.consumers)
@@ -368,9 +368,9 @@ class ReplicaManager:
             self._trace(h, event, leader=said.leader, epoch=state.leader_epoch, isr=state.isr,
                         partition_epoch=state.partition_epoch, leo=h.log.log_end_offset, hw=state.high_watermark,
                         recovering=order.recovering)  # fmt: skip
-        self._tell_watcher(h)
+        self._notify_role_watcher(h)
 
-    def _tell_watcher(self, h: HostedPartition) -> None:
+    def _notify_role_watcher(self, h: HostedPartition) -> None:
         watcher = self.role_watchers.get(h.log.topic)
         if watcher is not None:
             watcher(h)
@@ -382,7 +382,7 @@ class ReplicaManager:
 
     def _create(self, name: str, topic_id: bytes, index: int) -> HostedPartition:
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
-        # A log that was loaded at the start was opened before its topic's settings were known.
+        # A log from the start of the broker was opened before its topic's settings were known.
         log_config, settings = self._settings_of(name)
         self.flushes.opened(log, log_config)
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
@@ -406,10 +406,10 @@ class ReplicaManager:
         self.woken.update(h.followers)
         self.woken.update(h.consumers)
         self._checkpointed.pop((name, index), None)
-        self._told.pop(h.log, None)
+        self._traced_offsets.pop(h.log, None)
         self._logs.delete(name, index, self._env.wall_ms())
         self._trace(h, "stopped_replica")
-        self._tell_watcher(h)
+        self._notify_role_watcher(h)
 
     def _brokers_changed(self, brokers: BrokerStatuses, now_ms: int) -> None:
         self._brokers = brokers
@@ -461,7 +461,7 @@ class ReplicaManager:
                 if effects:
                     self.apply_effects(h, effects)
             else:
-                h.first_unstable_offset()  # Nobody asks a follower, which would else keep all that have ever ended.
+                h.first_unstable_offset()  # Drops ended transactions, as no fetch does it on a follower.
         self._trace_offsets()
         self.settle()
 
@@ -471,10 +471,10 @@ class ReplicaManager:
         This is a sample: log end offsets and high watermarks change with every record, too often to trace each change.
         """
         for h in self.hosted():
-            stands = h.log.log_end_offset, h.state.high_watermark
-            if self._told.get(h.log) != stands:
-                self._told[h.log] = stands
-                self._trace(h, "offsets", leo=stands[0], hw=stands[1], epoch=h.state.leader_epoch)
+            offsets = h.log.log_end_offset, h.state.high_watermark
+            if self._traced_offsets.get(h.log) != offsets:
+                self._traced_offsets[h.log] = offsets
+                self._trace(h, "offsets", leo=offsets[0], hw=offsets[1], epoch=h.state.leader_epoch)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """Return the high watermarks for the checkpoint. Replicas not hosted yet keep the value read at the start."""

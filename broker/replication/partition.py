@@ -41,7 +41,7 @@ from squall.broker.replication.values import (
 )
 
 _NO_BROKERS = BrokerStatuses()
-# In the same leader epoch a follower may know of an assignment that its leader has yet to hear of: it asks again.
+# In the same leader epoch a follower may know of an assignment before its leader does: it retries on this error.
 _NOT_A_REPLICA: Effects = (FetchRefused(ErrorCode.UNKNOWN_LEADER_EPOCH),)
 _EARLIER_INCARNATION: Effects = (FetchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER),)
 
@@ -154,7 +154,7 @@ class Partition(PartitionRules):
         self._adopt(state)
         self._track_followers(new_epoch, now_ms)
         if new_epoch:
-            # Even if nothing is ever written in this epoch: a follower that asks about it must learn where it began.
+            # Needed even for an epoch without records: a follower that asks for it must learn where it starts.
             self.epoch_start_offset = log_end_offset
             effects.append(WriteLeaderEpoch(state.leader_epoch, log_end_offset))
         elif before != (self.isr, self.maximal_isr):
@@ -284,7 +284,7 @@ class Partition(PartitionRules):
         moved = replica.log_end_offset != fetch_offset
         replica.log_end_offset = fetch_offset
         joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._let_join(replica)
-        # A follower that has not passed the high watermark cannot be the one that it waited for.
+        # Only a follower that fetches above the high watermark can let it move.
         if moved and fetch_offset > self.high_watermark:
             return joining + self._advance(now_ms)
         return joining
@@ -306,7 +306,7 @@ class Partition(PartitionRules):
         if not self.is_leader:
             return NO_EFFECTS
         shrink = self._shrink(now_ms) if self.pending is None else NO_EFFECTS
-        # Time alone can let the high watermark move: it waits for those who have caught up lately, ISR or not.
+        # The high watermark waits for followers that caught up lately, even outside the ISR, so time can move it.
         return shrink + self._advance(now_ms)
 
     def _note_fetch(self, replica: FollowerReplicaState, fetch_offset: int, now_ms: int) -> None:
@@ -354,7 +354,7 @@ class Partition(PartitionRules):
     def _broker_epoch(self, broker_id: int) -> int:
         if broker_id == self.local_id:
             return self.brokers.epochs.get(broker_id, NO_EPOCH)
-        # A member of the ISR that has not fetched yet in this epoch is proposed without an epoch: it is no news.
+        # An ISR member that has not fetched in this leader epoch is proposed without a broker epoch: it is not new.
         replica = self.followers.get(broker_id)
         return max(NO_EPOCH, replica.broker_epoch) if replica is not None else NO_EPOCH
 
@@ -380,7 +380,7 @@ class Partition(PartitionRules):
         assert log_end_offset >= self.log_end_offset
         self.log_end_offset = log_end_offset
         mine = self.followed_high_watermark(high_watermark)
-        # A new leader's high watermark may be behind the one that its predecessor sent; but never behind our own start.
+        # A new leader's high watermark may be lower than its predecessor's, but not lower than our log start offset.
         self.high_watermark = max(mine, self.log_start_offset)
         assert self.log_start_offset <= self.high_watermark
         assert self.high_watermark <= log_end_offset

@@ -24,10 +24,10 @@ from squall.broker.replication.values import (
 READ_COMMITTED: Final = 1
 """Is Kafka's isolation level read_committed; read_uncommitted is 0."""
 
-# The controller says that this very proposal was not applied and that our partition epoch is the newest: going back to
-# the committed ISR is safe after these two and after no other error (KIP-497, KIP-841).
+# These two errors mean that the proposal was not applied and that our partition epoch is the newest: only after them is
+# it safe to return to the committed ISR (KIP-497, KIP-841).
 NOT_APPLIED: Final = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
-# The proposal is dead, but something newer than we know was decided: stay as careful as before until metadata tells.
+# The proposal failed because of a newer decision: keep the maximal ISR until metadata with that decision arrives.
 AWAIT_METADATA: Final = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_UPDATE_VERSION,

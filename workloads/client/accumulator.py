@@ -269,7 +269,7 @@ class RecordAccumulator:
             case ProduceErrorMeaning.NOT_NOW:
                 return self._again(batch, now_ms)
             case ProduceErrorMeaning.OUT_OF_ORDER:
-                # Expected behind a batch that failed. With nothing before it, the broker lost what it acknowledged.
+                # Expected behind a batch that failed. Without an earlier batch, the broker lost acknowledged records.
                 return self._again(batch, now_ms) if self._has_earlier(batch) else self._give_up(batch)
             case ProduceErrorMeaning.DOUBT:
                 batch.doubts += 1

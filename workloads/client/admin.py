@@ -180,8 +180,8 @@ async def coordinators(client: Client, ids: Sequence[str], of: int = OF_TRANSACT
         return {}
     request = FindCoordinatorRequest(key_type=of, coordinator_keys=list(ids))
     answer = await client.ask_once(request, FindCoordinatorResponse)
-    told = {each.key: each.node_id for each in answer.coordinators if each.error_code == ErrorCode.NONE}
-    return {each: told.get(each, -1) for each in ids}
+    found = {each.key: each.node_id for each in answer.coordinators if each.error_code == ErrorCode.NONE}
+    return {each: found.get(each, -1) for each in ids}
 
 
 async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, str]:
@@ -203,7 +203,7 @@ async def group_states(client: Client, groups: Sequence[str]) -> dict[str, str]:
     """
     if not groups:
         return {}
-    # DescribeGroups knows classic groups only, ConsumerGroupDescribe only the others, and a group may change.
+    # DescribeGroups describes classic groups only, ConsumerGroupDescribe consumer groups only; a group may change.
     answer = await client.ask_once(ListGroupsRequest(), ListGroupsResponse)
     return {each.group_id: each.group_state for each in answer.groups if each.group_id in groups and each.group_state}
 
@@ -218,7 +218,7 @@ async def group_members(client: Client, group: str) -> frozenset[str] | None:
         return None
     found |= {each.member_id for each in classic.members}
     if not found:
-        # DescribeGroups has no members of a group of the other protocol, and says so in different ways.
+        # For a consumer group, DescribeGroups returns no members, with errors that depend on the release.
         with suppress(UnsupportedApi):
             request = ConsumerGroupDescribeRequest([group])
             (other,) = (await ask(request, ConsumerGroupDescribeResponse, request.MAX_VERSION)).groups
@@ -301,14 +301,14 @@ async def describe_quorum(client: Client) -> QuorumView:
     request = quorum_wire.DescribeQuorumRequest([quorum_wire.DescribeQuorumRequestTopicData(CLUSTER_METADATA, [part])])
     answer = await client.ask_once(request, quorum_wire.DescribeQuorumResponse)
     _refuse(answer.error_code)
-    told = answer.topics[0].partitions[0]
-    _refuse(told.error_code)
+    partition = answer.topics[0].partitions[0]
+    _refuse(partition.error_code)
     return QuorumView(
-        told.leader_id,
-        told.leader_epoch,
-        told.high_watermark,
-        {replica.replica_id: replica.log_end_offset for replica in told.current_voters},
-        {replica.replica_id: replica.log_end_offset for replica in told.observers},
+        partition.leader_id,
+        partition.leader_epoch,
+        partition.high_watermark,
+        {replica.replica_id: replica.log_end_offset for replica in partition.current_voters},
+        {replica.replica_id: replica.log_end_offset for replica in partition.observers},
     )
 
 
@@ -416,17 +416,17 @@ async def _list_node(
         found.update({place: ListedOffset(-1, -1, -1, why) for place, _ in asked})
         client.refresh_soon()
         return
-    for told in answer.topics:
-        for part in told.partitions:
-            found[told.name, part.partition_index] = ListedOffset(
+    for listed in answer.topics:
+        for part in listed.partitions:
+            found[listed.name, part.partition_index] = ListedOffset(
                 part.offset,
                 part.timestamp,
                 part.leader_epoch,
                 _name(part.error_code),
-                epochs.get((told.name, part.partition_index), -1),
+                epochs.get((listed.name, part.partition_index), -1),
             )
             if part.error_code != ErrorCode.NONE:
-                client.refresh_soon()  # As Kafka's consumer: UNKNOWN_LEADER_EPOCH is a topic that was made anew, too.
+                client.refresh_soon()  # As Kafka's consumer: also for UNKNOWN_LEADER_EPOCH, as after recreating a topic
 
 
 def _name(code: int) -> str:

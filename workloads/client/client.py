@@ -115,7 +115,7 @@ class Client:
         """
         news = self.view.hint(*place, leader, endpoint)
         if news:
-            self._tell([place])
+            self._notify([place])
         return news
 
     def connection(self, node_id: int) -> BrokerConnection | None:
@@ -135,7 +135,7 @@ class Client:
             return slot.connection
         slot.connection = None
         if slot.failures:
-            # Somebody waits for a node that is gone: another one may lead by now. As long as they wait, ask.
+            # A request waits for an unreachable broker: another broker may lead by now, so keep asking for metadata.
             self.refresh_soon()
         if not slot.connecting and self._nursery is not None:
             slot.connecting = True
@@ -211,7 +211,7 @@ class Client:
         failures = 0
         while True:
             if await self._stale.wait(self.settings.metadata_max_age_ms / 1000) and not failures:
-                # A broker cut off from the controller keeps answering what it last knew: ask another one.
+                # A broker that is cut off from the controller keeps answering old metadata: ask another broker.
                 self._next_candidate()
             try:
                 await self._refresh()
@@ -220,8 +220,8 @@ class Client:
                 failures += 1
                 self._stale.set()
             if failures % len(self._candidates()) == 0:
-                # At most one answer in a back-off's time, however many errors call for it. Who cannot be reached gives
-                # none: then another one is asked at once, as long as there are others.
+                # At most one response per back-off, however many errors request it. After an unreachable broker the
+                # next broker is asked at once, until all have been tried.
                 await self.env.sleep(self.backoff(max(1, failures // len(self._candidates()))))
 
     async def _refresh(self) -> None:
@@ -235,18 +235,18 @@ class Client:
         self._updated.ring()
         if not all(topic in known for topic in self._topics):
             self._stale.set()
-        self._tell(moved)
+        self._notify(moved)
 
-    def _check_cluster(self, told: str) -> None:
+    def _check_cluster(self, cluster_id: str) -> None:
         """Raise AnotherCluster if the id is not this cluster's. A broker without a cluster id is accepted."""
-        if told and self._cluster_id and told != self._cluster_id:
+        if cluster_id and self._cluster_id and cluster_id != self._cluster_id:
             candidates = self._candidates()
             host, port = candidates[self._candidate % len(candidates)]
             raise AnotherCluster(
-                f"{host}:{port} is a broker of the cluster {told}, and {self._cluster_id} was expected there: "
+                f"{host}:{port} is a broker of the cluster {cluster_id}, and {self._cluster_id} was expected there: "
                 "two clusters share this address, or another one has taken its place"
             )
-        self._cluster_id = self._cluster_id or told
+        self._cluster_id = self._cluster_id or cluster_id
 
     def _close_departed(self) -> None:
         """Close connections to brokers that left the cluster, so that their number stays bounded."""
@@ -300,7 +300,7 @@ class Client:
             slot.connecting = False
         slot.next_try = self.env.mono() + self._reconnect_backoff(slot.failures)
         self._connected.ring()
-        self._tell(())
+        self._notify(())
 
     def _reconnect_backoff(self, failures: int) -> float:
         settings = self.settings
@@ -334,12 +334,12 @@ class Client:
             await connection.run()
         finally:
             self._connections.pop(connection.serial, None)
-        self._tell(())
+        self._notify(())
 
     async def _watch(self) -> None:
         """Close connections that have a request whose time-out has passed."""
         settings = self.settings
-        # No request's time is shorter than this, so nothing is due sooner that is not known by now.
+        # No time-out is shorter than this, so requests sent later cannot expire before the next check.
         shortest_s = min(settings.request_timeout_ms, settings.connect_timeout_ms, settings.control_timeout_ms) / 1000
         while True:
             now = self.env.mono()
@@ -351,6 +351,6 @@ class Client:
                     look_at = min(look_at, deadline)
             await self.env.sleep(max(look_at - now, 0.001))
 
-    def _tell(self, moved: Sequence[Place]) -> None:
+    def _notify(self, moved: Sequence[Place]) -> None:
         for listener in self._listeners:
             listener(moved)

@@ -27,7 +27,7 @@ class Leader(NamedTuple):
     """Holds the leader epoch; -1 if it is unknown (old brokers)."""
 
 
-NOBODY = Leader(-1, -1)
+NO_LEADER = Leader(-1, -1)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class ClusterMetadata:
     def hint(self, topic: str, index: int, leader: Leader, endpoint: Address | None) -> bool:
         """Apply what a broker said about a partition's leader when it refused a request. Return True if it is new."""
         view = self.topics.get(topic)
-        if view is None or leader.node_id < 0 or leader.epoch <= view.leaders.get(index, NOBODY).epoch:
+        if view is None or leader.node_id < 0 or leader.epoch <= view.leaders.get(index, NO_LEADER).epoch:
             return False
         if endpoint is not None:
             self.nodes[leader.node_id] = endpoint
@@ -97,19 +97,19 @@ class ClusterMetadata:
         """Return the name of the topic with this id, or None if it is unknown."""
         return self._names.get(topic_id)
 
-    def _apply_topic(self, name: str, told: MetadataResponseTopic) -> list[Place]:
+    def _apply_topic(self, name: str, metadata: MetadataResponseTopic) -> list[Place]:
         view = self.topics.get(name)
-        if view is None or (told.topic_id not in (ZERO_UUID, view.topic_id)):
+        if view is None or (metadata.topic_id not in (ZERO_UUID, view.topic_id)):
             if view is not None:
                 self._names.pop(view.topic_id, None)
-            view = self.topics[name] = TopicView(told.topic_id)
-            if told.topic_id != ZERO_UUID:
-                self._names[told.topic_id] = name
-        view.error = told.error_code
+            view = self.topics[name] = TopicView(metadata.topic_id)
+            if metadata.topic_id != ZERO_UUID:
+                self._names[metadata.topic_id] = name
+        view.error = metadata.error_code
         moved: list[Place] = []
-        for partition in told.partitions:
+        for partition in metadata.partitions:
             index = partition.partition_index
-            known = view.leaders.get(index, NOBODY)
+            known = view.leaders.get(index, NO_LEADER)
             leader = Leader(partition.leader_id, partition.leader_epoch)
             if leader.epoch < known.epoch:
                 continue

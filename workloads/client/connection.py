@@ -178,7 +178,7 @@ class BrokerConnection:
         request = ApiVersionsRequest(client_software_name="squall", client_software_version=VERSION)
         error = ErrorCode.UNSUPPORTED_VERSION.value
         for version in (ApiVersionsRequest.MAX_VERSION, 0):
-            error, spoken = await self._exchange(request, version, timeout_s, partial(_versions_told, version))
+            error, spoken = await self._exchange(request, version, timeout_s, partial(_versions_of_response, version))
             if error == ErrorCode.NONE:
                 self._versions = spoken
                 return
@@ -308,11 +308,11 @@ class BrokerConnection:
 
     async def _flush(self) -> None:
         try:
-            self._tell_sent()
+            self._report_sent()
             while self._unsent:
                 await self._link.wait_writable()
                 self._push()
-                self._tell_sent()
+                self._report_sent()
         except LinkClosed:
             self.close()
         finally:
@@ -330,7 +330,7 @@ class BrokerConnection:
             taken -= len(first)
             self._unsent.popleft()
 
-    def _tell_sent(self) -> None:
+    def _report_sent(self) -> None:
         while self._when_sent and self._when_sent[0][0] <= self._handed:
             self._when_sent.popleft()[1](True)
 
@@ -340,22 +340,22 @@ class BrokerConnection:
         while self._outstanding:
             waiting = self._outstanding.popleft()
             waiting.answer(None, RequestFailed(self._why, sent=self._handed > waiting.starts_at))
-        self._tell_sent()
+        self._report_sent()
         while self._when_sent:
             self._when_sent.popleft()[1](False)
 
 
-def _versions_told(version: int, body: memoryview) -> tuple[int, Mapping[int, tuple[int, int]]]:
+def _versions_of_response(version: int, body: memoryview) -> tuple[int, Mapping[int, tuple[int, int]]]:
     """Return the error of an ApiVersions response, and for each API key its lowest and highest version."""
     if len(body) < 2:
         raise MalformedFrame("an ApiVersions answer without error code")
-    # A broker that does not know this version answers in version 0, whatever was asked.
+    # A broker that does not support the requested version answers in version 0.
     known = _ERROR.unpack_from(body)[0] != ErrorCode.UNSUPPORTED_VERSION
     return _decoded_versions(version if known else 0, bytes(body))
 
 
 @lru_cache(maxsize=64)
 def _decoded_versions(version: int, body: bytes) -> tuple[int, Mapping[int, tuple[int, int]]]:
-    # Kept, because a broker gives the same answer to each new connection.
+    # Cached, because a broker gives the same response to each new connection.
     answer, _ = ApiVersionsResponse.decode(memoryview(body), 0, version)
     return answer.error_code, {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}

@@ -199,7 +199,7 @@ class Consumer:
         fetch: dict[Place, tuple[int, int]] = {}
         suspect: dict[Place, tuple[_PartitionState, Leader]] = {}
         for place, part, leader in wanted:
-            # After a change of leader, what was read may not be in the new one's log (KIP-320).
+            # After a change of leader, the new leader's log may lack the records that were read (KIP-320).
             if part.position_epoch >= 0 and leader.epoch > part.leader_epoch:
                 suspect[place] = (part, leader)
             else:
@@ -268,7 +268,7 @@ class Consumer:
             self._polled.errors.append(TransientReadError(None, failure.why))
             self._client.refresh_soon()
         elif response.error in LOST:
-            pass  # the next request opens another
+            pass  # the next request opens another session
         elif response.error != ErrorCode.NONE:
             for place in asked.positions:
                 self._not_now(place, response.error)
@@ -277,16 +277,18 @@ class Consumer:
             for topic, parts in response.topics:
                 by_id = asked.version >= FETCH_TOPIC_IDS_FROM
                 name = asked.names.get(bytes(topic)) if by_id else bytes(topic).decode()
-                for told in parts:
-                    place = (name or "", told.index)
-                    if place in omitted and told.error == ErrorCode.NONE:
-                        served += [place] if told.records else []
-                        end = told.last_stable_offset if self.settings.isolation else told.high_watermark
-                        starved |= not told.records and omitted[place][0] < end
+                for reported in parts:
+                    place = (name or "", reported.index)
+                    if place in omitted and reported.error == ErrorCode.NONE:
+                        served += [place] if reported.records else []
+                        end = reported.last_stable_offset if self.settings.isolation else reported.high_watermark
+                        starved |= not reported.records and omitted[place][0] < end
                     omitted.pop(place, None)
-                    bounds = OffsetBounds(told.high_watermark, told.last_stable_offset, told.log_start_offset)
-                    session.told(place, bounds if told.error == ErrorCode.NONE else None)
-                    self._take_in(place, told, response, asked)
+                    bounds = OffsetBounds(
+                        reported.high_watermark, reported.last_stable_offset, reported.log_start_offset
+                    )
+                    session.record(place, bounds if reported.error == ErrorCode.NONE else None)
+                    self._take_in(place, reported, response, asked)
             for place in omitted if may_omit else ():
                 self._return_unchanged(place, session.unchanged(place), asked)
             if starved:
@@ -314,37 +316,39 @@ class Consumer:
         part.leader_epoch, part.failures = epoch, 0
         self._polled.fetched.append(FetchedRecords(place, position, *bounds, epoch, [], []))
 
-    def _take_in(self, place: Place, told: FetchResponsePartition, response: FetchOut, asked: _FetchInFlight) -> None:
+    def _take_in(
+        self, place: Place, reported: FetchResponsePartition, response: FetchOut, asked: _FetchInFlight
+    ) -> None:
         part = self._parts.get(place)
         position, epoch = asked.positions.get(place, (-1, -1))
         if part is None or part.position != position or part.resting:
-            return  # Sought elsewhere, or given up, in the meantime.
-        if told.error == ErrorCode.NONE:
+            return  # the partition was sought or dropped meanwhile
+        if reported.error == ErrorCode.NONE:
             part.leader_epoch = epoch
-            self._take_in_records(place, part, told)
-        elif told.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._take_in_records(place, part, reported)
+        elif reported.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             part.resting = True
-            end = told.high_watermark
-            event = PositionInvalidated(OFFSET_OUT_OF_RANGE, place, position, told.log_start_offset, end)
+            end = reported.high_watermark
+            event = PositionInvalidated(OFFSET_OUT_OF_RANGE, place, position, reported.log_start_offset, end)
             self._polled.events.append(event)
-        elif told.current_leader is not None and self._heed(place, told.current_leader, response):
-            self._polled.errors.append(TransientReadError(place, name_of(told.error)))
+        elif reported.current_leader is not None and self._heed(place, reported.current_leader, response):
+            self._polled.errors.append(TransientReadError(place, name_of(reported.error)))
         else:
-            self._not_now(place, told.error)
+            self._not_now(place, reported.error)
 
-    def _take_in_records(self, place: Place, part: _PartitionState, told: FetchResponsePartition) -> None:
-        read = read_records(told.records, part.position, told.aborted, self.settings.isolation)
+    def _take_in_records(self, place: Place, part: _PartitionState, reported: FetchResponsePartition) -> None:
+        read = read_records(reported.records, part.position, reported.aborted, self.settings.isolation)
         part.position = read.next_position
         part.failures = 0
         if read.last_epoch >= 0:
             part.position_epoch = read.last_epoch
-        bounds = (told.high_watermark, told.last_stable_offset, told.log_start_offset, part.leader_epoch)
+        bounds = (reported.high_watermark, reported.last_stable_offset, reported.log_start_offset, part.leader_epoch)
         self._polled.fetched.append(FetchedRecords(place, read.next_position, *bounds, read.records, read.damage))
 
-    def _heed(self, place: Place, told: tuple[int, int], response: FetchOut) -> bool:
+    def _heed(self, place: Place, reported: tuple[int, int], response: FetchOut) -> bool:
         """Apply what a broker that does not lead said about the current leader (KIP-951). Return True if it is new."""
         endpoints = {node_id: (host, port) for node_id, host, port, _ in response.node_endpoints}
-        leader = Leader(*told)
+        leader = Leader(*reported)
         return self._client.hint(place, leader, endpoints.get(leader.node_id))
 
     def _not_now(self, place: Place, code: int) -> None:

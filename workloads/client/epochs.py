@@ -31,7 +31,7 @@ async def leader_epochs(client: Client, topic: str, index: int) -> list[list[int
     found: list[list[int]] = []
     epoch = leader.epoch
     while epoch > 0 and len(found) < MOST:
-        # The end of the epochs below it is where it starts.
+        # An epoch starts where the epochs below it end.
         below = await _end(client, leader.node_id, topic, index, leader.epoch, epoch - 1)
         if below.leader_epoch < 0 or below.end_offset < 0:
             break

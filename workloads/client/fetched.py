@@ -55,7 +55,7 @@ def read_records(
         for header, start, end in batches(view):
             behind = header.base_offset + header.last_offset_delta + 1
             if not check_crc(view, start, end):
-                # Nor is it known where it ends: its header says so, and may be what was damaged.
+                # Its end offset is unknown, too, because the header itself may be damaged: skip one offset only.
                 damage.append(UnreadableBatch(max(header.base_offset, next_position), "wrong batch CRC"))
                 next_position, last_epoch = damage[-1].offset + 1, header.leader_epoch
                 continue

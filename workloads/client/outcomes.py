@@ -64,7 +64,7 @@ class ProduceErrorMeaning(Enum):
 
 _DEFINITE: dict[int, ProduceErrorMeaning] = {
     ErrorCode.CORRUPT_MESSAGE: ProduceErrorMeaning.NOT_NOW,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ProduceErrorMeaning.NOT_NOW,  # checked before the append; its sibling 20 is not
+    ErrorCode.NOT_ENOUGH_REPLICAS: ProduceErrorMeaning.NOT_NOW,  # checked before the append, unlike error 20
     # The markers of the transaction before are not on all partitions yet (KIP-890).
     ErrorCode.CONCURRENT_TRANSACTIONS: ProduceErrorMeaning.NOT_NOW,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ProduceErrorMeaning.OUT_OF_ORDER,
@@ -84,7 +84,7 @@ _DEFINITE: dict[int, ProduceErrorMeaning] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ProduceErrorMeaning.REFUSED,
     ErrorCode.INVALID_RECORD: ProduceErrorMeaning.REFUSED,
     ErrorCode.PRODUCER_FENCED: ProduceErrorMeaning.REFUSED,
-    # Of a transaction, told before the append: its coordinator was asked first (KIP-890).
+    # Errors of transactions, raised before the append, because the coordinator is asked first (KIP-890).
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: ProduceErrorMeaning.REFUSED,
     ErrorCode.INVALID_TXN_STATE: ProduceErrorMeaning.REFUSED,
     ErrorCode.TRANSACTION_ABORTABLE: ProduceErrorMeaning.REFUSED,

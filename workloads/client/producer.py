@@ -101,7 +101,7 @@ class Producer:
         self._look_at_ms: int | None = None
         self._closed = False
         self._timeout_s = shared.request_timeout_ms / 1000
-        # The broker gives up first: its answer tells more than a closed connection does.
+        # The broker times out first, because its response says more than a closed connection does.
         self._broker_timeout_ms = shared.request_timeout_ms - min(1000, shared.request_timeout_ms // 5)
         client.listen(self._on_change)
 
@@ -183,7 +183,7 @@ class Producer:
         if not self._closed:
             self._closed = True
             self._settle(self._accumulator.abandon(CLOSED))
-            self._tell_outcomes()
+            self._report_outcomes()
             self._wake.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -205,7 +205,7 @@ class Producer:
         expired = self._accumulator.expire(now_ms)
         if expired:
             self._settle(expired)
-            self._tell_outcomes()
+            self._report_outcomes()
         self._send_all(now_ms)
         return self._accumulator.next_look_ms(now_ms)
 
@@ -376,10 +376,12 @@ class Producer:
             return self._accumulator.acked(batch, part.base_offset, part.log_append_time_ms)
         settled = self._accumulator.refused(batch, part.error_code, now_ms)
         if part.error_code in STALE_METADATA:
-            told = part.current_leader
+            leader = part.current_leader
             endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
             place = (batch.lane.topic, batch.lane.index)
-            if not self._client.hint(place, Leader(told.leader_id, told.leader_epoch), endpoints.get(told.leader_id)):
+            if not self._client.hint(
+                place, Leader(leader.leader_id, leader.leader_epoch), endpoints.get(leader.leader_id)
+            ):
                 self._client.refresh_soon()
         elif may_be_deposed(part.error_code, batch.attempts):
             self._client.refresh_soon()
@@ -409,9 +411,9 @@ class Producer:
 
     def _done(self) -> None:
         """Call `after_outcomes` and check for sendable batches, after records got their outcomes or may be retried."""
-        self._tell_outcomes()
+        self._report_outcomes()
         self._wake.set()
 
-    def _tell_outcomes(self) -> None:
+    def _report_outcomes(self) -> None:
         self._after_outcomes()
         self._room.ring()

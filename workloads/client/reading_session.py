@@ -56,13 +56,13 @@ class ClientFetchSession:
         self._id = 0
         self._epoch = INITIAL_EPOCH
         self._asked: dict[Place, Asked] = {}
-        self._told: dict[Place, OffsetBounds] = {}
+        self._reported: dict[Place, OffsetBounds] = {}
 
     def restart(self) -> None:
         """Make the next request name every partition and open a session in place of this one."""
         self._epoch = INITIAL_EPOCH
         self._asked = {}
-        self._told = {}
+        self._reported = {}
 
     def name(self, wanted: Mapping[Place, Asked]) -> FetchSessionRequest:
         """Update the session to the wanted partitions, and return the changes that the broker does not know yet."""
@@ -72,7 +72,7 @@ class ClientFetchSession:
         news = {place: asked for place, asked in wanted.items() if before.get(place) != asked}
         forgotten = {place: asked[2] for place, asked in before.items() if place not in wanted}
         for place in forgotten:
-            self._told.pop(place, None)
+            self._reported.pop(place, None)
         return FetchSessionRequest(self._id, self._epoch, news, forgotten)
 
     def answered(self, session_id: int) -> bool:
@@ -86,15 +86,15 @@ class ClientFetchSession:
         self.restart()
         return False
 
-    def told(self, place: Place, bounds: OffsetBounds | None) -> None:
+    def record(self, place: Place, bounds: OffsetBounds | None) -> None:
         """Record the offsets that a response reported for a partition; None means an error."""
         if bounds is None:
-            self._told.pop(place, None)
+            self._reported.pop(place, None)
         elif self._epoch != INITIAL_EPOCH:
-            self._told[place] = bounds
+            self._reported[place] = bounds
 
     def unchanged(self, place: Place) -> OffsetBounds | None:
         """Return the last reported offsets of a partition that an incremental response omits: they are still valid, and
         there are no records for this consumer (KIP-227). None if the session has none.
         """
-        return self._told.get(place)
+        return self._reported.get(place)

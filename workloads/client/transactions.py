@@ -62,7 +62,7 @@ _MEANINGS: dict[int, CoordinatorErrorMeaning] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorErrorMeaning.NOT_YET,
     ErrorCode.CONCURRENT_TRANSACTIONS: CoordinatorErrorMeaning.NOT_YET,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: CoordinatorErrorMeaning.NOT_YET,
-    # Kafka's coordinator answers these two also where its record was appended and not, or not yet, replicated.
+    # Kafka's coordinator also answers these two if its record was appended but not (yet) replicated.
     ErrorCode.NOT_COORDINATOR: CoordinatorErrorMeaning.ELSEWHERE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorErrorMeaning.ELSEWHERE,
     ErrorCode.REQUEST_TIMED_OUT: CoordinatorErrorMeaning.DOUBT,
@@ -192,9 +192,9 @@ class TransactionManager:
                 for topic in answer.results_by_topic_v3_and_below
                 for each in topic.results_by_partition
             ]
-            # OPERATION_NOT_ATTEMPTED stands beside the error that is the reason.
-            told = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
-            return _CoordinatorResponse(told[0] if told else ErrorCode.NONE)
+            # OPERATION_NOT_ATTEMPTED accompanies the error that is the reason.
+            errors = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+            return _CoordinatorResponse(errors[0] if errors else ErrorCode.NONE)
 
         await self._retry_until_done(ask)
         self._added.update(new)

@@ -87,7 +87,7 @@ class ClassicGroup(ClassicGroupRules):
         self.leader = record.leader if record.leader in self.members else next(iter(self.members), None)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         if self.members and record.leader is None:
-            self._rebalance(now)  # it was a consumer group: nobody has assigned anything yet
+            self._rebalance(now)  # a downgraded consumer group has no assignments yet
 
     def memory_bytes(self) -> int:
         """Return the memory, in bytes, for the group's name, its members' data, and member ids without a member."""
@@ -142,7 +142,7 @@ class ClassicGroup(ClassicGroupRules):
         elif request.member_id == NO_MEMBER:
             self._join_new(request, token, now)
         elif request.member_id in self.pending:
-            if request.instance_id is not None:  # only who has none is given an id first, and another may have this one
+            if request.instance_id is not None:  # only dynamic members get an id first
                 self.effects.append(SendResponse(token, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)))
                 return
             del self.pending[request.member_id]
@@ -205,7 +205,7 @@ class ClassicGroup(ClassicGroupRules):
             return
         self._wait_for(member, now)
         leads = member.member_id == self.leader
-        # A client that knows nothing of KIP-814 is told that its old id leads: then it assigns nothing.
+        # A client without KIP-814 gets its old id as the leader's id, so that it does not assign partitions.
         answer = JoinResult(
             ErrorCode.NONE,
             member.member_id,
@@ -225,7 +225,7 @@ class ClassicGroup(ClassicGroupRules):
             return
         member = self.members[request.member_id]
         if self.state == GroupState.PREPARING or self.joins_anew(member, request.protocols):
-            if member.joining is not None:  # it has given up on that answer, and asks again
+            if member.joining is not None:  # the client timed out and joins again
                 self.effects.append(
                     SendResponse(member.joining, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
                 )
@@ -238,7 +238,7 @@ class ClassicGroup(ClassicGroupRules):
             self.effects.append(SendResponse(token, self._generation_of(member)))
 
     def _generation_of(self, member: ClassicGroupMember) -> JoinResult:
-        # In a stable group nobody needs the list: the assignments are there.
+        # In a stable group the leader needs no member list, because the assignments exist.
         leads = member.member_id == self.leader and self.state == GroupState.COMPLETING
         return JoinResult(
             ErrorCode.NONE,
@@ -268,7 +268,7 @@ class ClassicGroup(ClassicGroupRules):
         self._become(GroupState.PREPARING, now)
         patience_ms = max((m.rebalance_ms for m in self.members.values()), default=0)
         if first and self._settings.initial_delay_ms > 0:
-            # Members of one application start together: their first rebalance waits for them, or there would be many.
+            # Members of one application start together: the first rebalance waits for them instead of one per member.
             self._grew = False
             self._joining_until_ms = now.mono_ms + patience_ms
             self._join_deadline_ms = now.mono_ms + min(self._settings.initial_delay_ms, patience_ms)
@@ -289,7 +289,7 @@ class ClassicGroup(ClassicGroupRules):
         for member in [m for m in self.members.values() if m.joining is None and m.instance_id is None]:
             self._remove(member)
         if self.members and not self._joined():
-            # Only static members are left, and none has joined: their sessions decide. A client names the timeout.
+            # Only static members are left and none has joined: wait for their sessions. Clients choose the time-out.
             wait_ms = max(m.rebalance_ms for m in self.members.values())
             self._join_deadline_ms = now.mono_ms + max(STATIC_WAIT_MS, wait_ms)
             return
@@ -376,7 +376,7 @@ class ClassicGroup(ClassicGroupRules):
             self._drop_assignments(error, now)
             self._rebalance(now)
             return
-        self.state = GroupState.STABLE  # since when, the record has said
+        self.state = GroupState.STABLE  # since_ms stays as the record has it
         for member in self.members.values():
             if member.syncing is not None:
                 token, member.syncing = member.syncing, None
@@ -463,7 +463,7 @@ class ClassicGroup(ClassicGroupRules):
         self._answer_waiting(member, error)
         del self.members[member.member_id]
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
-            del self.static[member.instance_id]  # a log may have two members of one instance
+            del self.static[member.instance_id]  # a log may hold two members with one instance id
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
         assert (self.leader is None) == (not self.members)

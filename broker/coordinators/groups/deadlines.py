@@ -50,7 +50,7 @@ class GroupDeadlines:
                 self._needed += _size(group_id)
             self._known[group_id] = at_ms
             self._taken += _size(group_id)
-            # A group's earlier place stays, and is passed over when it comes up: a heap has no cheap removal.
+            # The group's old heap entry stays and is skipped when it is due: a heap has no cheap removal.
             heappush(self._heap, (at_ms, group_id))
             self._clear_away()
         self._check()

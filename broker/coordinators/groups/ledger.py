@@ -5,9 +5,9 @@ Only `replay` and `end_transaction` change the state, with the log's records and
 equals that of its log, however it was built.
 """
 
-# The record of a committed offset has its topic's id, and the image decides at each fetch, deletion and load whether
-# the topic is still there. Rejected: tombstones alone. They are written in turns, and a coordinator that loads after
-# the deletion would serve the offset.
+# The record of a committed offset holds its topic id, and each fetch, deletion and load checks in the metadata image
+# whether the topic still exists. Rejected: tombstones alone. They are written in turns, so a coordinator that loads
+# after the topic's deletion would serve the offset.
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class ReplayedGroupState:
         ended = self.pending.pop(producer_id, {})
         for group_id, owed in ended.items():
             assert owed
-            # An abort counts, too: what is said of the group's offsets from here on rests on the marker.
+            # Also after an abort: later responses about the group's offsets depend on the marker.
             self._last[group_id] = max(at, self._last.get(group_id, NOTHING_WRITTEN))
             if commit:
                 self._materialize(group_id, owed)

@@ -78,7 +78,7 @@ class ClassicGroupMember:
 
     def _know(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
         self.protocols = protocols
-        # A request may bring 100,000 of them, each of which is looked up. Of one that stands twice the first counts.
+        # A request may have 100,000 protocols, each of which is looked up. The first of two with one name counts.
         self._known = dict(reversed(protocols))
 
     def own_bytes(self) -> int:

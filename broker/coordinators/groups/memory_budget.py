@@ -44,7 +44,7 @@ class MemoryBudget:
             return True
         if now_ms < self._full_until_ms:
             return False
-        # What has gone was never subtracted: only a count says what is there.
+        # Removed members were never subtracted from the sum, so count the memory again.
         self._sum = sum(OF_EACH + group.memory_bytes() for group in self._groups())
         if self._sum + size <= self._limit:
             self._sum += size

@@ -98,7 +98,7 @@ def _to_group(wire: GroupMetadataValue) -> GroupRecord:
             m.group_instance_id,
             m.client_id,
             m.client_host,
-            # The first version of the record had one time-out for both.
+            # Version 0 of the record has one time-out for session and rebalance.
             m.rebalance_timeout if m.rebalance_timeout > 0 else m.session_timeout,
             m.session_timeout,
             bytes(m.subscription),

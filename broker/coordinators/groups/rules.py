@@ -160,7 +160,7 @@ class ClassicGroupRules:
         elif not in_transaction:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not in_transaction and self.state == GroupState.COMPLETING:
-            # It has been told of this generation, and not yet what it owns in it.
+            # The member knows its generation, but not its assignment yet.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 

@@ -118,11 +118,11 @@ class GroupCoordinatorShard:
         self.ledger.replay(written, at, producer_id)
         group = self.groups.get(written.group_id)
         if isinstance(written, GroupMetadataRecord):
-            # Unless somebody has joined since that was decided.
+            # A member may have joined since the tombstone was decided: then the group stays.
             if written.group is None and group is not None and group.state == GroupState.EMPTY and not group.pending:
                 del self.groups[written.group_id]
             elif written.group is not None and group is None and self._now is not None:
-                # Its last members of the consumer protocol have gone.
+                # The group was downgraded: its last member of the consumer protocol has left.
                 self.groups[written.group_id] = ClassicGroup(written.group_id, self.settings, self._now, written.group)
                 self._watch(written.group_id)
         elif not isinstance(written, OffsetCommitRecord):
@@ -214,7 +214,7 @@ class GroupCoordinatorShard:
         if error:
             return [SendResponse(token, JoinResult(error, request.member_id))]
         if of_consumers is not None:
-            # Its last member has gone: what follows is a classic group, once the log says so.
+            # The consumer group is empty: remove it first, then join a new classic group.
             tombstones = tuple(self.consumers.tombstones_of_group(request.group_id))
             return [AppendRecords(tombstones, AppendCompletion(token, then=request))]
         group = self.groups.get(request.group_id)
@@ -274,7 +274,7 @@ class GroupCoordinatorShard:
             return self.consumers.beat(request, token, now, over_classic=False)
         if request.epoch == JOINS and self.consumers.may_upgrade(len(classic.members)):
             if classic.state != GroupState.STABLE:
-                # What its members own is being settled: only then can anybody tell what is free.
+                # The group is rebalancing: which partitions are free is known only when it is stable.
                 return [SendResponse(token, HeartbeatResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
             if records := upgraded(classic, self.consumers.topics):
                 sessions = {member.member_id: member.session_ms for member in classic.members.values()}
@@ -294,7 +294,7 @@ class GroupCoordinatorShard:
         elif request.generation < 0:
             refused = ErrorCode.NONE
         elif self._exists(request.group_id):
-            refused = ErrorCode.UNKNOWN_MEMBER_ID  # Only offsets are known of it: it has no members.
+            refused = ErrorCode.UNKNOWN_MEMBER_ID  # the group has offsets but no members
         else:
             knows = isinstance(request, Commit) and request.version >= EPOCHS_FROM
             refused = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
@@ -320,7 +320,7 @@ class GroupCoordinatorShard:
                 return [SendResponse(token, GroupResponse(refused), ledger.required_offset(group_id))]
         known = ledger.offsets.get(group_id, {})
         wanted = tuple(known) if request.partitions is None else request.partitions
-        # Tombstones are written in turns: an offset of a topic that is gone is not answered until its turn has come.
+        # Tombstones are written in turns, so offsets of deleted topics may still be here: do not return them.
         known = {w: known[w] for w in wanted if w in known and not self._is_orphan(w, known[w])}
         wanted = tuple(known) if request.partitions is None else wanted
         found = tuple(

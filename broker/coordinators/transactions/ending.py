@@ -114,7 +114,7 @@ def _prepared(
     )
     answer = TxnResponse()
     if v2:
-        # The answer has id and epoch of the next transaction, though the completing record is yet to come (KIP-890).
+        # The response already has the next transaction's id and epoch, before the completing record (KIP-890).
         goes_on = completed(after, now_ms)
         answer = TxnResponse(producer_id=goes_on.producer_id, epoch=goes_on.epoch)
     return TxnCoordinatorResult(

@@ -164,13 +164,13 @@ class TransactionCoordinatorShard(TransactionRules):
             )
             return self._given(born, used=True)
         if self.awaits_markers(found):
-            # The markers that are under way carry the epoch of now: it may rise only once all of them are written.
+            # Markers in flight carry the current epoch: it may rise only once all of them are written.
             return TxnCoordinatorResult(_CONCURRENT)
         if claims and not self.is_known_producer(found, request):
             return TxnCoordinatorResult(_FENCED)
         if found.state == TxnState.ONGOING:
             if claims and self.is_fenced(found, request.epoch):
-                # Kafka lets any claim of the right producer id abort what its successor has open.
+                # Kafka differs: any claim with the right producer id aborts its successor's open transaction.
                 return TxnCoordinatorResult(_FENCED)
             return TxnCoordinatorResult(_CONCURRENT, (self._fence(found, now_ms),))
         if self.is_exhausted(found.epoch) and (not claims or request.epoch == found.epoch):

@@ -60,7 +60,7 @@ LEGAL: Final = {
     TxnState.EMPTY: AT_REST,
     TxnState.ONGOING: (TxnState.ONGOING, *AT_REST),
     TxnState.PREPARE_COMMIT: (TxnState.ONGOING,),
-    # From rest: a client of V2 may abort a transaction of which the coordinator has not heard yet.
+    # From rest: a V2 client may abort a transaction that the coordinator does not know of yet.
     TxnState.PREPARE_ABORT: (TxnState.ONGOING, *AT_REST),
     TxnState.COMPLETE_COMMIT: (TxnState.PREPARE_COMMIT,),
     TxnState.COMPLETE_ABORT: (TxnState.PREPARE_ABORT,),

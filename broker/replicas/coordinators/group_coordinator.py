@@ -121,7 +121,7 @@ class GroupCoordinator:
         self._matching = RegexMatchCache(self.topics)
         self._matches = False
         """Is True while a task matches the pending regular expressions."""
-        # After offsets.commit.timeout.ms a client is told another error, which Kafka's own do not take for a reason to
+        # Stay below offsets.commit.timeout.ms: after it clients get another error, after which Kafka's clients do not
         # look for another coordinator.
         followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         self._patience_s = min(followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
@@ -198,7 +198,7 @@ class GroupCoordinator:
         """Replay the log from its start to its end, then serve as soon as all its records are committed."""
         log = shard.log.hosted.log
         end, read = log.log_start_offset, 0
-        while end < log.log_end_offset:  # markers of transactions may come meanwhile
+        while end < log.log_end_offset:  # markers of transactions may be appended meanwhile
             start, end = end, log.log_end_offset
             for header, batch in log.read_batches(start, end):
                 self._replay(shard, header, memoryview(batch))
@@ -238,7 +238,7 @@ class GroupCoordinator:
             return
         shard.machine.begin(self._now())
         shard.serves = True
-        self._orphans.set()  # topics may have gone while no coordinator served this shard
+        self._orphans.set()  # topics may have been deleted before this shard served
         self._env.trace("coordinator_loaded", topic=TOPIC, partition=shard.log.index, epoch=shard.log.epoch,
                         ids=len(shard.machine.listed()), prepared=len(shard.machine.ledger.pending))  # fmt: skip
         self._wake_at(shard.machine.next_deadline_ms())
@@ -335,7 +335,7 @@ class GroupCoordinator:
         while waiting:
             await self._env.sleep(pause_s)
             pause_s = min(2 * pause_s, CONFIRMED_EVERY_S)
-            told = 0
+            answered = 0
             while waiting:
                 request, answer, since_s = waiting[0]
                 is_ours = shard.log.is_ours()
@@ -347,15 +347,15 @@ class GroupCoordinator:
                 if is_confirmed:
                     effects = shard.machine.submit(request, answer, self._now())
                     cost = max(1, _positions(effects))
-                    told += cost
+                    answered += cost
                     DONE.entries += cost
                     self._carry_out(shard, effects)
                 else:
-                    told += 1
+                    answered += 1
                     self._env.trace("positions_unconfirmed", partition=shard.log.index, epoch=shard.log.epoch)
                     answer(GroupResponse(ErrorCode.NOT_COORDINATOR))
-                if told >= ANSWERED_IN_A_TURN:
-                    told = 0
+                if answered >= ANSWERED_IN_A_TURN:
+                    answered = 0
                     await self._env.sleep(0)
             if waiting and shard.log.is_ours():
                 shard.log.wake_followers()
@@ -394,7 +394,7 @@ class GroupCoordinator:
         try:
             encoded = [records.encode(written) for written in effect.records]
         except ValueError as wrong:
-            # The log has no place for it: a member's id is an instance id that fitted, and 37 characters more.
+            # The record cannot be encoded: a member id is 37 characters longer than an instance id that did fit.
             self._env.trace("group_not_written", partition=shard.log.index, why=str(wrong))
             return ErrorCode.UNKNOWN_SERVER_ERROR, -1
         left, group_id, offset = iter(effect.records), effect.records[0].group_id, -1
@@ -435,7 +435,7 @@ class GroupCoordinator:
             if self._wakes_at_ms is None:
                 await self._sooner.wait()
             else:
-                # A clock can stand so short of a moment that the rest of the time is too little to move it.
+                # The rest of the time may be too short for the clock to advance, so sleep at least CLOCK_STEP_S.
                 await self._sooner.wait(max(CLOCK_STEP_S, self._wakes_at_ms / 1000 - env.mono()))
             now = self._now()
             if self._wakes_at_ms is None or self._wakes_at_ms > now.mono_ms:

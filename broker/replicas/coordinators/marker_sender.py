@@ -126,7 +126,7 @@ class MarkerSender:
         room: dict[int, int] = {}
         for job in list(self._jobs):
             if not job.log.is_ours():
-                del self._jobs[job]  # whoever leads the coordinator's partition now finds the decision in its log
+                del self._jobs[job]  # the new coordinator finds the decision in its log
                 continue
             self._place(job, batches, room)
             if not job.remaining:
@@ -145,7 +145,7 @@ class MarkerSender:
         for partition in list(job.remaining):
             leader = self._leader_of(partition)
             if leader == job.in_flight.get(partition, NO_NODE):
-                continue  # also without a leader: the image will tell of one
+                continue  # also if there is no leader: wait for the image
             if leader is None:
                 del job.remaining[partition]
             elif leader not in self._busy and leader != NO_NODE:

@@ -267,7 +267,7 @@ class TransactionCoordinator:
                 self._ids.take()
             turn = shard.turns.get(name)
             if turn is not None:
-                turn.ready.set()  # complete, perhaps: what waits for that is decided again
+                turn.ready.set()  # perhaps complete: waiting requests are decided again
         required_offset = machine.offset_of(name)
         said = decision.answer
         if required_offset == NOTHING_WRITTEN:
@@ -293,7 +293,7 @@ class TransactionCoordinator:
 
     def _when_decided(self, shard: HostedTransactionShard, transaction: TransactionMetadata, offset: int) -> None:
         def decided(error: ErrorCode) -> None:
-            if shard.log.is_ours():  # also if too few replicas are in sync: the decision is in the log
+            if shard.log.is_ours():  # also on NOT_ENOUGH_REPLICAS: the log has it
                 self._write_markers(shard, transaction)
 
         shard.log.when_committed(offset, decided)
@@ -350,7 +350,7 @@ class TransactionCoordinator:
         """Wait, then decide the waiting requests in the order in which they came."""
         error = await until(turn)
         if shard.turns.get(name) is not turn:
-            return  # unloaded, and answered
+            return  # the shard was unloaded and has answered the requests
         del shard.turns[name]
         if error:
             _, answer = turn.waiting.popleft()
@@ -358,7 +358,7 @@ class TransactionCoordinator:
         while turn.waiting and name not in shard.turns:
             request, answer = turn.waiting.popleft()
             self._decide(shard, request, answer)
-        if turn.waiting:  # one of them waits again: the rest keeps its place behind it
+        if turn.waiting:  # one request waits again: the others wait behind it
             shard.turns[name].waiting.extend(turn.waiting)
         self._replicas.settle()
 
@@ -375,7 +375,7 @@ class TransactionCoordinator:
         """Complete a decided transaction, because every partition has its marker."""
         shard = self.shards.get(job.log.index)
         if shard is None or shard.log is not job.log:
-            return  # the coordinator after this one finds the decision in its log
+            return  # the next coordinator finds the decision in its log
         transaction = job.transaction
         done = MarkersWritten(transaction.transactional_id, transaction.producer_id, transaction.epoch)
 

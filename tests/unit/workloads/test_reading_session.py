@@ -47,11 +47,11 @@ def test_what_an_incremental_answer_leaves_out_is_as_it_was_told_last() -> None:
     session = ClientFetchSession(wanted=True)
     session.name({A: (5, 1, ID), B: (7, 1, ID)})
     assert not session.answered(42), "the first answer names everything"
-    session.told(A, OffsetBounds(5, 5, 0))
-    session.told(B, OffsetBounds(9, 8, 2))
+    session.record(A, OffsetBounds(5, 5, 0))
+    session.record(B, OffsetBounds(9, 8, 2))
     session.name({A: (5, 1, ID), B: (7, 1, ID)})
     assert session.answered(42)
-    session.told(A, None)
+    session.record(A, None)
     assert (session.unchanged(A), session.unchanged(B)) == (None, OffsetBounds(9, 8, 2)), (
         "an error says nothing of an end"
     )
@@ -64,7 +64,7 @@ def test_nothing_is_known_of_what_another_session_was_told() -> None:
     session = ClientFetchSession(wanted=True)
     session.name({A: (5, 1, ID)})
     session.answered(42)
-    session.told(A, OffsetBounds(5, 5, 0))
+    session.record(A, OffsetBounds(5, 5, 0))
     session.restart()
     session.name({A: (5, 1, ID)})
     assert (session.answered(43), session.unchanged(A)) == (False, None)
@@ -74,5 +74,5 @@ def test_an_answer_without_a_session_leaves_nothing_out() -> None:
     session = ClientFetchSession(wanted=False)
     session.name({A: (5, 1, ID)})
     assert not session.answered(0)
-    session.told(A, OffsetBounds(5, 5, 0))
+    session.record(A, OffsetBounds(5, 5, 0))
     assert session.unchanged(A) is None

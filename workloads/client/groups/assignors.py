@@ -201,11 +201,11 @@ def assignment(places: Sequence[Place]) -> bytes:
     return encode_versioned(ConsumerProtocolAssignment(parts), ASSIGNMENT_VERSION)
 
 
-def assigned(told: bytes) -> list[Place]:
+def assigned(encoded: bytes) -> list[Place]:
     """Decode the assignment of a member; empty bytes mean no partitions. Raises MalformedFrame."""
-    if not told:
+    if not encoded:
         return []
-    said = decode_versioned(ConsumerProtocolAssignment, told)
+    said = decode_versioned(ConsumerProtocolAssignment, encoded)
     return sorted((part.topic, index) for part in said.assigned_partitions for index in part.partitions)
 
 

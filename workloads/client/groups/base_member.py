@@ -119,7 +119,7 @@ class BaseGroupMember(Generic[C]):
     async def _until_woken(self, most_s: float) -> None:
         """Wait until there is something to do, at most `most_s` seconds."""
         await self._wake.wait(most_s)
-        # Woken and cancelled at once: its connections may have ended already.
+        # If the task was woken and cancelled at once, its connections may have ended already.
         await trio.lowlevel.checkpoint_if_cancelled()
 
     @property

@@ -46,7 +46,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         self._may_join = self._asked_in = -1
         """Hold the `life` in which the application wants to join, and the `life` in which a heartbeat was last sent."""
         self._failures = 0
-        self._told: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())
+        self._reported: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())
         """Holds the epoch and the partitions that were last reported to the application."""
         self._left = False
 
@@ -69,7 +69,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         if self.core.rejoin and not self.core.out:
             if self._may_join != self.core.life:
                 self._listener.rejoining(self.core.rejoin)
-                self._may_join, self._told = self.core.life, (NO_GENERATION, ())
+                self._may_join, self._reported = self.core.life, (NO_GENERATION, ())
                 self._wake.set()
             return
         await self._reconcile()
@@ -81,29 +81,29 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         if core.generation == NO_GENERATION:
             return
         before, life = core.owned, core.life
-        self._tell(core.assigned(name))
+        self._report_assignment(core.assigned(name))
         if core.unnamed:
             self._client.refresh_soon()
         if removed := core.change(name).removed:
             await self._listener.revoking(removed)
             if core.life != life:
-                return  # they are lost, with the rest
+                return  # all partitions were lost meanwhile
             self._listener.revoked(removed)
             core.gave_up(removed)
-        # Asked again: a heartbeat may have been answered while it committed.
+        # Computed again, because a heartbeat may have been answered during the commit.
         core.takes(core.change(name).added)
         settled = not core.change(name).removed and core.settles()
         if settled or core.owned != before:
             self._wake.set()
 
-    def _tell(self, places: tuple[Place, ...]) -> None:
+    def _report_assignment(self, places: tuple[Place, ...]) -> None:
         """Report a new epoch, or more partitions in the same epoch, to the application. Revoked partitions are reported
         when they are given up.
         """
-        epoch, known = self._told
+        epoch, known = self._reported
         if self.core.generation != epoch or any(place not in known for place in places):
             self._listener.joined(places, leader=False)
-        self._told = self.core.generation, places
+        self._reported = self.core.generation, places
 
     def heed(self, code: int) -> None:
         """Send the next heartbeat at once if this error says that the member's epoch is outdated."""
@@ -137,7 +137,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
             answered = False
             with self._env.timeout(max(0.0, self._polls_within_s)):
                 answered = await self._beat()
-            # A heartbeat that nobody answers keeps no member from going.
+            # An unanswered heartbeat must not keep the member in the group.
             if self._polls_within_s <= 0:
                 await self._leave_after_poll_timeout()
             elif answered:
@@ -159,7 +159,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         if self._asked_in != core.life or core.out:
             return
         request, who = core.leave_request(), self.who
-        # By now it is no member, whatever comes of this.
+        # The membership ends now, whatever the response is.
         core.reset(why)
         with self._env.timeout(LEAVE_LIMIT_S):
             try:

@@ -42,7 +42,7 @@ class HeartbeatInFlight(NamedTuple):
 
     life: int
     owned: tuple[Place, ...]
-    told: bool
+    listed_owned: bool
     """Is True if the heartbeat listed the member's owned partitions."""
 
 
@@ -104,7 +104,7 @@ class ConsumerMembership:
     def heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat. It omits what the coordinator knows; omitted partitions are not given up."""
         settings, joins = self.settings, self.generation == NO_GENERATION
-        assert not (joins and self.owned), f"{self.owned} are lost, and nobody was told"
+        assert not (joins and self.owned), f"{self.owned} are lost, and the loss was not reported"
         full = joins or self._said is None
         return ConsumerGroupHeartbeatRequest(
             settings.group,
@@ -116,7 +116,7 @@ class ConsumerMembership:
             list(settings.topics) if full else None,
             None,
             settings.server_assignor if full else None,
-            self._told() if self._says_what_it_owns else None,
+            self._encode_owned() if self._says_what_it_owns else None,
         )
 
     def leave_request(self) -> ConsumerGroupHeartbeatRequest:
@@ -134,7 +134,7 @@ class ConsumerMembership:
         """
         return self._acknowledges or self._said is None or self.owned != self._said
 
-    def _told(self) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    def _encode_owned(self) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
         ids = {name: topic_id for topic_id, name in self._names.items()}
         return [
             ConsumerGroupHeartbeatRequestTopicPartitions(ids[topic], indexes)
@@ -153,11 +153,11 @@ class ConsumerMembership:
         if code == ErrorCode.NONE:
             self.generation, self.rejoin, self._said = answer.member_epoch, "", asked.owned
             self.interval_ms = answer.heartbeat_interval_ms or self.interval_ms
-            if asked.told:
+            if asked.listed_owned:
                 self._acknowledges = False
             if answer.assignment is not None:
-                told = answer.assignment.topic_partitions
-                self._target = tuple((topic.topic_id, index) for topic in told for index in topic.partitions)
+                partitions = answer.assignment.topic_partitions
+                self._target = tuple((topic.topic_id, index) for topic in partitions for index in topic.partitions)
                 self._unsettled = True
             return ResponseAction.GO_ON
         self._said = None
@@ -168,7 +168,7 @@ class ConsumerMembership:
         if code in _FENCED:
             self.reset(name_of(code))
             return ResponseAction.JOIN
-        # UNRELEASED_INSTANCE_ID among them: somebody else has its instance id, and keeps it.
+        # Among these errors is UNRELEASED_INSTANCE_ID: another member has the instance id and keeps it.
         self.out, self.generation = name_of(code), NO_GENERATION
         self.life += 1
         return ResponseAction.OUT

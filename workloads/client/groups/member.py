@@ -94,7 +94,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
             return
         await self._listener.revoking(places)
         if self.core.has_lost:
-            return  # it has just been told
+            return  # the loss was just reported
         self._listener.revoked(places)
         self.core.owned = tuple(place for place in self.core.owned if place not in places)
 
@@ -138,20 +138,20 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         counts = await self._known_counts(answer) if core.leads else {}
         limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
         try:
-            told = await self.coordination.ask(
+            response = await self.coordination.ask(
                 core.sync_request(answer, counts), SyncGroupResponse, SYNC_VERSION, limit_s
             )
         except (RequestFailed, UnsupportedApi):
             return ResponseAction.JOIN
         before = core.owned
-        change = core.synced(told)
+        change = core.synced(response)
         if isinstance(change, ResponseAction):
             if change is ResponseAction.ELSEWHERE:
                 self.coordination.forget()
             return ResponseAction.OUT if change is ResponseAction.OUT else ResponseAction.JOIN
         self._listener.joined(core.owned, leader=core.leads)
         if change.removed:
-            # They are its own until it says so: who is to have them gets them in the next generation (KIP-429).
+            # The member owns them until it joins again: their new owner gets them in the next generation (KIP-429).
             core.owned = tuple(sorted({*before, *core.owned}))
             await self._give_up(change.removed)
             core.rejoin = core.rejoin or "revoked partitions"
@@ -185,7 +185,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
             answered = False
             with self._env.timeout(max(0.0, self._polls_within_s)):
                 answered = await self._beat()
-            # A heartbeat that nobody answers keeps no member from going.
+            # An unanswered heartbeat must not keep the member in the group.
             if self._polls_within_s <= 0:
                 await self._leave_after_poll_timeout()
             elif not answered:
@@ -205,7 +205,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         if core.member_id == NO_MEMBER or core.out:
             return
         request, who = core.leave_request(why), self.who
-        # By now it is of no generation, whatever comes of this.
+        # The membership ends now, whatever the response is.
         core.reset(why)
         with self._env.timeout(LEAVE_LIMIT_S):
             try:
@@ -224,7 +224,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         except (RequestFailed, UnsupportedApi):
             return False
         if asked != (self.core.member_id, self.core.generation) or self._busy:
-            return True  # it has another generation by now, of which this says nothing
+            return True  # the response concerns an earlier generation
         heed = self.core.refused(answer.error_code)
         if answer.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.beat_sent, self.beat_answered = sent, self._env.mono()

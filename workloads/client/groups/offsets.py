@@ -198,7 +198,7 @@ async def fetch(
             except UnsupportedApi as problem:
                 return OffsetFetchResult(error=str(problem))
             else:
-                found, code = _told(answer)
+                found, code = _decode(answer)
                 if code == ErrorCode.NONE:
                     return found
                 error = name_of(code)
@@ -211,7 +211,7 @@ async def fetch(
     return OffsetFetchResult(error=error)
 
 
-def _told(answer: OffsetFetchResponse) -> tuple[OffsetFetchResult, int]:
+def _decode(answer: OffsetFetchResponse) -> tuple[OffsetFetchResult, int]:
     """Return the offsets of the single group in a response, and the error that counts."""
     (group,) = answer.groups
     parts = {(topic.name, part.partition_index): part for topic in group.topics for part in topic.partitions}

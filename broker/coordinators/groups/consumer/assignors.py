@@ -49,7 +49,7 @@ def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes
         held[one.member_id] = kept = []
         for place in one.has:
             topic_id, index = place
-            # Classic leaders may have given what there is not, or one partition to two members.
+            # A classic leader may have assigned unknown partitions, or one partition to two members.
             if topic_id in wanted and 0 <= index < partitions[topic_id] and place not in taken:
                 taken[place] = one.member_id
                 kept.append(place)
@@ -98,8 +98,8 @@ def _next_move(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) ->
     least: dict[bytes, str] = {}
     for giver in sorted(held, key=lambda name: (-len(held[name]), name)):
         if len(held[giver]) <= smallest + 1:
-            return None  # neither this one nor those after it have two more than anybody
-        for place in reversed(held[giver]):  # what came last goes first
+            return None  # no remaining member has two more than the smallest
+        for place in reversed(held[giver]):  # the partition that was added last moves first
             topic_id = place[0]
             if topic_id not in least:
                 least[topic_id] = min(readers[topic_id], key=lambda name: (len(held[name]), name))
@@ -113,7 +113,7 @@ def range_(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes,
     """Assign consecutive partitions of each topic to its subscribers; the first members get one more if the number does
     not divide evenly. `partitions` maps a topic id to its number of partitions.
     """
-    # Static members first: their order is that of their instance ids, which a restart does not change.
+    # Static members come first, by their instance ids, which a restart does not change.
     order = sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or m.member_id))
     given: dict[str, list[Place]] = {one.member_id: [] for one in order}
     for topic_id, names in _readers(order).items():

@@ -87,12 +87,12 @@ def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Jo
     if not names or request.protocol_type != CONSUMER or (others and not any(name in names for name in others)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not of.admits_classic_members:
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # The group could never be of one protocol again (KAFKA-20640).
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # the group could never have a single protocol again (KAFKA-20640)
     if request.member_id != NO_MEMBER and request.instance_id is not None:
         return _refusal_of(group, request.member_id, request.instance_id)
     member = group.members.get(request.member_id)
     if member is not None and member.classic is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID  # of one that speaks the other protocol
+        return ErrorCode.UNKNOWN_MEMBER_ID  # the id belongs to a member of the consumer protocol
     comes_back = request.instance_id is not None and request.instance_id in group.static
     has_room = comes_back or of.has_room_for(group, request.member_id)
     return ErrorCode.NONE if has_room else ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -186,6 +186,6 @@ def leave(
     records = of.remove_members(group, list(gone), now)
     if not isinstance(records[-1], GroupEpochRecord):
         return [AppendRecords(records, AppendCompletion(token, answer))]
-    # Thousands need several batches. A log that ends between them has all who are left in it in the new epoch, and who
-    # is gone in part is silent, or joins anew.
+    # Thousands of members need several batches. If the log ends between two batches, the remaining members are in the
+    # new epoch, and a partly removed member times out or joins again.
     return [AppendRecords((records[-1], *records[:-1]), AppendCompletion(token, answer), whole=1)]

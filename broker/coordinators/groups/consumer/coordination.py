@@ -148,10 +148,10 @@ class ConsumerCoordination(ConsumerGroupRules):
             if member_id in group.members:
                 gone.append(member_id)
             else:
-                sessions.forget(member_id)  # one whose join could not be written down
+                sessions.forget(member_id)  # its join could not be appended
         if not gone:
             return []
-        # The others have their turn a little later: one batch is not for thousands, or for ids of 32 KB.
+        # The other members are removed a little later: a batch cannot hold thousands, or ids of 32 KB.
         some = as_many_as_fit(group, gone, self._settings.most_bytes() // OF_REMOVALS)
         return [AppendRecords(self.remove_members(group, some, now), AppendCompletion())]
 
@@ -184,7 +184,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         if leaves(beat):
             return self._leave(draft, beat, token, now)
         if group is None and group_id in self._ledger.groups:
-            draft.records.append(GroupMetadataRecord(group_id, None))  # an empty classic group goes over (KIP-848)
+            draft.records.append(GroupMetadataRecord(group_id, None))  # upgrades an empty classic group (KIP-848)
         before = tuple(draft.group.now_of(beat.member_id).assigned)
         self._step(draft, beat, None, now)
         return self._answer(draft, beat, before, token, now)
@@ -316,8 +316,8 @@ class ConsumerCoordination(ConsumerGroupRules):
                 AssignmentMemberSpec(member_id, subscription.instance_id, ids, group.target.get(member_id, ()))
             )
         targets = ASSIGNORS[self.assignor_of(group)](tuple(wants), counts)
-        # Hundreds of members under long ids need several batches. A log that ends between them has a group that is past
-        # its target: the next heartbeat makes another.
+        # Hundreds of members with long ids need several batches. If the log ends between two batches, the group epoch
+        # is ahead of the target epoch, and the next heartbeat computes the target again.
         draft.whole = len(draft.records)
         for member_id, places in targets.items():
             if places != group.target.get(member_id):
@@ -337,8 +337,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         group, member_id = draft.group, beat.member_id
         current, topics = group.now_of(member_id), group.topics_of(group.members[member_id])
         read = before.topics_of(before.members.get(member_id, group.members[member_id]))
-        # Kafka finds the last target of a static member by its instance id (ConsumerGroup.targetAssignment): one that
-        # becomes static has none until the group's next epoch.
+        # Kafka looks up a static member's last target by its instance id (ConsumerGroup.targetAssignment): a member
+        # that becomes static has no target until the next group epoch.
         is_first = beat.instance_id is not None and beat.instance_id not in before.static
         lost = is_first and before.target_epoch == group.target_epoch
         after = Reconciliation(
@@ -435,8 +435,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         draft, member_id = GroupDraft(group), beat.member_id
         self._step(draft, beat, classic, now)
         if self.may_downgrade(draft.group) and self._leaves_only_classic_members(group, beat):
-            # It took the place of the last member that speaks the consumer protocol, or this may happen only now that
-            # the policy is another one. It joins what is left.
+            # The member replaced the last member of the consumer protocol, or the policy permits the downgrade only
+            # now. It then joins the classic group.
             records = self.remove_members(group, self._replaced(group, beat), now)
             return [AppendRecords(records, AppendCompletion(token, then=request))]
         sessions = self.extend_session(draft.group, member_id, now)

@@ -118,7 +118,7 @@ class ConsumerGroup:
     def _subscribe(self, member_id: str, subscription: MemberSubscription | None) -> None:
         before = self.members.pop(member_id, None) if subscription is None else self.members.get(member_id)
         if before is not None and before.instance_id is not None:
-            # Another member may have taken the instance id since: that one keeps it.
+            # If another member has taken the instance id since, that member keeps it.
             if self.static.get(before.instance_id) == member_id:
                 del self.static[before.instance_id]
         if subscription is not None:
@@ -128,7 +128,7 @@ class ConsumerGroup:
 
     def _reach(self, member_id: str, current: CurrentAssignment | None) -> None:
         before = self.now_of(member_id)
-        # Another member may have been given a partition since: only what is still this one's becomes free.
+        # Another member may have got a partition since: only partitions that this member still owns become free.
         for place in (*before.assigned, *before.revoking):
             if self.owners.get(place) == member_id:
                 del self.owners[place]

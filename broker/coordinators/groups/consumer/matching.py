@@ -118,12 +118,12 @@ class RegexMatchCache:
         spent = 0 if regex in self._patterns else STEPS_TO_COMPILE
         try:
             pattern = self.pattern(regex)
-        except BadPattern:  # Kafka's coordinator took it: its library knows more
+        except BadPattern:  # Kafka's regex library accepts more expressions
             return self._keep(regex, names, ()), spent
         if known is None:
             waiting = PendingRegexMatch(pattern.search(names.listed), names, [])
         else:
-            # Whether a name matches never changes: of those that were looked at before, the outcome is kept.
+            # Whether a name matches never changes, so results for names of the previous snapshot are kept.
             new = [name for name in names.listed if name not in known.names.known]
             waiting = PendingRegexMatch(
                 pattern.search(new), names, [name for name in known.topics if name in names.known]

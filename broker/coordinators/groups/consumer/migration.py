@@ -131,6 +131,6 @@ def downgraded(group: ConsumerGroup, topics: TopicLookup, now: ClockReading) -> 
         gone.append(SubscriptionRecord(group_id, member_id, None))
     gone += [RegularExpressionRecord(group_id, regex, None) for regex in group.regexes]
     gone += [TargetEpochRecord(group_id, None), GroupEpochRecord(group_id, None)]
-    # Without a leader: so the classic group has its members join again before it assigns anything.
+    # Without a leader the classic group rebalances, so that its members join again.
     record = GroupRecord(CONSUMER, group.epoch, protocol, None, now.wall_ms, tuple(members))
     return (*gone, GroupMetadataRecord(group_id, record))

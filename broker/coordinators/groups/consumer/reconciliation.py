@@ -79,7 +79,7 @@ class Reconciliation:
             return self._changed(
                 current, CurrentAssignment(current.epoch, current.epoch, MemberState.UNREVOKED, kept, given_up)
             )
-        # What is given up here was the member's own until now: it is free for others, and none of its target.
+        # The member has confirmed that it revoked `given_up`: these partitions are free, and not in its target.
         lacking = [place for place in self._target if place not in kept]
         given = {place: self._target_epoch for place in lacking if self.may_have(place)}
         state = MemberState.STABLE if len(given) == len(lacking) else MemberState.UNRELEASED

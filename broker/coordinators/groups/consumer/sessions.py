@@ -41,7 +41,7 @@ class MemberSessions:
         current = group.now_of(member_id)
         if current.state != MemberState.UNREVOKED:
             self._revoking.pop(member_id, None)
-        # Heartbeats do not move it: a member that lives and gives nothing up would hold the group back for ever.
+        # Heartbeats do not extend this deadline: a live member that revokes nothing would block the group for ever.
         elif self._revoking.get(member_id, (None, 0))[0] != current.epoch:
             self._revoking[member_id] = current.epoch, now_ms + group.members[member_id].rebalance_ms
 

@@ -44,7 +44,7 @@ def as_many_as_fit(group: ConsumerGroup, member_ids: list[str], most_bytes: int)
     left = most_bytes
     for n, member_id in enumerate(member_ids):
         left -= of_removal(group, member_id)
-        if left < 0 and n:  # the first one goes in any case, or none ever would
+        if left < 0 and n:  # the first member is always removed, or none would ever be
             return member_ids[:n]
     return member_ids
 
