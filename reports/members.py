@@ -109,7 +109,7 @@ class _MemberHistoryReader:
 
 
 @dataclass(frozen=True, slots=True)
-class MembersOfFinding:
+class GroupMemberActions:
     """Shows what the members of one group did that led to a finding. For `revoked-read`, `hold` is the ownership that
     the reader had given up, `next` the next owner, and `read` the read in question. For `stuck-consumer`, `hold` is the
     last owner, and `processed` the last record that the group processed.
@@ -245,7 +245,7 @@ def _begins(hold: OwnershipSpan, where: str) -> MemberEvent:
     return MemberEvent(hold.told, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
 
 
-def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[MembersOfFinding | None]:
+def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[GroupMemberActions | None]:
     """Return the actions of members that led to each of these findings; None if the history does not show them, or if
     the finding is about something else. The history is read once for all of them.
     """
@@ -291,7 +291,7 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | Non
 
 def _passed_over(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
-) -> MembersOfFinding | None:
+) -> GroupMemberActions | None:
     """Find the skipped record's case as the finder does: the member resumed at `other`, beyond the record, and `other`
     had been committed.
     """
@@ -305,21 +305,21 @@ def _passed_over(
     got = tuple(each for each in at.reads if offset in each.offsets and reader.groups.get(each.process) == group)
     commit = max(known, key=lambda each: each.t, default=None)
     if commit is None:
-        return MembersOfFinding(files, problem, group, None, resumed, got=got, programs=frozenset(reader.programs))
+        return GroupMemberActions(files, problem, group, None, resumed, got=got, programs=frozenset(reader.programs))
     own = [hold for hold in at.holds.found if hold.process == commit.process and hold is not resumed]
     held = [hold for hold in own if hold.ended < 0 or hold.ended >= commit.t] or own
     hold = min((each for each in held if each.told <= resumed.told), key=lambda each: each.told, default=None)
     reads = [each for each in at.reads if each.process == commit.process and each.t <= commit.t]
     processed = max(reads, key=lambda each: each.t, default=None)
     ended = reader.ends[commit.op]
-    return MembersOfFinding(
+    return GroupMemberActions(
         files, problem, group, hold, resumed, commit, ended, processed, got, programs=frozenset(reader.programs)
     )
 
 
 def _given_up(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
-) -> MembersOfFinding | None:
+) -> GroupMemberActions | None:
     """Find the revoked read's case as the finder does: the reader had owned the partition last until it gave it up."""
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:
@@ -331,12 +331,12 @@ def _given_up(
     after = (each for each in at.holds.found if each.told >= hold.ended and each.process != read.process)
     owner = min(after, key=lambda each: each.told, default=None)
     group = reader.groups.get(read.process, "")
-    return MembersOfFinding(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
+    return GroupMemberActions(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
 
 
 def _stands_still(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
-) -> MembersOfFinding | None:
+) -> GroupMemberActions | None:
     """Find the case of a reader's group as a whole: the harness waits for all its members together."""
     if problem.process not in reader.groups:
         return None
@@ -344,7 +344,9 @@ def _stands_still(
     reads = [each for each in at.reads if reader.groups.get(each.process) == group]
     hold = max((each for each in at.holds.found if each.group == group), key=lambda each: each.told, default=None)
     processed = max(reads, key=lambda each: each.t, default=None)
-    return MembersOfFinding(files, problem, group, hold, None, processed=processed, programs=frozenset(reader.programs))
+    return GroupMemberActions(
+        files, problem, group, hold, None, processed=processed, programs=frozenset(reader.programs)
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- words
@@ -367,7 +369,7 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
     ]
 
 
-def answers_of(found: MembersOfFinding) -> Iterator[tuple[str, str]]:
+def answers_of(found: GroupMemberActions) -> Iterator[tuple[str, str]]:
     """Yield (question, answer) about the members' actions."""
     if found.stands:
         told = " ".join(map(sentence, found.did()))
@@ -393,7 +395,7 @@ def answers_of(found: MembersOfFinding) -> Iterator[tuple[str, str]]:
     yield "Which member got the record", told
 
 
-def _of_a_commit(found: MembersOfFinding, commit: CommittedPosition) -> Iterator[tuple[str, str]]:
+def _of_a_commit(found: GroupMemberActions, commit: CommittedPosition) -> Iterator[tuple[str, str]]:
     at, hold, who = _clock(found.files), found.hold, f"Process {commit.process}"
     answered = f"acknowledged at {at(found.ended[0])}" if found.ended[1] == OK else "its outcome is not known"
     told = f"{who} committed position {commit.offset} of {found.problem.where} at {at(commit.t)}"
@@ -406,7 +408,7 @@ def _of_a_commit(found: MembersOfFinding, commit: CommittedPosition) -> Iterator
     yield "How its ownership ended", f"{who} {how}."
 
 
-def _of_a_read(found: MembersOfFinding, read: MemberRead) -> Iterator[tuple[str, str]]:
+def _of_a_read(found: GroupMemberActions, read: MemberRead) -> Iterator[tuple[str, str]]:
     assert found.hold is not None
     at = _clock(found.files)
     yield "Who processed it", f"Process {read.process} did, at {at(read.t)} (operation {read.op})."
@@ -415,7 +417,7 @@ def _of_a_read(found: MembersOfFinding, read: MemberRead) -> Iterator[tuple[str,
     yield "Who owned it afterwards", after
 
 
-def _owned(found: MembersOfFinding, hold: OwnershipSpan) -> str:
+def _owned(found: GroupMemberActions, hold: OwnershipSpan) -> str:
     at = _clock(found.files)
     until = "to the end of the run" if found.lasted(hold) else f"until it {found.how_ended(hold)} at {at(hold.ended)}"
     return f"Process {hold.process} owned it from {at(hold.told)} (position {hold.position}) {until}."

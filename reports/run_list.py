@@ -78,7 +78,7 @@ def runs_in(root: Path) -> list[RunListEntry]:
     """Return a row for every run directory in `root`, the newest first. A file that cannot be read leaves its cells
     empty.
     """
-    night = _NightOfFolder(root)
+    night = _NightOfRunFolder(root)
     found = [_row(each, night) for each in _folders(root) if (each / PLAN).exists()]
     return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
 
@@ -95,13 +95,13 @@ def _folders(root: Path) -> list[Path]:
 
 def one(path: Path) -> RunListEntry:
     """Return the row of one run directory."""
-    return _row(path, _NightOfFolder(path.parent))
+    return _row(path, _NightOfRunFolder(path.parent))
 
 
 def forbidden_by_night(run: Path, verdict: Json) -> tuple[str, ...]:
     """Return the anomalies of a run that its configuration permits and its night forbids; empty for a run of no night.
     """
-    return _NightOfFolder(run.parent).forbids(run.name, verdict)
+    return _NightOfRunFolder(run.parent).forbids(run.name, verdict)
 
 
 def plan_of(path: Path) -> Json:
@@ -109,7 +109,7 @@ def plan_of(path: Path) -> Json:
     return _toml(path / PLAN)
 
 
-class _NightOfFolder:
+class _NightOfRunFolder:
     """Finds the night to which the runs of a folder belong, if there is one."""
 
     def __init__(self, root: Path) -> None:
@@ -133,7 +133,7 @@ class _NightOfFolder:
         return with_unexpected(self._night, attempt, verdict)[0].unexpected
 
 
-def _row(path: Path, night: _NightOfFolder) -> RunListEntry:
+def _row(path: Path, night: _NightOfRunFolder) -> RunListEntry:
     plan, info, verdict = plan_of(path), _json(path / "run.json"), _json(path / "verdict.json")
     forbidden = night.forbids(path.name, verdict)
     metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))

@@ -151,7 +151,7 @@ def _not_seen(seen_by: str) -> str:
     return "No broker traced the Produce requests, and no frame relay was on the links."
 
 
-class RequestSettingsSection(NamedTuple):
+class ProducerSettingsSection(NamedTuple):
     """Holds the page's section on the settings that producers sent. `rows` lists producer, settings in the requests,
     and number of requests.
     """
@@ -161,10 +161,10 @@ class RequestSettingsSection(NamedTuple):
     rows: list[tuple[str, str, str]]
 
 
-def section_of_sent(requests: ObservedProduceRequests, workload: Json) -> RequestSettingsSection:
+def section_of_sent(requests: ObservedProduceRequests, workload: Json) -> ProducerSettingsSection:
     """Compare the settings of the plan's workload with all observed requests."""
     asked = asked_of(workload)
-    return RequestSettingsSection(
+    return ProducerSettingsSection(
         asked.text, [each.text for each in differences(asked, requests.settings)], list(_rows(requests))
     )
 

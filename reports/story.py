@@ -14,7 +14,7 @@ from squall.checkers.anomalies import stuck
 from squall.checkers.anomalies.registry import LOSS
 from squall.checkers.history.values import sequence_of
 from squall.reports import members, outputs
-from squall.reports.members import MembersOfFinding
+from squall.reports.members import GroupMemberActions
 from squall.reports.problems import StorySubject, is_of_transactions, load_begin, problems_of
 from squall.reports.run_files import RunFiles
 from squall.reports.sent_words import UnrequestedSetting, differences
@@ -52,7 +52,7 @@ class PartitionStory:
     """Lists producers, brokers by id as text, and readers, in the order of the picture."""
     told: StoryMoments = field(default_factory=StoryMoments)
     facts: PartitionFacts | None = None
-    members: MembersOfFinding | None = None
+    members: GroupMemberActions | None = None
     """Holds the actions of group members that led to the finding; None if there are none."""
 
     @property
@@ -90,7 +90,7 @@ def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) 
     return [story for story in told if story.moments]
 
 
-def story_of(facts: PartitionFacts, acted: MembersOfFinding | None = None) -> PartitionStory:
+def story_of(facts: PartitionFacts, acted: GroupMemberActions | None = None) -> PartitionStory:
     """Return the story of these facts: of group members alone if they alone led to the finding."""
     if acted is not None and acted.alone:
         return _of_members(facts, acted)
@@ -120,7 +120,7 @@ def story_of(facts: PartitionFacts, acted: MembersOfFinding | None = None) -> Pa
     )
 
 
-def _of_members(facts: PartitionFacts, acted: MembersOfFinding) -> PartitionStory:
+def _of_members(facts: PartitionFacts, acted: GroupMemberActions) -> PartitionStory:
     """Return the story of the members' actions, beside the writers and readers of the record: brokers have no part in
     it.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
-class EpochRange:
+class EpochOffsetRange:
     """Describes the offsets [start, end) that the leader of `epoch` wrote."""
 
     start: int
@@ -30,7 +30,7 @@ class ReplicaView:
     leader: int = -1
     isr: tuple[int, ...] = ()
     up: bool = True
-    stretches: list[EpochRange] = field(default_factory=list)
+    stretches: list[EpochOffsetRange] = field(default_factory=list)
 
     @property
     def leads(self) -> bool:
@@ -61,7 +61,7 @@ class ReplicaView:
         if last is not None and last.epoch == epoch and last.end == start:
             self.stretches[-1] = replace(last, end=end)
         else:
-            self.stretches.append(EpochRange(start, end, epoch))
+            self.stretches.append(EpochOffsetRange(start, end, epoch))
         self.leo = end
 
     def copy(self, start: int, end: int, source: ReplicaView | None, epoch: int) -> None:

@@ -57,7 +57,7 @@ class StoryMoment:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionAtAck:
+class PartitionStateAtAck:
     """Holds the state of the partition when a record was acknowledged, as far as that was known."""
 
     node: int
@@ -77,7 +77,7 @@ class StoryMoments:
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     lost: dict[str, float] = field(default_factory=dict)
     """Maps a record's name to the time from which no log held it."""
-    at_ack: dict[str, PartitionAtAck] = field(default_factory=dict)
+    at_ack: dict[str, PartitionStateAtAck] = field(default_factory=dict)
     """Maps a record's name to the state of its partition when it was acknowledged."""
     mistaken: dict[str, float] = field(default_factory=dict)
     """Maps a record's name to the time at which a broker took it for an earlier batch and did not append it."""

@@ -24,7 +24,7 @@ from squall.reports.story_moments import (
     READERS,
     TURN,
     LabelledRecord,
-    PartitionAtAck,
+    PartitionStateAtAck,
     StoryMoment,
     StoryMoments,
     are,
@@ -173,7 +173,7 @@ class _StoryBuilder:
             leader = None if name in self._told.mistaken else self._leader_has(sent, record.offset, record.epoch)
             if leader is not None:
                 holders = tuple(self._logs.holders(record.offset, record.epoch))
-                self._told.at_ack[name] = PartitionAtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
+                self._told.at_ack[name] = PartitionStateAtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
             if leader is not None and not any(m.kind == "appends" and name in m.about for m in self._told.moments):
                 word = "program's answer" if sent.process in self._facts.programs else "acknowledgement"
                 told = f"Inferred from the {word}: broker {leader.node} has appended {name}"

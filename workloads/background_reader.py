@@ -18,9 +18,9 @@ from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.consumer import LOG_TRUNCATED, PositionInvalidated
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
-from squall.workloads.libraries import ReaderTask, read_by
+from squall.workloads.libraries import ReaderConfig, read_by
 from squall.workloads.live_readers import LiveReaders
-from squall.workloads.read_times import ReadTimes
+from squall.workloads.read_times import RecordTimestamps
 from squall.workloads.reader import RecordedReader
 from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.start_positions import Beginning, positions_at
@@ -58,7 +58,7 @@ async def tail(
     """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
-        task = ReaderTask(number, places, isolation, zone.name)
+        task = ReaderConfig(number, places, isolation, zone.name)
         await read_by(zone.driver, around.recorder, around.counters, task, readers)
         return
     env = around.own(f"reader-{number}")
@@ -76,7 +76,7 @@ async def tail(
                     consumer=replace(consumer or ConsumerSettings(), isolation=isolation),
                     zone=zone.name,
                     extra={"reader": number},
-                    times=ReadTimes() if lookups else None,
+                    times=RecordTimestamps() if lookups else None,
                 )
                 readers.begins(reader.process, "squall", places)
                 turns = _StartPositionCycle(env, reader, readers, beginnings, again_s)

@@ -178,7 +178,7 @@ class ConsumingTransactionalSender(TransactionalSender, Protocol):
         """
 
 
-class TransactorTask(NamedTuple):
+class TransactorConfig(NamedTuple):
     """Configures a transactional producer and the partitions that its consumer polls."""
 
     transactional_id: str
@@ -330,7 +330,7 @@ class LibraryConsumer(Protocol):
         """Kill the process at once."""
 
 
-class MemberTask(NamedTuple):
+class MemberConfig(NamedTuple):
     """Configures a member of a group."""
 
     settings: MemberSettings
@@ -348,7 +348,7 @@ class TransactionalMember(TransactionalSender, Protocol):
         """
 
 
-class InstanceTask(NamedTuple):
+class InstanceConfig(NamedTuple):
     """Configures a process that reads as a member of a group and writes outputs."""
 
     settings: MemberSettings
@@ -383,7 +383,7 @@ class LibraryClientFactory(Protocol):
         """
 
     async def transactor(
-        self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: TransactorConfig, flush: Callable[[], None]
     ) -> ConsumingTransactionalSender:
         """Start a fresh transactional producer, not initialised yet. `flush` is called as in `producer`."""
 
@@ -391,12 +391,12 @@ class LibraryClientFactory(Protocol):
         """Start a fresh reader that begins at the log's start."""
 
     async def member(
-        self, nursery: trio.Nursery, task: MemberTask, hearing: MemberListener, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: MemberConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryConsumer:
         """Start a fresh group member that has subscribed. `flush` is called as in `producer`."""
 
     async def instance(
-        self, nursery: trio.Nursery, task: InstanceTask, hearing: MemberListener, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: InstanceConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
         """Start a fresh process: a subscribed consumer, and a producer to be initialised. `flush` is called as in
         `producer`.
@@ -417,7 +417,7 @@ class ClientZone(NamedTuple):
     """Holds the id of the cluster that the clients must reach; empty if the id is not known."""
 
 
-class ReaderTask(NamedTuple):
+class ReaderConfig(NamedTuple):
     """Assigns partitions to one of the workload's readers."""
 
     number: int
@@ -430,7 +430,7 @@ async def read_by(
     driver: LibraryClientFactory,
     recorder: Recorder,
     counters: LoadCounters,
-    task: ReaderTask,
+    task: ReaderConfig,
     readers: LiveReaders,
 ) -> None:
     """Run one of the workload's readers with this library, and record its events until the reader may end."""

@@ -27,10 +27,10 @@ from squall.workloads.libraries import (
     CommittedOffsets,
     LibraryClientFactory,
     LibraryConsumer,
+    MemberConfig,
     MemberIdentified,
     MemberLeft,
     MemberListener,
-    MemberTask,
     OffsetCommitBegan,
     OffsetCommitEnded,
     OfMember,
@@ -124,7 +124,7 @@ class LibrarySubscriber(MemberListener):
             self.crashed()
 
     async def _member(self, nursery: trio.Nursery) -> LibraryConsumer:
-        task = MemberTask(self._settings.member, self._settings.consumer.isolation)
+        task = MemberConfig(self._settings.member, self._settings.consumer.isolation)
         return await self._driver.member(nursery, task, self, self._recorder.flush)
 
     @property

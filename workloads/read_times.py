@@ -9,7 +9,7 @@ KEPT = 10_000
 """Limits the records kept per partition: those of the last seconds, which readers look up."""
 
 
-class ReadTimes:
+class RecordTimestamps:
     """Remembers offsets and timestamps of one reader's records, by dense partition id. Only records of the same leader
     epoch are kept: a leader truncates nothing of its log, but the next leader may lack a record that this one returned.
     """

@@ -16,7 +16,7 @@ from squall.workloads.client.consumer import Consumer, FetchedRecords, PollResul
 from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.client.settings import ConsumerSettings
 from squall.workloads.counters import LoadCounters
-from squall.workloads.read_times import ReadTimes
+from squall.workloads.read_times import RecordTimestamps
 from squall.workloads.recorder import CorruptRecord, PartitionPoll, ReadOutcome, Recorder
 
 EMPTY_EVERY_NS = 500_000_000
@@ -39,10 +39,10 @@ class RecordedReader:
         zone: str = "",
         extra: Mapping[str, object] | None = None,
         process: int | None = None,
-        times: ReadTimes | None = None,
+        times: RecordTimestamps | None = None,
     ) -> None:
         """Declare the process with this role, unless `process` was declared already with the consumer's isolation.
-        `times` is an empty `ReadTimes` if the reader looks up offsets by timestamp.
+        `times` is an empty `RecordTimestamps` if the reader looks up offsets by timestamp.
         """
         self._env = env
         self._client = client

@@ -64,7 +64,7 @@ Acknowledged = Callable[[str, int, int, int], None]
 """Takes topic, partition, offset (-1: not known) and value of a record whose send succeeded."""
 
 
-class RandomStream(Protocol):
+class RandomStreamFactory(Protocol):
     """Returns a random stream for each purpose, so that a draw for one purpose changes no draw for another purpose."""
 
     def __call__(self, *purpose: object) -> Random:
@@ -294,7 +294,7 @@ class Scenario(BaseModel, ABC):
         return {}
 
     @classmethod
-    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStreamFactory, table: Table) -> dict[str, str]:
         """Draw the broker settings of a swarm's plan, for the drawn workload settings `table`."""
         return dict(cls.BROKERS)
 
@@ -319,7 +319,7 @@ class Scenario(BaseModel, ABC):
     # ---------------------------------------------------------------------------------------------- operations
 
     @abstractmethod
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Operation, ...]:
+    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[Operation, ...]:
         """Draw the operations of a load between these times, in order of time; each client's come from a stream of its
         own.
         """
@@ -366,7 +366,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     @abstractmethod
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
         """Draw the workload table of a swarm's plan, including the workload's name."""
 
     # ------------------------------------------------------------------------------------------ how it is judged

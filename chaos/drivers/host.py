@@ -26,17 +26,17 @@ from squall.workloads.client.groups.membership import CLASSIC
 from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.libraries import (
-    InstanceTask,
+    InstanceConfig,
     LibraryClientFactory,
+    MemberConfig,
     MemberListener,
     MemberProcess,
-    MemberTask,
     PolledRecords,
     PollError,
     ReaderAssigned,
     ReaderPositionReset,
     SelfPollingReader,
-    TransactorTask,
+    TransactorConfig,
     WorkloadProducer,
 )
 from squall.workloads.needs import LibraryRequirements
@@ -266,7 +266,7 @@ class LibraryDriver(LibraryClientFactory):
 
     @override
     async def transactor(
-        self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: TransactorConfig, flush: Callable[[], None]
     ) -> LibraryTransactor:
         order = self._order(
             role="transactor",
@@ -282,7 +282,7 @@ class LibraryDriver(LibraryClientFactory):
 
     @override
     async def member(
-        self, nursery: trio.Nursery, task: MemberTask, hearing: MemberListener, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: MemberConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryMember:
         order = self._order(role="member", isolation=task.isolation, **of_member(task))
         limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
@@ -292,14 +292,14 @@ class LibraryDriver(LibraryClientFactory):
 
     @override
     async def instance(
-        self, nursery: trio.Nursery, task: InstanceTask, hearing: MemberListener, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: InstanceConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
         order = self._order(
             role="instance",
             transactional_id=task.transactional_id,
             transaction_timeout_ms=task.timeout_ms,
             isolation=task.isolation,
-            **of_member(MemberTask(task.settings, task.isolation)),
+            **of_member(MemberConfig(task.settings, task.isolation)),
         )
         process = DriverProcess(order, self._log)
         made = LibraryTransactionalMember(process, order, flush)
@@ -316,7 +316,7 @@ class LibraryDriver(LibraryClientFactory):
         return made
 
 
-def of_member(task: MemberTask) -> dict[str, Any]:
+def of_member(task: MemberConfig) -> dict[str, Any]:
     """Return the fields of a `DriverConfig` that a member's settings make."""
     member = task.settings
     return {

@@ -26,14 +26,14 @@ from squall.chaos.errors import HarnessError, PreconditionError
 from squall.workloads.client.cluster import Place
 from squall.workloads.libraries import (
     LibraryClientFactory,
-    MemberTask,
+    MemberConfig,
     PolledPartition,
     PolledRecords,
     PollError,
     ReaderAssigned,
     ReaderPositionReset,
     SelfPollingReader,
-    TransactorTask,
+    TransactorConfig,
 )
 from squall.workloads.needs import LibraryRequirements
 
@@ -258,13 +258,13 @@ class ProgramDriver(LibraryClientFactory):
         return made
 
     @override
-    async def transactor(self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]) -> Any:
+    async def transactor(self, nursery: trio.Nursery, task: TransactorConfig, flush: Callable[[], None]) -> Any:
         """Raise AssertionError: no workload with a program has transactions."""
         raise AssertionError("no workload asks this of a program")
 
     @override
     async def member(
-        self, nursery: trio.Nursery, task: MemberTask, hearing: Any, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: MemberConfig, hearing: Any, flush: Callable[[], None]
     ) -> ProgramMember:
         """Start a member that polls and commits by itself, and reports both."""
         group = task.settings

@@ -29,7 +29,7 @@ _TICK = 58.0
 def lane_svg(txn: ObservedTxn, moments: Sequence[TxnMoment], faults: Sequence[LaneSpan], ident: str) -> str:
     """Draw one transaction's moments. Times at the foot count from the transaction's begin."""
     lanes = _lanes(txn, moments)
-    scale = _Scale([moment.t for moment in moments])
+    scale = _TimeScale([moment.t for moment in moments])
     foot = TOP + ROW * len(lanes)
     outcome = outcome_of(txn)
     parts = [
@@ -54,7 +54,7 @@ def _lanes(txn: ObservedTxn, moments: Sequence[TxnMoment]) -> dict[str, str]:
     return {**named, **{name: name for name in sorted(used - {CLIENT, COORDINATOR})}}
 
 
-class _Scale:
+class _TimeScale:
     """Maps seconds to px: moments in order, further apart the more time lies between them."""
 
     def __init__(self, times: Sequence[float]) -> None:
@@ -78,7 +78,7 @@ class _Scale:
         return self._places[place - 1] + share * (self._places[place] - self._places[place - 1])
 
 
-def _faults(faults: Sequence[LaneSpan], scale: _Scale, foot: float) -> Iterable[str]:
+def _faults(faults: Sequence[LaneSpan], scale: _TimeScale, foot: float) -> Iterable[str]:
     for fault in faults:
         if fault.end < scale.times[0] or fault.begin > scale.times[-1]:
             continue
@@ -93,7 +93,7 @@ def _faults(faults: Sequence[LaneSpan], scale: _Scale, foot: float) -> Iterable[
             yield _text(left + 3, TOP - 7, fault.kind[:letters], "var(--ink)")
 
 
-def _axis(txn: ObservedTxn, scale: _Scale, foot: float) -> Iterable[str]:
+def _axis(txn: ObservedTxn, scale: _TimeScale, foot: float) -> Iterable[str]:
     last = float("-inf")
     for t in scale.times:
         x = scale.x(t)
@@ -109,7 +109,9 @@ def _text(x: float, y: float, words: str, colour: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" font-size="11" {more}>{escape(words)}</text>'
 
 
-def _row(txn: ObservedTxn, lane: str, name: str, own: Sequence[TxnMoment], scale: _Scale, y: float) -> Iterable[str]:
+def _row(
+    txn: ObservedTxn, lane: str, name: str, own: Sequence[TxnMoment], scale: _TimeScale, y: float
+) -> Iterable[str]:
     middle = y + 13
     letters = int((LEFT - 24) / 6.4)
     shown = name if len(name) <= letters else "\u2026" + name[-letters + 1 :]
@@ -132,7 +134,7 @@ def _row(txn: ObservedTxn, lane: str, name: str, own: Sequence[TxnMoment], scale
             )
 
 
-def _bars(txn: ObservedTxn, lane: str, own: Sequence[TxnMoment], scale: _Scale, middle: float) -> Iterable[str]:
+def _bars(txn: ObservedTxn, lane: str, own: Sequence[TxnMoment], scale: _TimeScale, middle: float) -> Iterable[str]:
     """Draw the bars of a lane: the client's transaction, the coordinator's, the time until the marker."""
     if not own:
         return

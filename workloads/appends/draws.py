@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.workloads.agenda import BURST_EVERY_S, BURST_S, PlannedRecord
 from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT
-from squall.workloads.scenario import RandomStream, SwarmCluster
+from squall.workloads.scenario import RandomStreamFactory, SwarmCluster
 
 if TYPE_CHECKING:
     from random import Random
@@ -23,7 +23,7 @@ idempotent producer; in a burst every batch would be.
 
 
 def operations(
-    stream: RandomStream,
+    stream: RandomStreamFactory,
     producers: int,
     rate: int,
     places: Sequence[Place],
@@ -51,7 +51,7 @@ def operations(
 
 
 def _bursts(
-    stream: RandomStream,
+    stream: RandomStreamFactory,
     producers: int,
     more: int,
     places: Sequence[Place],
@@ -74,7 +74,7 @@ def _bursts(
     return found
 
 
-def settings(stream: RandomStream, ground: SwarmCluster) -> dict[str, Any]:
+def settings(stream: RandomStreamFactory, ground: SwarmCluster) -> dict[str, Any]:
     """Draw the settings of a small load: replication breaks by the timing of events, not by the amount of data."""
     rng = stream("workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes] or [1])
@@ -113,7 +113,7 @@ def _of_segments(segment_bytes: str) -> dict[str, Any]:
     return {"batch_bytes": FITS[segment_bytes], "poll_pause_ms": 20} if segment_bytes in FITS else {}
 
 
-def _of_clients(stream: RandomStream, drawn: Mapping[str, Any]) -> dict[str, Any]:
+def _of_clients(stream: RandomStreamFactory, drawn: Mapping[str, Any]) -> dict[str, Any]:
     """Draw settings of clients that behave as Kafka's own, each in some seeds."""
     found: dict[str, Any] = {}
     if stream("bursts").random() < BURST_SHARE:
@@ -144,7 +144,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Maps topic settings that a few seeds have to functions that draw their values."""
 
 
-def _topic_settings(stream: RandomStream, max_bytes: int, ground: SwarmCluster) -> dict[str, str]:
+def _topic_settings(stream: RandomStreamFactory, max_bytes: int, ground: SwarmCluster) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = stream("topic", name)

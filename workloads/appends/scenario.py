@@ -27,7 +27,7 @@ from squall.workloads.scenario import (
     POLLS_TO_READ,
     LoadProfile,
     Operation,
-    RandomStream,
+    RandomStreamFactory,
     Scenario,
     ScenarioEnvironment,
     SwarmCluster,
@@ -178,7 +178,7 @@ class AppendsLoad(Scenario):
         ]
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[PlannedRecord, ...]:
+    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[PlannedRecord, ...]:
         sizes = (self.min_bytes, self.max_bytes)
         return draws.operations(stream, self.producers, self.rate, self.places(), sizes, begin_s, end_s, self.burst)
 
@@ -188,7 +188,7 @@ class AppendsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
         return {"name": "appends", **draws.settings(stream, ground)}
 
     @override

@@ -28,7 +28,7 @@ from squall.workloads.scenario import (
     BrokerLimit,
     LoadProfile,
     Operation,
-    RandomStream,
+    RandomStreamFactory,
     Scenario,
     ScenarioEnvironment,
     SwarmCluster,
@@ -167,7 +167,7 @@ class CommandLoad(Scenario):
         return needs._replace(program=self.command, directory=self.directory)
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[PlannedRecord, ...]:
+    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[PlannedRecord, ...]:
         """Return each producer's records, a fixed time apart."""
         interval_s, found = self.producers / self.rate, []
         for producer in range(self.producers):
@@ -185,7 +185,7 @@ class CommandLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
         """Return no settings: a swarm is simulated, and this workload cannot be."""
         return {"name": "command"}
 

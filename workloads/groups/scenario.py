@@ -35,7 +35,7 @@ from squall.workloads.scenario import (
     BrokerLimit,
     LoadProfile,
     Operation,
-    RandomStream,
+    RandomStreamFactory,
     Scenario,
     ScenarioEnvironment,
     SwarmCluster,
@@ -213,7 +213,7 @@ class GroupsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStreamFactory, table: Table) -> dict[str, str]:
         return {**drawn_of_groups(stream("brokers of groups"), table), **cls.suited_brokers(table)}
 
     @override
@@ -272,7 +272,7 @@ class GroupsLoad(Scenario):
         )
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[GroupAction, ...]:
+    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[GroupAction, ...]:
         draw, found = self.draw(), list[GroupAction]()
         for producer in range(self.producers):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
@@ -287,7 +287,7 @@ class GroupsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         table: dict[str, Any] = {

@@ -24,7 +24,7 @@ from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
     ClientZone,
-    InstanceTask,
+    InstanceConfig,
     LibraryClientFactory,
     LibraryConsumer,
     TransactionalMember,
@@ -52,7 +52,7 @@ class PolledInputs(NamedTuple):
     """
 
 
-class ClientFactory(NamedTuple):
+class ClientDependencies(NamedTuple):
     """Holds the settings and services from which a process's clients are made."""
 
     env: Env
@@ -117,7 +117,7 @@ class ProcessClients(Protocol):
 class OwnClients(ProcessClients):
     """Provides a group member and a producer of Squall's own client."""
 
-    def __init__(self, tools: ClientFactory, process: int) -> None:
+    def __init__(self, tools: ClientDependencies, process: int) -> None:
         self._tools = tools
         env, zone = tools.env, tools.zone
         self._subscriber = Subscriber(env, zone, tools.recorder, tools.counters, tools.subscriber, tools.moved)
@@ -227,7 +227,7 @@ class OwnClients(ProcessClients):
 class LibraryClients(ProcessClients):
     """Provides a library's consumer and producer, which run in one process."""
 
-    def __init__(self, tools: ClientFactory, driver: LibraryClientFactory, process: int) -> None:
+    def __init__(self, tools: ClientDependencies, driver: LibraryClientFactory, process: int) -> None:
         self._tools, self._driver = tools, driver
         of = (tools.env, tools.zone, driver, tools.recorder, tools.counters, tools.subscriber, tools.moved)
         self._subscriber = LibrarySubscriber(*of, start=self._start)
@@ -236,7 +236,7 @@ class LibraryClients(ProcessClients):
 
     async def _start(self, nursery: trio.Nursery) -> LibraryConsumer:
         tools = self._tools
-        task = InstanceTask(
+        task = InstanceConfig(
             tools.subscriber.member,
             tools.subscriber.consumer.isolation,
             tools.producer.transactional_id,

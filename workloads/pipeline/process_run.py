@@ -19,7 +19,7 @@ from squall.workloads.client.groups.offsets import CommitIdentity
 from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_progress import GroupProgress
-from squall.workloads.pipeline.clients import ClientFactory, LibraryClients, OwnClients, ProcessClients
+from squall.workloads.pipeline.clients import ClientDependencies, LibraryClients, OwnClients, ProcessClients
 from squall.workloads.pipeline.steps import HALT, POLLED, InstanceAction
 from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.subscriber import SubscriberSettings, about_member
@@ -87,7 +87,7 @@ class InstanceProcess(ABC):
         self.process = self._recorder.process(
             "producer", version, {**told, **about_driver}, zone=zone.name, **of_client
         )
-        tools = ClientFactory(
+        tools = ClientDependencies(
             env,
             zone,
             self._recorder,

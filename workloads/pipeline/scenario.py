@@ -1,6 +1,6 @@
 """Defines the settings of the workload `pipeline`, draws its load, and runs it.
 
-`InstancesLoad` holds everything that is common to loads with any number of applications side by side.
+`MultiInstanceLoad` holds everything that is common to loads with any number of applications side by side.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from squall.workloads.scenario import (
     BrokerLimit,
     LoadProfile,
     Operation,
-    RandomStream,
+    RandomStreamFactory,
     Scenario,
     ScenarioEnvironment,
     SwarmCluster,
@@ -75,7 +75,7 @@ class PipelineApplication(NamedTuple):
     transactional: bool
 
 
-class InstancesLoad(Scenario):
+class MultiInstanceLoad(Scenario):
     """Runs applications that read, transform and write. The instances of the same number in all applications do the
     same actions at the same time. One more reader reads inputs and outputs at read_committed.
     """
@@ -211,7 +211,7 @@ class InstancesLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStreamFactory, table: Table) -> dict[str, str]:
         rng = stream("brokers of pipelines")
         drawn = {**brokers.drawn(rng, table), **drawn_of_groups(rng, table)}
         return {**drawn, **cls.suited_brokers(table)}
@@ -239,7 +239,7 @@ class InstancesLoad(Scenario):
         )
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[InstanceAction, ...]:
+    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[InstanceAction, ...]:
         draw, found = self.draw(), list[InstanceAction]()
         for producer in range(self.producers):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
@@ -253,7 +253,7 @@ class InstancesLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -386,7 +386,7 @@ class InstancesLoad(Scenario):
         return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
 
 
-class PipelineLoad(InstancesLoad):
+class PipelineLoad(MultiInstanceLoad):
     """Runs one application, which commits its input offsets in transactions."""
 
     INPUT: ClassVar[str] = "pipeline-in-0"

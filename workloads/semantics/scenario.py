@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from squall.broker.overriding import override
-from squall.workloads.pipeline.scenario import InstancesLoad, PipelineApplication
+from squall.workloads.pipeline.scenario import MultiInstanceLoad, PipelineApplication
 from squall.workloads.semantics.section import section_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ AT_LEAST_ONCE = PipelineApplication("squall-at-least-once", "at-least-once-0", F
 EXACTLY_ONCE = PipelineApplication("squall-exactly-once", "exactly-once-0", True)
 
 
-class SemanticsLoad(InstancesLoad):
+class SemanticsLoad(MultiInstanceLoad):
     """Runs three applications that differ only in when they commit their positions."""
 
     INPUT: ClassVar[str] = "semantics-in-0"

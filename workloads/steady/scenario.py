@@ -17,7 +17,7 @@ from squall.workloads.scenario import (
     MIN_BYTES,
     LoadProfile,
     Operation,
-    RandomStream,
+    RandomStreamFactory,
     Scenario,
     ScenarioEnvironment,
     SwarmCluster,
@@ -71,7 +71,7 @@ class SteadyLoad(Scenario):
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[SteadyRecord, ...]:
+    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[SteadyRecord, ...]:
         """Return each producer's records, a fixed time apart."""
         phase = stream("operations").random()
         times = (
@@ -85,7 +85,7 @@ class SteadyLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {

@@ -24,7 +24,7 @@ POLL_LIMIT_S = 0.2
 LIST_LIMIT_S = 1.0
 
 
-class TransactionReads:
+class TransactionPoller:
     """Polls all partitions inside a process's transactions with Squall's own client. Positions are kept between
     transactions.
 
@@ -69,7 +69,7 @@ class TransactionReads:
             self._reader.assign({**positions, **found})
 
 
-class LibraryTransactionReads:
+class LibraryTransactionPoller:
     """Polls inside a process's transactions with a library's consumer, which runs in the driver's process."""
 
     def __init__(

@@ -18,7 +18,7 @@ from squall.workloads.scenario import (
     BrokerLimit,
     LoadProfile,
     Operation,
-    RandomStream,
+    RandomStreamFactory,
     Scenario,
     ScenarioEnvironment,
     SwarmCluster,
@@ -127,7 +127,7 @@ class TransactionsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStreamFactory, table: Table) -> dict[str, str]:
         return brokers.drawn(stream("brokers of transactions"), table)
 
     @override
@@ -162,7 +162,7 @@ class TransactionsLoad(Scenario):
         return TransactionMix(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts, timeout_ms)
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[PlannedTransaction, ...]:
+    def drawn(self, stream: RandomStreamFactory, begin_s: float, end_s: float) -> tuple[PlannedTransaction, ...]:
         found, draw = [], self.draw()
         for producer in range(self.producers):
             rng, at_s = stream("operations", producer), begin_s
@@ -195,7 +195,7 @@ class TransactionsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {

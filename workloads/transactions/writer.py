@@ -20,14 +20,14 @@ from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from squall.workloads.client.transactions import TransactionManager
 from squall.workloads.control import ZombieRun
-from squall.workloads.libraries import LibraryClientFactory, TransactionalSender, TransactorTask
+from squall.workloads.libraries import LibraryClientFactory, TransactionalSender, TransactorConfig
 from squall.workloads.reader import RecordedReader
 from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.start_positions import BEGINNINGS
 from squall.workloads.transactions.agenda import TransactionSchedule
 from squall.workloads.transactions.operations import COMMIT, SEND, PlannedTransaction, TransactionMix
 from squall.workloads.transactions.own import OwnTransactionalProducer
-from squall.workloads.transactions.polling import LibraryTransactionReads, TransactionReads
+from squall.workloads.transactions.polling import LibraryTransactionPoller, TransactionPoller
 from squall.workloads.transactions.process import TransactionalProcess, TransactionRecording
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
@@ -151,13 +151,13 @@ class TransactionalWriter:
             await self._transact(process, own, polling, scope, notes)
             client.close()
 
-    def _polling(self, nursery: trio.Nursery, process: int) -> TransactionReads:
+    def _polling(self, nursery: trio.Nursery, process: int) -> TransactionPoller:
         """Make the consumer of a process."""
         settings, zone = self._settings, self._zone
         client = Client(self._env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         consumer = ConsumerSettings(isolation=settings.level(self._number), max_wait_ms=POLL_WAIT_MS)
         reader = RecordedReader(self._env, client, self._recorder, self._counters, consumer=consumer, process=process)
-        return TransactionReads(nursery, client, reader, settings.places, BEGINNINGS[process % len(BEGINNINGS)])
+        return TransactionPoller(nursery, client, reader, settings.places, BEGINNINGS[process % len(BEGINNINGS)])
 
     async def _live_by(
         self,
@@ -177,16 +177,16 @@ class TransactionalWriter:
             mine.transaction_timeout_ms,
             mine.level(self._number),
         )
-        task = TransactorTask(id_, timeout_ms, mine.places, isolation, BEGINNINGS[process % len(BEGINNINGS)])
+        task = TransactorConfig(id_, timeout_ms, mine.places, isolation, BEGINNINGS[process % len(BEGINNINGS)])
         producer = await driver.transactor(nursery, task, flush)
-        polling = LibraryTransactionReads(producer, self._recorder, self._counters, process)
+        polling = LibraryTransactionPoller(producer, self._recorder, self._counters, process)
         await self._transact(process, producer, polling, scope, notes)
 
     async def _transact(
         self,
         process: int,
         producer: TransactionalSender,
-        polling: TransactionReads | LibraryTransactionReads,
+        polling: TransactionPoller | LibraryTransactionPoller,
         scope: trio.CancelScope,
         notes: TransactionRecording,
     ) -> None:

@@ -19,7 +19,7 @@ from squall.workloads.control import LoadControls
 from squall.workloads.counters import LoadCounters
 from squall.workloads.libraries import ClientZone
 from squall.workloads.pipeline import PipelineLoad
-from squall.workloads.pipeline.scenario import InstancesLoad
+from squall.workloads.pipeline.scenario import MultiInstanceLoad
 from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.semantics import SemanticsLoad
@@ -39,7 +39,7 @@ def last(path: Path, lines: int = 60) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
 
-async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> History:
+async def played(scenario: MultiInstanceLoad, brokers: Brokers, folder: Path) -> History:
     """The history of a run in which a broker is killed and comes back, and one instance crashes."""
     env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = folder / "history.jsonl"

@@ -18,7 +18,7 @@ from squall.checkers.history.tables import ABORT, COMMIT, OK, POLL, SEND, Histor
 from squall.checkers.history.values import SEQUENCE_BITS
 from squall.workloads.control import LoadControls
 from squall.workloads.counters import LoadCounters
-from squall.workloads.libraries import ClientZone, TransactorTask
+from squall.workloads.libraries import ClientZone, TransactorConfig
 from squall.workloads.recorder import Recorder
 from squall.workloads.topics import make_topics
 from squall.workloads.transactions import TransactionsLoad
@@ -150,7 +150,7 @@ async def test_a_library_keeps_its_epoch_from_one_transaction_to_the_next(
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
     recorder = Recorder(RealEnv("harness"), str(tmp_path / "history.jsonl"), "run-1")
-    task = TransactorTask("one", 10_000, scenario.places(), 1, "start")
+    task = TransactorConfig("one", 10_000, scenario.places(), 1, "start")
     with trio.fail_after(120):
         await make_topics(RealEnv("harness"), brokers.bootstrap, scenario, recorder)
         async with trio.open_nursery() as nursery:

@@ -30,8 +30,8 @@ from squall.workloads.libraries import (
     PolledRecords,
     PollError,
     ReaderAssigned,
+    ReaderConfig,
     ReaderPositionReset,
-    ReaderTask,
     read_by,
     record,
 )
@@ -182,7 +182,7 @@ async def test_a_library_s_reader_lives_on_until_it_may_end_and_says_where_it_is
     readers = LiveReaders(stay=True)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            task = ReaderTask(0, [PLACE], 0, "CLIENT")
+            task = ReaderConfig(0, [PLACE], 0, "CLIENT")
             nursery.start_soon(read_by, driver, recorder, LoadCounters(), task, readers)
             readers.load_over()
             while not len(readers):

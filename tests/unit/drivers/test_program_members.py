@@ -26,8 +26,8 @@ from squall.workloads.command.scenario import OUTPUT, TOPIC
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
     AssignmentReceived,
+    MemberConfig,
     MemberIdentified,
-    MemberTask,
     OffsetCommitBegan,
     OffsetCommitEnded,
     OfMember,
@@ -38,7 +38,7 @@ from squall.workloads.libraries import (
     ProgramOutput,
 )
 
-TASK = MemberTask(MemberSettings("g", (TOPIC,)), 1)
+TASK = MemberConfig(MemberSettings("g", (TOPIC,)), 1)
 SPEAKS = """
 import json, sys
 def say(type, **more): print(json.dumps({"type": type, **more}), flush=True)

@@ -21,7 +21,7 @@ from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED
 from squall.workloads.appends import AppendsLoad
 from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch, TransactionRequestFailed
-from squall.workloads.libraries import PolledRecords, PollError, ReaderAssigned, ReaderPositionReset, TransactorTask
+from squall.workloads.libraries import PolledRecords, PollError, ReaderAssigned, ReaderPositionReset, TransactorConfig
 
 OK, FAIL, INFO = 0, 1, 2
 PLACE = ("t", 0)
@@ -125,7 +125,9 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
 async def played(driver: LibraryDriver, script: str, play: Callable[[LibraryTransactor], Any]) -> LibraryTransactor:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            producer = await driver.transactor(nursery, TransactorTask(script, 4000, [PLACE], 0, "start"), lambda: None)
+            producer = await driver.transactor(
+                nursery, TransactorConfig(script, 4000, [PLACE], 0, "start"), lambda: None
+            )
             await play(producer)
             producer.close()
     return producer
@@ -240,7 +242,7 @@ async def test_a_client_that_crashes_is_killed_before_anything_else_happens(driv
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             producer = await driver.transactor(
-                nursery, TransactorTask("plain", 4000, [PLACE], 0, "start"), lambda: None
+                nursery, TransactorConfig("plain", 4000, [PLACE], 0, "start"), lambda: None
             )
             outcomes = sent(producer, b"silent")
             kill = producer._process.kill

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from squall.reports.members import MembersOfFinding, answers_of, lines_of, members_of, processed_by_programs
+from squall.reports.members import GroupMemberActions, answers_of, lines_of, members_of, processed_by_programs
 from squall.reports.problems import StorySubject
 from squall.reports.raw_files import raw_files
 from squall.reports.run_files import RunFiles
@@ -53,7 +53,7 @@ def ahead(offset: int = 2) -> StorySubject:
     return StorySubject("commit-ahead", "it is ahead", "t", 0, (), (offset,), process=2, other=3)
 
 
-def told(h: GroupHistory, folder: Path, problem: StorySubject) -> tuple[MembersOfFinding, dict[str, str]]:
+def told(h: GroupHistory, folder: Path, problem: StorySubject) -> tuple[GroupMemberActions, dict[str, str]]:
     (found,) = members_of(files_of(h, folder), [problem])
     assert found is not None
     return found, dict(answers_of(found))

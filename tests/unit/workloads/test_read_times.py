@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from squall.workloads.payload import NOT_KNOWN
-from squall.workloads.read_times import KEPT, ReadTimes
+from squall.workloads.read_times import KEPT, RecordTimestamps
 
 
 def test_the_first_record_that_is_late_enough_counts() -> None:
-    times = ReadTimes()
+    times = RecordTimestamps()
     times.got(0, 3, [(5, 100), (6, 90)])
     times.got(0, 3, [(7, 110), (8, NOT_KNOWN)])
     assert [times.since(0, 3, at) for at in (80, 100, 101, 111)] == [5, 5, 7, -1]
 
 
 def test_only_records_of_the_leader_epoch_that_answers_count() -> None:
-    times = ReadTimes()
+    times = RecordTimestamps()
     assert times.since(0, 3, 0) == -1
     times.got(0, 3, [(5, 100)])
     assert times.since(0, 4, 100) == times.since(1, 3, 100) == -1
@@ -25,7 +25,7 @@ def test_only_records_of_the_leader_epoch_that_answers_count() -> None:
 
 
 def test_a_reader_that_goes_elsewhere_begins_anew_and_old_records_are_dropped() -> None:
-    times = ReadTimes()
+    times = RecordTimestamps()
     times.got(0, 3, [(5, 100)])
     times.forget(0)
     assert times.since(0, 3, 100) == -1
