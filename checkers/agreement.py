@@ -59,10 +59,10 @@ def edited(history: RecordedHistory, info: Mapping[str, Any]) -> list[str]:
     """Return how a history differs from the counts in run.json, a sentence for each difference: an edited history
     proves nothing. `info` is `RunFacts.info`. The list is empty if the history was not read to its end.
     """
-    told = info.get("history")
-    if told is None or history.problem is not None:
+    reported = info.get("history")
+    if reported is None or history.problem is not None:
         return []
-    return [*_other_counts(history, told), *_other_partitions(history, told)]
+    return [*_other_counts(history, reported), *_other_partitions(history, reported)]
 
 
 def disagreements(
@@ -81,18 +81,18 @@ def disagreements(
     return found
 
 
-def _other_counts(history: RecordedHistory, told: Mapping[str, Any]) -> Iterator[str]:
-    for f in sorted({*told["outcomes"], *history.outcomes}):
+def _other_counts(history: RecordedHistory, reported: Mapping[str, Any]) -> Iterator[str]:
+    for f in sorted({*reported["outcomes"], *history.outcomes}):
         for st in ("ok", "fail", "info"):
-            here, there = (each.get(f, {}).get(st, 0) for each in (history.outcomes, told["outcomes"]))
+            here, there = (each.get(f, {}).get(st, 0) for each in (history.outcomes, reported["outcomes"]))
             if here != there:
                 yield f"{CHANGED}: it has {here} operations {f!r} that ended {st}, and {seal.RUN} counts {there}"
-    if len(history.processes) != told["processes"]:
-        yield f"{CHANGED}: it has {len(history.processes)} processes, and {seal.RUN} counts {told['processes']}"
+    if len(history.processes) != reported["processes"]:
+        yield f"{CHANGED}: it has {len(history.processes)} processes, and {seal.RUN} counts {reported['processes']}"
 
 
-def _other_partitions(history: RecordedHistory, told: Mapping[str, Any]) -> Iterator[str]:
-    partitions, lines = history.partitions, told["partitions"]
+def _other_partitions(history: RecordedHistory, reported: Mapping[str, Any]) -> Iterator[str]:
+    partitions, lines = history.partitions, reported["partitions"]
     if len(partitions) != len(lines):
         yield f"{CHANGED}: it has {len(partitions)} partitions, and {seal.RUN} {len(lines)}"
         return
@@ -101,7 +101,7 @@ def _other_partitions(history: RecordedHistory, told: Mapping[str, Any]) -> Iter
             here, there = getattr(partition, name), line.get(name, False if name == "added" else None)
             if here != there:
                 yield f"{CHANGED}: {name} of {partition.name} is {here!r} in it, and {there!r} in {seal.RUN}"
-    if history.declared != told["declared"]:
+    if history.declared != reported["declared"]:
         yield f"{CHANGED}: the settings of topics and partitions in it are not those of {seal.RUN}"
 
 
@@ -129,13 +129,13 @@ def _other_settings(
     """
     if each.min_isr < 0 or each.added or any(fault.action == ALTERING for fault in faults):
         return
-    told = {
+    reported = {
         "retention.ms": str(each.retention_ms),
         "retention.bytes": str(each.retention_bytes),
         "min.insync.replicas": str(each.min_isr),
         "unclean.leader.election.enable": ("false", "true")[each.unclean == 1],
     }
-    yield from ((name, here, plan.topic[name]) for name, here in told.items() if plan.topic.get(name, here) != here)
+    yield from ((name, here, plan.topic[name]) for name, here in reported.items() if plan.topic.get(name, here) != here)
 
 
 def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -148,11 +148,11 @@ def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[
     reading = sum(each.role == "reader" or "group" in each.settings for each in history.processes)
     if type(waited) is int and reading < waited:
         yield f"{seal.RUN}: reads_after_healing waited for {waited} readers, and {seal.FILE} has {reading}"
-    told = [each for each in info.get("final_reads") or () if "process" in each]
-    there = [each for each in told if _is_final(processes.get(each["process"]), each)]
-    if len(there) < len(told):
-        yield f"{seal.RUN} names {len(told)} final reads, and {seal.FILE} has {len(there)} of them"
-    yield from _final_records(told, metrics)
+    reported = [each for each in info.get("final_reads") or () if "process" in each]
+    there = [each for each in reported if _is_final(processes.get(each["process"]), each)]
+    if len(there) < len(reported):
+        yield f"{seal.RUN} names {len(reported)} final reads, and {seal.FILE} has {len(there)} of them"
+    yield from _final_records(reported, metrics)
 
 
 def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
@@ -174,33 +174,33 @@ def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: b
             yield f"{said}0 of them to {each.name}"
 
 
-def _is_final(process: ClientProcess | None, told: Mapping[str, Any]) -> bool:
+def _is_final(process: ClientProcess | None, reported: Mapping[str, Any]) -> bool:
     if process is None or process.role != "final":
         return False
     return (process.round, process.isolation) == (
-        told.get("round", process.round),
-        told.get("isolation", process.isolation),
+        reported.get("round", process.round),
+        reported.get("isolation", process.isolation),
     )
 
 
-def _final_records(told: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any]) -> Iterator[str]:
+def _final_records(reported: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each isolation level at which run.json and the history disagree on the number of records
     that final reads returned. A level without a final read counts as 0 records.
     """
     figures = metrics.get("partitions")
-    if not figures or not all(type(each.get("records")) is int for each in told):
+    if not figures or not all(type(each.get("records")) is int for each in reported):
         return
     for isolation, name in enumerate(ISOLATIONS):
-        there = sum(each["records"] for each in told if each.get("isolation") == isolation)
+        there = sum(each["records"] for each in reported if each.get("isolation") == isolation)
         here = sum(each.get("final_read_records", {}).get(name, 0) for each in figures.values())
-        if told and here != there:
+        if reported and here != there:
             yield f"{seal.RUN}: final reads at {name} returned {there} records, and {seal.FILE} has {here}"
 
 
 def _landings(info: Mapping[str, Any], faults: Sequence[PlayedFault]) -> Iterator[str]:
     """Yield a sentence if run.json says that faults did not land, although nemesis.jsonl says that all did."""
-    told = info.get("faults")
-    if told is None or told["landed"] >= told["planned"] or any(map(fault_classes.not_landed, faults)):
+    reported = info.get("faults")
+    if reported is None or reported["landed"] >= reported["planned"] or any(map(fault_classes.not_landed, faults)):
         return
-    said = f"of {told['planned']} planned faults {told['landed']} landed"
+    said = f"of {reported['planned']} planned faults {reported['landed']} landed"
     yield f"{seal.RUN}: {said}, and {nemesis_log.FILE} says that all did"

@@ -104,10 +104,10 @@ def no_acknowledgement(case: VerdictInputs) -> str:
     """Return a sentence if the workload's producers, which are not ours, got no send acknowledged and none refused;
     else an empty text.
     """
-    load, told = load_producers(case.processes), case.metrics.get("partitions")
-    if not load or not told or any(each.client == OWN for each in load):
+    load, reported = load_producers(case.processes), case.metrics.get("partitions")
+    if not load or not reported or any(each.client == OWN for each in load):
         return ""
-    certain = sum(each.get("acked", 0) for each in told.values())
+    certain = sum(each.get("acked", 0) for each in reported.values())
     certain += case.metrics.get("outcomes", {}).get("send", {}).get("fail", 0)
     if certain:
         return ""

@@ -21,11 +21,11 @@ def missing_evidence(case: VerdictInputs) -> list[str]:
         lacking.append("the checks did not run to their end")
     if not case.partitions:
         lacking.append("the history names no partition")
-    told = case.metrics.get("partitions", {})
+    reported = case.metrics.get("partitions", {})
     for partition in case.partitions:
         if partition.deleted:
             continue
-        if not partition.added and not told.get(partition.name, {}).get("acked", 0):
+        if not partition.added and not reported.get(partition.name, {}).get("acked", 0):
             lacking.append(f"no write to {partition.name} was acknowledged")
         if not partition.described and partition.log_start > 0:
             begins = f"{partition.name} begins at {partition.log_start}"
@@ -77,10 +77,10 @@ def _nothing_read(case: VerdictInputs) -> list[str]:
     example because retention removed all of them. Topics of the nemesis are left out, because they may keep their
     records only briefly.
     """
-    told, lacking = case.metrics.get("partitions", {}), []
+    reported, lacking = case.metrics.get("partitions", {}), []
     isolations = {each.isolation for each in case.processes if each.role == "final"}
     for partition in case.partitions:
-        figures = told.get(partition.name, {})
+        figures = reported.get(partition.name, {})
         acked = figures.get("acked", 0) + figures.get("acked_after_healing", 0)
         for isolation in sorted(isolations) if acked and not (partition.deleted or partition.added) else ():
             ended = partition.committed_t0 if isolation else partition.cover_t0

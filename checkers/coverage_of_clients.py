@@ -48,9 +48,9 @@ def _id(process: ClientProcess) -> str:
 def _producers(case: VerdictInputs, stood: set[int]) -> Iterator[str]:
     # All sends of a transaction fail together: a transactional producer is judged by its transactions alone.
     processes = {each.proc: each for each in case.processes if not each.settings.get("transactional_id")}
-    told = [each for each in case.metrics.get("producers", ()) if each["proc"] in processes]
-    acked = sum(each["ok"] for each in told)
-    for each in told:
+    reported = [each for each in case.metrics.get("producers", ()) if each["proc"] in processes]
+    acked = sum(each["ok"] for each in reported)
+    for each in reported:
         tries = each["fail"] + each["info"]
         if acked and not each["ok"] and tries >= FEW_TRIES and each["proc"] not in stood:
             named = _producer(processes[each["proc"]])
@@ -59,8 +59,8 @@ def _producers(case: VerdictInputs, stood: set[int]) -> Iterator[str]:
 
 def _transactional_ids(case: VerdictInputs, stood: set[int]) -> Iterator[str]:
     processes = {each.proc: each for each in case.processes}
-    told = [each for each in case.metrics.get("transactional_ids", ()) if each["proc"] in processes]
-    for each in told:
+    reported = [each for each in case.metrics.get("transactional_ids", ()) if each["proc"] in processes]
+    for each in reported:
         if not each["committed"] and each["failed"] >= FEW_TRIES and each["proc"] not in stood:
             named = _id(processes[each["proc"]])
             yield f"{named} committed nothing: {each['failed']} tries outside of faults failed"

@@ -99,6 +99,7 @@ def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
     ordered = sorted(losses, key=lambda fault: fault.began)
     for number, first in enumerate(ordered):
         for second in ordered[number + 1 :]:
+            # A node that loses its power again before it caught up takes no other node's copy.
             if second.resolved != first.resolved and (_caught_up(first) < 0 or second.began < _caught_up(first)):
                 return True
     return False
@@ -117,8 +118,8 @@ def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
             and (other.ended < 0 or other.ended > loss.began)
         ):
             hit |= _may_be_out(other)
-    told = (loss.evidence or {}).get("isr") or {}
-    return any(set(isr) <= hit and set(isr) & set(loss.resolved) for isr in told.values())
+    reported = (loss.evidence or {}).get("isr") or {}
+    return any(set(isr) <= hit and set(isr) & set(loss.resolved) for isr in reported.values())
 
 
 def _may_be_out(fault: PlayedFault) -> set[int]:
@@ -134,8 +135,8 @@ def _may_be_out(fault: PlayedFault) -> set[int]:
 
 def _caught_up(fault: PlayedFault) -> int:
     """Return when the node had caught up, in ns, as the nemesis saw it; else when the node was back; -1 if never."""
-    told = (fault.evidence or {}).get("caught_up_ns")
-    return int(told) if told is not None else fault.ended
+    reported = (fault.evidence or {}).get("caught_up_ns")
+    return int(reported) if reported is not None else fault.ended
 
 
 def not_landed(fault: PlayedFault) -> str | None:

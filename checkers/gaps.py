@@ -37,6 +37,7 @@ def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
         moments += ((each.t0, False, each.st == OK), (given_up(each), True, each.st == OK))
     moments.sort()
     gaps: list[Gap] = []
+    # Acknowledged and failed operations make a stretch each. An acknowledgement ends both, and `_joined` merges them.
     on = {True: 0, False: 0}
     found: dict[bool, Gap] = {}
     for (t, ends, acked), (until, *_) in pairwise(moments):

@@ -96,7 +96,7 @@ NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
 
 
 @dataclass(frozen=True, slots=True)
-class CellName:
+class PermissionCellName:
     """Names a cell of the matrix, or a promise: its row, the faults that it covers, and where it is written."""
 
     row: str
@@ -118,7 +118,7 @@ class GuaranteeRow:
     d: PermissionCell
     dm: PermissionCell
 
-    def cells(self, classes: Iterable[FaultClass]) -> list[tuple[CellName, PermissionCell]]:
+    def cells(self, classes: Iterable[FaultClass]) -> list[tuple[PermissionCellName, PermissionCell]]:
         """Return the cells that apply under these classes, each once, with their names; the last is the cell of the
         worst faults.
         """
@@ -133,7 +133,7 @@ class GuaranteeRow:
         present = () if same else classes
         found = [(NO_FAULT if not classes else ANY if same else ALWAYS, self.always)]
         found += [(each.value, cell) for each, cell in by_class.items() if each in present]
-        return [(CellName(self.name, under, cell.source), cell) for under, cell in found]
+        return [(PermissionCellName(self.name, under, cell.source), cell) for under, cell in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,32 +145,32 @@ class AppliedGuarantee:
     """Maps each permitted anomaly, or anomaly/evidence, to the first reason."""
     sources: tuple[str, ...]
     classes: tuple[str, ...] = ()
-    cells: Mapping[str, CellName] = field(default_factory=dict)
+    cells: Mapping[str, PermissionCellName] = field(default_factory=dict)
     """Maps each permitted anomaly to the cell that permits it."""
-    ways: Mapping[str, tuple[tuple[str, CellName], ...]] = field(default_factory=dict)
+    ways: Mapping[str, tuple[tuple[str, PermissionCellName], ...]] = field(default_factory=dict)
     """Maps each permitted anomaly to all reasons that permit it, each with its cell; `permitted` and `cells` have the
     first. Each reason has a mechanism.
     """
-    forbids: CellName | None = None
+    forbids: PermissionCellName | None = None
     """Is the cell that forbids a loss, under the worst faults that landed; None if it is not known."""
     order: str = IDEMPOTENCE
     """Is the key of `promises.ORDER` that guarantees the order of a producer's records."""
 
-    def cell_of(self, anomaly: str, evidence: str) -> CellName | None:
+    def cell_of(self, anomaly: str, evidence: str) -> PermissionCellName | None:
         """Return the cell that permits a finding, or the promise that forbids it."""
         permits = self.cells.get(anomaly) or self.cells.get(f"{anomaly}/{evidence}")
         return permits or self._promise(anomaly)
 
-    def _promise(self, anomaly: str) -> CellName | None:
+    def _promise(self, anomaly: str) -> PermissionCellName | None:
         """Return the promise that a finding breaks; for a loss, or if nothing is permitted at all, the cell that
         forbids it.
         """
         if self.forbids is None or self.forbids == SAFE_EXPECTED or anomaly not in CATALOG or anomaly in LOSS:
             return self.forbids
         row, source = promises.broken_by(CATALOG[anomaly], self.order)
-        return CellName(row, self.forbids.under, source)
+        return PermissionCellName(row, self.forbids.under, source)
 
-    def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:
+    def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, PermissionCellName], ...]:
         """Return each reason that permits a finding if its mechanism happened, with its cell; the reasons for this
         evidence come first.
         """
@@ -392,7 +392,7 @@ LOSS_EXPECTED = _added(
     _loses(reasons.LOSS_IS_SHOWN, COMMITTED, "the run's plan"),
 )
 
-SAFE_EXPECTED = CellName("--expect safe permits no anomaly", ANY, "the run's plan, or --expect safe")
+SAFE_EXPECTED = PermissionCellName("--expect safe permits no anomaly", ANY, "the run's plan, or --expect safe")
 
 EXPECTATIONS = ("config", "safe", "loss")
 """Lists what a run may be held to: "config", what its configuration guarantees; "safe", no anomaly at all; "loss", a
@@ -418,7 +418,7 @@ def guarantee_for(
     if expect == "loss":
         rows.append(LOSS_EXPECTED)
     cells = [each for row in rows for each in row.cells(present)]
-    ways: dict[str, dict[str, CellName]] = {}
+    ways: dict[str, dict[str, PermissionCellName]] = {}
     for name, cell in cells:
         for each, reason in cell.permits.items():
             ways.setdefault(each, {}).setdefault(reason, name)
@@ -460,7 +460,7 @@ def union_of(guarantees: Iterable[AppliedGuarantee]) -> AppliedGuarantee:
     """Return a guarantee that permits whatever one of these guarantees permits, for findings that belong to no single
     process.
     """
-    ways: dict[str, dict[str, CellName]] = {}
+    ways: dict[str, dict[str, PermissionCellName]] = {}
     rows: dict[str, None] = {}
     sources: dict[str, None] = {}
     classes: tuple[str, ...] = ()

@@ -67,17 +67,17 @@ def judge_bytes(
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
     skew_ms = nemesis_log.skew_ms(faults, info or {})
     parsed = parse(history.splitlines(keepends=True), nemesis_log.apart(faults), skew_ms)
-    told = run_facts.facts_of(info or {})
-    disagreeing, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
-    unsealed = broken_seal(parsed, told.info)
+    reported = run_facts.facts_of(info or {})
+    disagreeing, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, reported.info)
+    unsealed = broken_seal(parsed, reported.info)
     changed = unlike(parsed.seals, parsed.run, facts.seal, nemesis, info or {})
     wrong_plan = [*facts.of_another_run(parsed.run)]
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
-    lacking = not_converged.lacking(told.info.get("converged"), parsed.partitions)
-    after = stuck.progress_after_healing(told.info, parsed.partitions, facts.limits, parsed.processes)
-    edited = agreement.edited(parsed, told.info)
-    circumstances = _circumstances(parsed, faults, traces, facts.brokers, told.info)
+    lacking = not_converged.lacking(reported.info.get("converged"), parsed.partitions)
+    after = stuck.progress_after_healing(reported.info, parsed.partitions, facts.limits, parsed.processes)
+    edited = agreement.edited(parsed, reported.info)
+    circumstances = _circumstances(parsed, faults, traces, facts.brokers, reported.info)
     analysis = find(parsed, context_of(parsed, faults), circumstances, facts.limits)
     findings = [*analysis.findings, *(lacking or ()), *after.findings]
     workload = workload or WorkloadFacts()
@@ -85,8 +85,8 @@ def judge_bytes(
     if lacking is None:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
     shaped = analysis.metrics
-    apart = agreement.disagreements(parsed, told.info, None if wrong_plan else facts, faults, shaped)
-    wrong = [*told.troubles, *edited, *apart]
+    apart = agreement.disagreements(parsed, reported.info, None if wrong_plan else facts, faults, shaped)
+    wrong = [*reported.troubles, *edited, *apart]
     unlooked, little = _unlooked(parsed, passed_over, shaped)
     unread = _told(parsed.problem, unsealed, *disagreeing, trouble)
     case = VerdictInputs(

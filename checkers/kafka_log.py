@@ -62,7 +62,7 @@ def read_logs(
     `wall_ms` and `mono_ns` are the time of the history's header by both clocks. `trouble` is called with a sentence for
     each log that cannot be read.
     """
-    told: dict[int, BrokerLogEvents] = {}
+    reported: dict[int, BrokerLogEvents] = {}
     for path in sorted((run_dir / "nodes").glob("*/broker.log")):
         try:
             if not path.parent.name.isdigit() or path.stat().st_size > BYTES_AT_MOST:
@@ -72,11 +72,11 @@ def read_logs(
             if first is not None:
                 zone_ms, node = zone_of(first, wall_ms), int(path.parent.name)
                 with path.open(errors="replace") as lines:
-                    told[node] = read_log(lines, node, partial(_traced_at, wall_ms, mono_ns), zone_ms)
+                    reported[node] = read_log(lines, node, partial(_traced_at, wall_ms, mono_ns), zone_ms)
         except OSError as error:
             trouble(f"{path.relative_to(run_dir)} cannot be read: {error.strerror}.")
-    drop_uncommitted_elections(list(told.values()))
-    return told
+    drop_uncommitted_elections(list(reported.values()))
+    return reported
 
 
 def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
@@ -107,31 +107,31 @@ def zone_of(first: int, wall_ms: int) -> int:
     return round((first - wall_ms) / _ZONE_MS) * _ZONE_MS
 
 
-def drop_uncommitted_elections(told: Sequence[BrokerLogEvents]) -> None:
+def drop_uncommitted_elections(reported: Sequence[BrokerLogEvents]) -> None:
     """Remove elections that no other node has replayed, because what a controller that was cut off decides is never
     committed. If only one node reports partition changes, its elections stay.
     """
-    quorum = sum(bool(said.replayed) for said in told)
-    for said in told:
+    quorum = sum(bool(said.replayed) for said in reported)
+    for said in reported:
         said.events = [
             event for event in said.events
-            if event["e"] != "leader_elected" or quorum < 2 or _is_known(event, said, told)
+            if event["e"] != "leader_elected" or quorum < 2 or _is_known(event, said, reported)
         ]  # fmt: skip
         for event in said.events:
             event.pop("change", None)
 
 
-def _is_known(event: Event, own: BrokerLogEvents, told: Sequence[BrokerLogEvents]) -> bool:
+def _is_known(event: Event, own: BrokerLogEvents, reported: Sequence[BrokerLogEvents]) -> bool:
     change = f"{event['topic']}-{event['partition']}", event.get("change")
-    return any(change in said.replayed for said in told if said is not own)
+    return any(change in said.replayed for said in reported if said is not own)
 
 
-def missing_loggers(told: Sequence[BrokerLogEvents]) -> list[str]:
+def missing_loggers(reported: Sequence[BrokerLogEvents]) -> list[str]:
     """Return a sentence for each kind of event that these logs cannot report: the line that is missing, and the logger
     to turn on.
     """
-    seen = {name for said in told for name in said.loggers}
-    moved = any(e["e"] == "became_leader" and e["epoch"] > 0 for said in told for e in said.events)
+    seen = {name for said in reported for name in said.loggers}
+    moved = any(e["e"] == "became_leader" and e["epoch"] > 0 for said in reported for e in said.events)
     return [
         f"{why[0].upper()}{why[1:]} is not known: no line `{line}` stands in nodes/*/broker.log; turn the logger "
         f"{name} on at {level}."

@@ -162,8 +162,8 @@ def of_events(
     incarnation. The last event must be that of the last line, whatever it reports.
     """
     led: dict[str, list[list[int]]] = {}
-    told = {_id(node): list(events) for node, events in nodes.items()}
-    for events in told.values():
+    reported = {_id(node): list(events) for node, events in nodes.items()}
+    for events in reported.values():
         for name, row in _of_node(events):
             if row[2] <= until:
                 led.setdefault(name, []).append(row)
@@ -172,9 +172,10 @@ def of_events(
     why = [f"no trace or log names a leader of {', '.join(silent)}"] if silent else []
     if brokers:
         names = {each.name for each in partitions if not each.deleted}
-        why += [*_incomplete_traces(told, until, brokers, down), *_unreported_leaders(told, names, until, down)][
-            :REASONS
-        ]
+        why += [
+            *_incomplete_traces(reported, until, brokers, down),
+            *_unreported_leaders(reported, names, until, down),
+        ][:REASONS]
     return _assembled(led, partitions, "; ".join(why))
 
 
@@ -202,11 +203,11 @@ def down_at(until: int, faults: Iterable[PlayedFault], info: Mapping[str, Any]) 
 
 
 def _incomplete_traces(
-    told: Mapping[int, Sequence[Mapping[str, Any]]], until: int, brokers: Collection[int], down: Collection[int]
+    reported: Mapping[int, Sequence[Mapping[str, Any]]], until: int, brokers: Collection[int], down: Collection[int]
 ) -> Iterator[str]:
     """Yield what is missing of the brokers' traces: a whole trace, its begin, or its end."""
     for node in sorted(brokers):
-        events = told.get(node, ())
+        events = reported.get(node, ())
         if not events:
             yield f"there is no trace or log of broker {node}"
         elif events[0]["e"] != _STARTED:
@@ -216,12 +217,12 @@ def _incomplete_traces(
 
 
 def _unreported_leaders(
-    told: Mapping[int, Sequence[Mapping[str, Any]]], names: Collection[str], until: int, down: Collection[int]
+    reported: Mapping[int, Sequence[Mapping[str, Any]]], names: Collection[str], until: int, down: Collection[int]
 ) -> Iterator[str]:
     """Yield a sentence for each leader that followers and controllers name, but that does not report its own term."""
     named: dict[tuple[str, int, int], float] = {}
     began: dict[str, dict[int, float]] = {}
-    for event in (event for events in told.values() for event in events):
+    for event in (event for events in reported.values() for event in events):
         if (name := _place(event)) in names and event["t"] * 1e9 <= until:
             epoch, at = event["epoch"], event["t"]
             of_name = began.setdefault(name, {})
@@ -230,7 +231,7 @@ def _unreported_leaders(
                 place = name, epoch, event["leader"]
                 named[place] = min(at, named.get(place, at))
     for (name, epoch, leader), at in sorted(named.items()):
-        own = [event for event in told.get(leader, ()) if event["e"] in _NODE or _place(event) == name]
+        own = [event for event in reported.get(leader, ()) if event["e"] in _NODE or _place(event) == name]
         if not any(event["e"] == _LEADS and event["epoch"] == epoch for event in own):
             before_end = [event for event in own if event["t"] * 1e9 <= until]
             next_at = min((each for other, each in began[name].items() if other > epoch), default=at)
@@ -249,6 +250,7 @@ def _may_not_have_led(own: Iterable[Mapping[str, Any]], at: float, next_at: floa
     ready = False
     for event in own:
         if event["e"] in (_LEADS, _FOLLOWS) and event["t"] >= at:
+            # It took up a role only later: the epoch may have come and gone before the broker heard of it.
             return not ready or event["t"] - next_at >= next_at - at
         if event["e"] in (_STARTED, _STOPPED) and event["t"] >= at:
             return True
@@ -330,14 +332,14 @@ def of_answers(
             first.setdefault(line["epoch"], round(line["t"] * 1e9))
     led = {}
     for name, chain in epochs.items():
-        told = sorted(seen.get(name, {}).items())
+        reported = sorted(seen.get(name, {}).items())
         led[name] = [
             # Between two polls nobody looked: it may have begun when the epoch before it was seen last.
             [
                 epoch,
                 start,
-                max((at for each, at in told if each < epoch), default=0),
-                min((at + UNAWARE_NS for each, at in told if each > epoch), default=EVER),
+                max((at for each, at in reported if each < epoch), default=0),
+                min((at + UNAWARE_NS for each, at in reported if each > epoch), default=EVER),
             ]
             for epoch, start in chain
         ]
@@ -386,25 +388,25 @@ def _read(
     if traces:
         found = of_events({node: _events(path) for node, path in traces.items()}, partitions, until, brokers, down)
         return _without(found, [f"nodes/{node}/{TRACE}" for node in _others(nodes, traces, brokers)])
-    told = kafka_log.read_logs(run_dir, *clock) if clock[0] >= 0 else {}
-    if any(said.events for said in told.values()):
-        ended = {node: [*said.events, {"t": said.last_t, "e": _LAST}] for node, said in told.items()}
+    reported = kafka_log.read_logs(run_dir, *clock) if clock[0] >= 0 else {}
+    if any(said.events for said in reported.values()):
+        ended = {node: [*said.events, {"t": said.last_t, "e": _LAST}] for node, said in reported.items()}
         found = of_events(ended, partitions, until, brokers, down)
-        missing = [f"nodes/{node}/broker.log" for node in _others(nodes, told, brokers)]
+        missing = [f"nodes/{node}/broker.log" for node in _others(nodes, reported, brokers)]
         silent = [f"a line of {kafka_log.ROLES} in a broker's log"]
-        return _without(found, missing or ([] if _has_roles(told.values()) else silent))
+        return _without(found, missing or ([] if _has_roles(reported.values()) else silent))
     if (run_dir / POLLED).exists() and isinstance(info.get(EPOCHS), Mapping):
         return of_answers(_objects(run_dir / POLLED), info[EPOCHS], partitions)
     return Leaderships()
 
 
-def _others(nodes: Iterable[int], told: Collection[int], brokers: Collection[int]) -> list[int]:
+def _others(nodes: Iterable[int], reported: Collection[int], brokers: Collection[int]) -> list[int]:
     """Return the brokers in the folder that have no trace and that the plan does not name."""
-    return sorted(node for node in nodes if node not in told and node not in brokers)
+    return sorted(node for node in nodes if node not in reported and node not in brokers)
 
 
-def _has_roles(told: Iterable[kafka_log.BrokerLogEvents]) -> bool:
-    return any(kafka_log.ROLES in said.loggers for said in told)
+def _has_roles(reported: Iterable[kafka_log.BrokerLogEvents]) -> bool:
+    return any(kafka_log.ROLES in said.loggers for said in reported)
 
 
 def _without(found: Leaderships, missing: Sequence[str]) -> Leaderships:

@@ -80,8 +80,8 @@ def loss_of(verdict: Json, *, permitted: bool) -> LossCount | None:
 
 def _loss(entries: list[Json], lost: int, metrics: Json, permitted: bool) -> LossCount:
     by_partition = sum((Counter(each.get("partitions") or {}) for each in entries), Counter[str]())
-    told = metrics.get("partitions") or {}
-    partitions = [(name, count, acknowledged_in(told.get(name))) for name, count in by_partition.items()]
+    reported = metrics.get("partitions") or {}
+    partitions = [(name, count, acknowledged_in(reported.get(name))) for name, count in by_partition.items()]
     acked = acknowledged(metrics)
     return LossCount(
         lost,
@@ -111,6 +111,6 @@ def acknowledged(metrics: Json) -> int | None:
 
 def acknowledged_in(partition: object) -> int | None:
     """Return how many sends to one partition of metrics.json were acknowledged; None if that is not known."""
-    told = partition if isinstance(partition, dict) else {}
-    load, after = told.get("acked"), told.get("acked_after_healing", 0)
+    reported = partition if isinstance(partition, dict) else {}
+    load, after = reported.get("acked"), reported.get("acked_after_healing", 0)
     return load + after if isinstance(load, int) and isinstance(after, int) else None

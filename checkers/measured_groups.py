@@ -90,19 +90,19 @@ def _members(
     for hold in sorted(holds, key=lambda hold: (hold.t0, hold.proc)):
         of_proc.setdefault(hold.proc, []).append(hold)
     for proc, own in of_proc.items():
-        told = {hold: end if hold.t1 < 0 else hold.t1 for hold in own}
-        owned = {hold: min(t, _over(hold, holds, session_ns(proc))) for hold, t in told.items()}
+        reported = {hold: end if hold.t1 < 0 else hold.t1 for hold in own}
+        owned = {hold: min(t, _over(hold, holds, session_ns(proc))) for hold, t in reported.items()}
         yield {
             "process": proc,
             "held": list(_held(own, names, origin_ns, owned)),
             "believed": [
                 {
                     "from_s": _seconds(owned[hold], origin_ns),
-                    "to_s": _seconds(told[hold], origin_ns),
+                    "to_s": _seconds(reported[hold], origin_ns),
                     "partition": names.get(hold.part, str(hold.part)),
                 }
                 for hold in own
-                if owned[hold] < told[hold]
+                if owned[hold] < reported[hold]
             ],
         }
 

@@ -64,15 +64,15 @@ def measure(history: History, context: MeasurementContext) -> list[MeasurementRo
     sent = [record for record in history.records.rows() if record.kind == SEND]
     sends = [send for send in sent if producer_of(send.val) not in context.afterwards]
     after = [send for send in sent if producer_of(send.val) in context.afterwards]
-    told = list(history.told.rows())
+    reported = list(history.told.rows())
     measures = [
         *_latencies(sends, context),
         *_gaps(sends, after, context),
         *_recoveries(sends, context.faults),
-        *_reader_gaps(told, history.processes, waiting_for(history.holds.rows()), context),
-        *_by_second(sends, told, context.origin_ns),
-        *_spread(STALE, _ages(told)),
-        *_spread(LAG, _lags(told)),
+        *_reader_gaps(reported, history.processes, waiting_for(history.holds.rows()), context),
+        *_by_second(sends, reported, context.origin_ns),
+        *_spread(STALE, _ages(reported)),
+        *_spread(LAG, _lags(reported)),
         *_acked(sends, LOAD),
         *_acked(after, AFTERWARDS),
         *_unplaced(sends),
@@ -159,7 +159,7 @@ def _recoveries(sends: list[RecordRow], faults: Iterable[PlayedFault]) -> Iterat
 
 
 def _reader_gaps(
-    told: list[ReportedBounds],
+    reported: list[ReportedBounds],
     processes: Iterable[ClientProcess],
     held: Mapping[ReaderPartition, Sequence[OwnedSpan]],
     context: MeasurementContext,
@@ -171,10 +171,10 @@ def _reader_gaps(
     measured from its begin until it was last heard of. A member of a group waits only for what it owns, each time anew.
     A producer that polls in its transactions polls when it has some, so nobody waits for it.
     """
-    knows = _ends_of_epochs(told)
+    knows = _ends_of_epochs(reported)
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
     points: dict[tuple[int, int, OwnedSpan], list[int]] = {}
-    for each in told:
+    for each in reported:
         if each.kind >= LISTED or each.final or each.proc not in last:
             continue
         waits = held.get((each.proc, each.part), (ALWAYS,))
@@ -196,12 +196,12 @@ def _reader_gaps(
             yield MeasurementRow(CALM_READER_GAP, *place, longest(calm))
 
 
-def _ends_of_epochs(told: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
+def _ends_of_epochs(reported: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
     """Return a function that says of a response whether somebody had learned, before its request was sent, of an end
     beyond its position from the same leader epoch. For readers at read_committed, ends are last stable offsets.
     """
     ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-    for each in told:
+    for each in reported:
         for iso, end in enumerate((each.hw, each.lso)):
             if each.epoch >= 0 and end >= 0:
                 ends.setdefault((each.part, each.epoch, iso), []).append((end, each.t1))
@@ -215,13 +215,13 @@ def _ends_of_epochs(told: list[ReportedBounds]) -> Callable[[ReportedBounds], bo
     return at
 
 
-def _by_second(sends: list[RecordRow], told: list[ReportedBounds], origin: int) -> Iterator[MeasurementRow]:
+def _by_second(sends: list[RecordRow], reported: list[ReportedBounds], origin: int) -> Iterator[MeasurementRow]:
     ended = Counter(((send.t1 - origin) // 10**9, send.st) for send in sends if send.t1 >= 0)
     yield from (MeasurementRow(SENDS, second, st, (count,)) for (second, st), count in ended.items())
     reads: Counter[int] = Counter()
     shown: Counter[tuple[int, int]] = Counter()
     latencies: dict[int, list[int]] = {}
-    for each in told:
+    for each in reported:
         if each.records:
             reads[(each.t1 - origin) // 10**9] += each.records
             if each.final:
@@ -241,17 +241,17 @@ Reader = tuple[int, int]
 """Is (process, partition) of a reader."""
 
 
-def _ages(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
+def _ages(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
     """Yield, for each poll, its reader and how long before the poll began somebody had first learned of an offset
     behind the reader's new position, in latency units; 0 if nobody had.
     """
     ends: dict[int, list[tuple[int, int]]] = {}
-    for each in told:
+    for each in reported:
         if each.hw >= 0:
             ends.setdefault(each.part, []).append((each.hw, each.t1))
     for part, known in ends.items():
         first_known = _first_known(known)
-        for each in told:
+        for each in reported:
             if each.part == part and each.kind < LISTED and not each.final and each.st == OK:
                 since = first_known(each.position)
                 yield (each.proc, part), max(0, each.t0 - since) // LATENCY_UNIT_NS if since is not None else 0
@@ -272,10 +272,10 @@ def _first_known(known: list[tuple[int, int]]) -> Callable[[int], int | None]:
     return at
 
 
-def _lags(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
+def _lags(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
     """Yield, for each latest offset that a reader requested, the reader and how many offsets it was behind."""
     positions: dict[Reader, int] = {}
-    for each in sorted(told, key=lambda each: (each.op, each.idx)):
+    for each in sorted(reported, key=lambda each: (each.op, each.idx)):
         reader = each.proc, each.part
         if each.kind < LISTED:
             if not each.final:

@@ -216,8 +216,8 @@ def same_producer(processes: Iterable[ClientProcess]) -> dict[int, int]:
     first: dict[tuple[str, Any], int] = {}
     found = {}
     for each in sorted(processes, key=lambda each: each.proc):
-        told = ((name, each.settings.get(name)) for name in _NAMES_OF_PRODUCERS)
-        named = next((pair for pair in told if pair[1] not in (None, "")), None)
+        reported = ((name, each.settings.get(name)) for name in _NAMES_OF_PRODUCERS)
+        named = next((pair for pair in reported if pair[1] not in (None, "")), None)
         if each.role == PRODUCER and named is not None:
             found[each.proc] = first.setdefault(named, each.proc)
     return {proc: one for proc, one in found.items() if one != proc}

@@ -70,10 +70,10 @@ def _not_as_planned(line: Mapping[str, Any], planned: Sequence[Mapping[str, Any]
     pairs = [("action", plan.get("action"), line["action"])]
     pairs += [(name, plan.get(name), said.get(name)) for name in ("at_s", "duration_s")]
     pairs.append(("target", plan.get("target"), (line.get("target") or {}).get("asked")))
-    for name, wanted, told in pairs:
+    for name, wanted, reported in pairs:
         # A hand-written plan leaves out what has a default.
-        if wanted is not None and told is not None and wanted != told:
-            yield f"{name} is {told!r}, and the plan has {wanted!r}"
+        if wanted is not None and reported is not None and wanted != reported:
+            yield f"{name} is {reported!r}, and the plan has {wanted!r}"
     params = line.get("params") or {}
     for name, wanted in (plan.get("params") or {}).items():
         if params and params.get(name) != wanted:

@@ -9,7 +9,7 @@ from typing import Any
 
 from squall.checkers import first_schema
 from squall.checkers.fault_traits import OUT_OF_SYNC, TAKES_DOWN
-from squall.checkers.history.tables import HistoryProblem, PlayedFault, whole
+from squall.checkers.history.tables import HistoryProblem, PlayedFault, int64
 
 FILE = "nemesis.jsonl"
 SCHEMA = 3
@@ -46,12 +46,12 @@ def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], HistoryProb
 
 def _fault(line: dict[str, Any]) -> PlayedFault:
     target, params, action = line.get("target") or {}, dict(line.get("params") or {}), str(line["action"])
-    schema = whole(line.get("schema", 1))
+    schema = int64(line.get("schema", 1))
     if schema > SCHEMA:
         raise ValueError(f"schema {schema} is newer than {SCHEMA}, which is known here")
     old = schema < 2
     return PlayedFault(
-        id=whole(line["id"]),
+        id=int64(line["id"]),
         action=action,
         fault_class=str(line.get("fault_class") or (first_schema.class_of(action) if old else "")),
         traits=tuple(sorted(first_schema.traits_of(action, params) if old else map(str, line["traits"]))),
@@ -68,7 +68,7 @@ def _fault(line: dict[str, Any]) -> PlayedFault:
 
 
 def _time(value: Any) -> int:
-    return -1 if value is None else whole(value)
+    return -1 if value is None else int64(value)
 
 
 def windows(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:

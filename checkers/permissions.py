@@ -12,7 +12,7 @@ from squall.checkers import fault_classes, reasons
 from squall.checkers.anomalies import commit_ahead
 from squall.checkers.anomalies.registry import IN_HISTORY
 from squall.checkers.findings import Finding
-from squall.checkers.guarantees import AppliedGuarantee, CellName
+from squall.checkers.guarantees import AppliedGuarantee, PermissionCellName
 from squall.checkers.mechanisms import AnomalyMechanism, MechanismSign
 from squall.checkers.signs import RunCircumstances
 from squall.checkers.verdict_inputs import VerdictInputs
@@ -61,7 +61,7 @@ def partition_context_of(case: VerdictInputs) -> PartitionContext:
 
 def explained(
     guarantee: AppliedGuarantee, finding: Finding, context: PartitionContext
-) -> tuple[bool | None, str, CellName | None]:
+) -> tuple[bool | None, str, PermissionCellName | None]:
     """Return (whether the guarantee permits a finding, why, the cell). Of several reasons, the one counts whose
     mechanism was seen nearest to the witnesses. The first value is None if a mechanism may have happened and could not
     be looked for.
@@ -75,7 +75,7 @@ def explained(
     if seen := [way for way in ways if way[0].explains(signs)]:
         _, reason, cell = min(seen, key=lambda way: way[0].distance(signs))
         return True, reason, cell
-    lacking: dict[str, CellName] = {}
+    lacking: dict[str, PermissionCellName] = {}
     unknown = None
     for mechanism, _, cell in ways:
         if why := context.why_unknown(mechanism, signs):

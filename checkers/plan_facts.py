@@ -56,9 +56,9 @@ class PlanFacts:
         """Return these facts with the topic settings that brokers reported during the run, whoever set them: the lowest
         min ISR, and unclean elections if any topic had them.
         """
-        told, planned = [each for each in partitions if each.min_isr >= 0 and not each.added], self.configuration
-        min_isr = min([planned.min_isr, *(each.min_isr for each in told)])
-        unclean = planned.unclean or any(each.unclean == 1 for each in told)
+        reported, planned = [each for each in partitions if each.min_isr >= 0 and not each.added], self.configuration
+        min_isr = min([planned.min_isr, *(each.min_isr for each in reported)])
+        unclean = planned.unclean or any(each.unclean == 1 for each in reported)
         return replace(self, configuration=replace(planned, min_isr=min_isr, unclean=unclean))
 
     def of_another_run(self, run: str) -> list[str]:

@@ -167,9 +167,9 @@ def _contradictions(info: Mapping[str, Any]) -> Iterable[str]:
         ("writes_after_healing", "lacking"),
         ("reads_after_healing", "behind"),
     ):
-        told = info.get(name)
-        if told is not None and told["ok"] == bool(told[where]):
-            names = "names something" if told[where] else "names nothing"
-            yield f"{FILE}: {name}.ok is {str(told['ok']).lower()}, and {name}.{where} {names}"
+        reported = info.get(name)
+        if reported is not None and reported["ok"] == bool(reported[where]):
+            names = "names something" if reported[where] else "names nothing"
+            yield f"{FILE}: {name}.ok is {str(reported['ok']).lower()}, and {name}.{where} {names}"
     if failed := (info.get("heal") or {}).get("failed"):
         yield f"{FILE}: heal.failed: no answer after healing from {', '.join(map(str, failed))}"

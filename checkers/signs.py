@@ -206,10 +206,10 @@ def _sync_failed(node: Any, before: int, faults: Iterable[PlayedFault]) -> bool:
 def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_failed: bool) -> list[LostRange] | None:
     """Return the ranges of records that one node lost with its power; None if the fault's evidence does not say."""
     try:
-        told: Any = (fault.evidence or {})["lost"]
+        reported: Any = (fault.evidence or {})["lost"]
         # A process takes records until it has ended.
-        at = max(fault.began, int(told.get("ended_ns", -1)))
-        logs = told["nodes"][str(node)]["logs"].items()
+        at = max(fault.began, int(reported.get("ended_ns", -1)))
+        logs = reported["nodes"][str(node)]["logs"].items()
         ranges = [(name, int(low), int(high)) for name, (low, high) in logs if name in parts]
         return [LostRange(parts[name], low, high, at, sync_failed) for name, low, high in ranges]
     except (LookupError, TypeError, ValueError, AttributeError):

@@ -75,21 +75,21 @@ def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Si
 
     `info` is run.json, as far as it can be read. `seals` is `History.seals`, empty if they are not known.
     """
-    told = info.get(KEY)
+    reported = info.get(KEY)
     violations, unread = listed(run_dir)
-    if not isinstance(told, Mapping):
-        told = {}
+    if not isinstance(reported, Mapping):
+        reported = {}
         if violations and FILE not in seals:
             return SimulatorFindings(troubles=(NOT_OURS,))
-    failure = told.get("failure")
+    failure = reported.get("failure")
     kind, name = (str(failure.get("kind")), str(failure.get("name"))) if isinstance(failure, Mapping) else ("", "")
-    changed = _changed(run_dir, told, violations, seals)
+    changed = _changed(run_dir, reported, violations, seals)
     there = (run_dir / FILE).exists()
-    expected = FILE in seals or told.get(STAMP) is not None or kind == INVARIANT
+    expected = FILE in seals or reported.get(STAMP) is not None or kind == INVARIANT
     troubles = [GONE] if expected and not there else [unread] if unread else [CHANGED] if changed else []
     lines = [] if changed else [_line(each) for each in violations]
     if kind and kind != OF_A_HISTORY and name not in CATALOG:
-        words = [str(each) for each in told.get("told") or ()] or [f"{kind} {name}"]
+        words = [str(each) for each in reported.get("told") or ()] or [f"{kind} {name}"]
         said = {str(each.get("name")) for each in violations if any(str(each.get("name")) in line for line in words)}
         lines = [*words, *(_line(each) for each in violations if not changed and str(each.get("name")) not in said)]
     if not lines and FILE in seals:
@@ -98,11 +98,11 @@ def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Si
 
 
 def _changed(
-    run_dir: Path, told: Mapping[str, Any], violations: Sequence[Mapping[str, Any]], seals: Mapping[str, int]
+    run_dir: Path, reported: Mapping[str, Any], violations: Sequence[Mapping[str, Any]], seals: Mapping[str, int]
 ) -> bool:
     if FILE in seals and seals[FILE] not in _seals(violations):
         return True
-    return STAMP in told and told[STAMP] != seal.stamp(run_dir / FILE)
+    return STAMP in reported and reported[STAMP] != seal.stamp(run_dir / FILE)
 
 
 def _line(violation: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ from squall.checkers.coverage import missing_evidence, removed_early
 from squall.checkers.coverage_of_clients import stuck_ones
 from squall.checkers.findings import SCHEMA as findings_schema
 from squall.checkers.findings import Finding, Witness, from_json, kept
-from squall.checkers.guarantees import AppliedGuarantee, CellName, FaultClass
+from squall.checkers.guarantees import AppliedGuarantee, FaultClass, PermissionCellName
 from squall.checkers.history import seal
 from squall.checkers.history.tables import History
 from squall.checkers.permissions import PartitionContext, explained, partition_context_of
@@ -59,7 +59,7 @@ class JudgedFinding:
     witnesses: tuple[Witness, ...]
     parts: tuple[tuple[int, int], ...] = ()
     """Holds (dense partition id, number of witnesses), ascending."""
-    cell: CellName | None = None
+    cell: PermissionCellName | None = None
     """Is the cell of the matrix that permits the finding, or the promise that forbids it; None if it is not known what
     was promised.
     """
@@ -122,6 +122,7 @@ def decide(case: VerdictInputs) -> Verdict:
         for each in _judged(findings, promised, at_worst, unproven, case.harness_troubles, context)
     )
     if expect == "safe":
+        # The reasons compare with what the configuration alone would permit, so it is judged a second time.
         anomalies = _asked_for(anomalies, decide(replace(case, expect="config")).anomalies)
     unknown_because += [
         _say(each) for each in anomalies if promised and each.permitted is None and each.why not in unknown_because
@@ -171,7 +172,10 @@ def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedF
         case, (judged.name, judged.evidence), judged.processes, [part for part, _ in judged.parts]
     )
     if did:
-        name, promise = blame.client_in_words(PROGRAM), CellName("members' own reports", "any faults", blame.REPORTS)
+        name, promise = (
+            blame.client_in_words(PROGRAM),
+            PermissionCellName("members' own reports", "any faults", blame.REPORTS),
+        )
         return replace(judged, why=f"not permitted: {name} did this: {did}", cell=promise, blames=name)
     name = blame.name_of(judged.evidence, judged.processes, case.processes)
     if not name:
@@ -234,7 +238,7 @@ def _judged(
     context: PartitionContext,
 ) -> tuple[JudgedFinding, ...]:
     """Return the findings by kind and judgement: those that are not permitted first, then in the catalogue's order."""
-    groups: dict[tuple[str, str, bool | None, str, CellName | None], list[Finding]] = {}
+    groups: dict[tuple[str, str, bool | None, str, PermissionCellName | None], list[Finding]] = {}
     for finding in findings:
         permitted, why, cell = _judgement(finding, promised, at_worst, context)
         if permitted is False and finding.anomaly in unproven:
@@ -267,7 +271,7 @@ def _by_time(name: str) -> bool:
 
 def _judgement(
     finding: Finding, promised: GuaranteesByProcess, at_worst: GuaranteesByProcess, context: PartitionContext
-) -> tuple[bool | None, str, CellName | None]:
+) -> tuple[bool | None, str, PermissionCellName | None]:
     if not promised:
         return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])

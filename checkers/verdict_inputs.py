@@ -114,22 +114,22 @@ class _HistorySummary:
 def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
     """Return the summary of the converted history, and append to `troubles` and `notes`. Raises nothing."""
     try:
-        told = conversion.read_conversion(run_dir)
+        reported = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
-        groups = from_json(told.groups)
+        groups = from_json(reported.groups)
     except FileNotFoundError:
         troubles.append("the history was not converted")
         return _HistorySummary()
     except Exception as error:  # whatever is wrong with these files, the verdict says so
         troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
         return _HistorySummary()
-    troubles += map(str, told.problems)
-    notes += seal.notes(told.ends, told.torn_bytes)
-    whole, clock = not any(each.untrusted for each in told.problems), (told.wall_ms, told.mono_ns)
-    members = told.holds, told.outputs, told.owned, told.owners, told.resumed
-    counted = EvidenceCounts(told.read_inside, *members, groups, told.grants, lookups=told.lookups)
-    about = told.run, kept.partitions, kept.processes, told.outcomes
-    return _HistorySummary(*about, counted, whole, told.seals, clock, kept.finals, kept.problem, told.declared)
+    troubles += map(str, reported.problems)
+    notes += seal.notes(reported.ends, reported.torn_bytes)
+    whole, clock = not any(each.untrusted for each in reported.problems), (reported.wall_ms, reported.mono_ns)
+    members = reported.holds, reported.outputs, reported.owned, reported.owners, reported.resumed
+    counted = EvidenceCounts(reported.read_inside, *members, groups, reported.grants, lookups=reported.lookups)
+    about = reported.run, kept.partitions, kept.processes, reported.outcomes
+    return _HistorySummary(*about, counted, whole, reported.seals, clock, kept.finals, kept.problem, reported.declared)
 
 
 def _parsed(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
@@ -163,23 +163,23 @@ def read_inputs(
         plan = read_plan(run_dir)
     except BadPlan as bad:
         troubles.append(str(bad))
-    told = run_facts.read(run_dir)
+    reported = run_facts.read(run_dir)
     faults, trouble = conversion.read_faults(run_dir)
-    unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, told.info, notes)
+    unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, reported.info, notes)
     kept = _converted(run_dir, troubles, notes) if history is None else _parsed(history, run_dir, troubles, notes)
     run, partitions = kept.run or run_dir.name, kept.partitions
-    changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), told.info)
-    other_plan, edited = plan.of_another_run(run) if plan else [], agreement.edited(kept, told.info)
-    apart = agreement.disagreements(kept, told.info, None if other_plan else plan, faults, metrics or {})
-    seen, there = simulated.read(run_dir, told.info, kept.seals), plan.brokers if plan else ()
-    troubles += [*unlike, *told.troubles, *edited, *apart, *changed.values(), *other_plan, *seen.troubles]
+    changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), reported.info)
+    other_plan, edited = plan.of_another_run(run) if plan else [], agreement.edited(kept, reported.info)
+    apart = agreement.disagreements(kept, reported.info, None if other_plan else plan, faults, metrics or {})
+    seen, there = simulated.read(run_dir, reported.info, kept.seals), plan.brokers if plan else ()
+    troubles += [*unlike, *reported.troubles, *edited, *apart, *changed.values(), *other_plan, *seen.troubles]
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     wanted = replica_divergence.RequiredReplicaComparison(
         run, partitions, plan.configuration.replication_factor if plan else 2
     )
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
-    led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals, there, faults)
+    led = leaderships.read(run_dir, partitions, kept.clock, reported.info, kept.finals, there, faults)
     circumstances = signs.circumstances_of(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else StuckLimits(), kept.processes)

@@ -38,11 +38,11 @@ class OwnershipSpan:
     ended: int = -1
     how: str = ""
     proved: int = -1
-    """Has the same meaning as `squall.checkers.history.group_tables.Hold.proved`."""
+    """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.proved`."""
     last_generation: int = -1
-    """Has the same meaning as `squall.checkers.history.group_tables.Hold.last_gen`."""
+    """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.last_gen`."""
     last_told: int = -1
-    """Has the same meaning as `squall.checkers.history.group_tables.Hold.told`."""
+    """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.told`."""
 
 
 @dataclass(slots=True)

@@ -131,6 +131,7 @@ def positions_of(history: History) -> GroupPositions:
         for (group, part), gone in list(places.items()):
             if part == earlier and (group, later) in places:
                 places[group, later].carried += gone.commits
+    # A request without a partition, as the deletion of a group, concerns all partitions of the group.
     for commit in everywhere:
         for each in places.values():
             if each.group == commit.group:

@@ -39,13 +39,13 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     """
     timeouts, healed = _timeouts_ns(seen.history), _healed_ns(seen.history)
     of_part: dict[int, list[ReportedBounds]] = {}
-    for told in seen.view(answers):
-        since_healed = told.final or (healed is not None and told.t0 >= healed)
-        if told.part in timeouts and since_healed and told.lso >= 0 and told.hw >= 0:
-            of_part.setdefault(told.part, []).append(told)
+    for reported in seen.view(answers):
+        since_healed = reported.final or (healed is not None and reported.t0 >= healed)
+        if reported.part in timeouts and since_healed and reported.lso >= 0 and reported.hw >= 0:
+            of_part.setdefault(reported.part, []).append(reported)
     for part, answered in of_part.items():
-        last = max(answered, key=lambda told: (told.t1, told.op, told.idx))
-        since = min(told.t1 for told in answered if told.lso == last.lso)
+        last = max(answered, key=lambda reported: (reported.t1, reported.op, reported.idx))
+        since = min(reported.t1 for reported in answered if reported.lso == last.lso)
         if last.final and last.lso < last.hw and last.t1 - since > timeouts[part]:
             yield Witness(NAME, "", part, last.lso, -1, last.op, -1, last.hw)
 

@@ -71,6 +71,7 @@ def _lost(
     ]
     known += [(each.t0, each.t1, each.off, False, each.proc) for each in place.fetches if each.off >= 0]
     for t0, since, off, late, proc in known:
+        # Only a position that is reported as missing may have expired; a lower one may not.
         expired = fetch.off < 0 and fetch.t1 - t0 >= LEAST_RETENTION_NS
         if since < 0 or since > fetch.t0 or off <= fetch.off or expired:
             continue

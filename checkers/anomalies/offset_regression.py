@@ -51,21 +51,21 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
         for which, off in ((HIGH_WATERMARK, each.hw), (LAST_STABLE_OFFSET, each.lso)):
             if off < 0:
                 continue
-            told = which, each.proc, each.part
-            by_epoch = highest.setdefault(told, {})
-            earlier = max(before.get((listed, told, epoch), -1), before.get((False, told, epoch), -1))
+            reported = which, each.proc, each.part
+            by_epoch = highest.setdefault(reported, {})
+            earlier = max(before.get((listed, reported, epoch), -1), before.get((False, reported, epoch), -1))
             if not listed:
-                earlier = max(earlier, settled.get((told, epoch), -1))
-                settled[told, epoch] = before.get((True, told, epoch), -1)
+                earlier = max(earlier, settled.get((reported, epoch), -1))
+                settled[reported, epoch] = before.get((True, reported, epoch), -1)
             else:
                 earlier = max(earlier, max((mark for past, mark in by_epoch.items() if past < epoch), default=-1))
             if off < earlier:
                 yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, earlier)
-            before[listed, told, epoch] = off
+            before[listed, reported, epoch] = off
             by_epoch[epoch] = max(by_epoch.get(epoch, -1), off)
 
 
-def _log_starts(told: list[ReportedBounds]) -> Iterator[Witness]:
+def _log_starts(reported: list[ReportedBounds]) -> Iterator[Witness]:
     """Yield a witness for each listed earliest offset that is below a log start which any client had learned before.
 
     While a broker leads, its log start only grows. A later leader may have an older log start, because it is written to
@@ -74,10 +74,10 @@ def _log_starts(told: list[ReportedBounds]) -> Iterator[Witness]:
     responses.
     """
     known: dict[tuple[int, int], list[ReportedBounds]] = defaultdict(list)
-    for each in told:
+    for each in reported:
         if each.epoch >= 0 and each.log_start >= 0:
             known[each.part, each.epoch].append(each)
-    for each in told:
+    for each in reported:
         if each.kind == LISTED_START and each.epoch >= 0:
             earlier = max((one.log_start for one in known[each.part, each.epoch] if one.t1 < each.t0), default=-1)
             if each.log_start < earlier:

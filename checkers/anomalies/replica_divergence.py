@@ -20,7 +20,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
 from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily
 from squall.checkers.findings import Finding, Witness, findings_of, from_json, to_json
-from squall.checkers.history.tables import ObservedPartition, whole
+from squall.checkers.history.tables import ObservedPartition, int64
 
 NAME = "replica-divergence"
 NOT_COMPARED = "the replicas' logs were not compared (in a simulation, invariants look at them)"
@@ -183,7 +183,7 @@ def _uncompared(partition: ObservedPartition, compared: Mapping[str, Any]) -> It
     entry = compared[partition.name]
     if len(set(entry["nodes"])) < 2:
         yield f"{FILE}: the replicas of {partition.name} were not compared: it names fewer than two nodes"
-    elif max(whole(entry["from"]), whole(entry["to"])) < wanted:
+    elif max(int64(entry["from"]), int64(entry["to"])) < wanted:
         yield f"{FILE}: {partition.name} was compared below {entry['to']} only, and its final reads came to {wanted}"
 
 
@@ -219,19 +219,19 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition
             low, high = _range(replicas[0], replicas[1])
             compared[partition.name] = {"nodes": [each.node for each in replicas], "from": low, "to": high}
             for each in replicas:
-                lacking += _too_short(partition, each, told=key in marks[each.node])
+                lacking += _too_short(partition, each, reported=key in marks[each.node])
     return ReplicaComparison(findings_of(witnesses), compared, lacking)
 
 
-def _too_short(partition: ObservedPartition, replica: ReplicaFiles, *, told: bool) -> Iterator[str]:
-    """Yield why a replica's files end before the final reads of the partition do. `told` says whether its checkpoint
+def _too_short(partition: ObservedPartition, replica: ReplicaFiles, *, reported: bool) -> Iterator[str]:
+    """Yield why a replica's files end before the final reads of the partition do. `reported` is True if its checkpoint
     has a high watermark.
     """
     wanted = partition.cover_to
     if replica.log_start >= wanted:
         return
     of = f"nodes/{replica.node}/data/"
-    if not told:
+    if not reported:
         yield f"{of}{HIGH_WATERMARKS} tells no high watermark of {partition.name}: that replica was not compared"
     elif replica.high_watermark < wanted:
         yield (

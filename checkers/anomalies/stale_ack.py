@@ -60,6 +60,7 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield witness("stale-ack", value, value.acked_at, highest_standing, FINAL)
         elif value.acked_at <= highest:
             found = witness("stale-ack", value, value.acked_at, highest, ACKS)
+            # If this record is still at its offset, the lost record may be any producer's: no process is named.
             yield found._replace(proc=-1) if stands else found
 
 

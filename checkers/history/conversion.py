@@ -95,6 +95,7 @@ def convert(run_dir: Path) -> ConversionResult:
 
     folder = run_dir / FOLDER
     folder.mkdir(exist_ok=True)
+    # conversion.json is written last: while it is missing, the tables may be incomplete.
     (folder / CONVERSION).unlink(missing_ok=True)
     faults, trouble = read_faults(run_dir)
     apart, skew_ms = nemesis_log.apart(faults), nemesis_log.skew_ms(faults, seal.read_info(run_dir))
@@ -168,13 +169,13 @@ def is_of(run_dir: Path, conversion: ConversionResult) -> bool:
     """Return whether history.jsonl, the tables, and the faults on which they depend are still those of this conversion.
     """
     tables, (faults, _) = conversion.tables, read_faults(run_dir)
-    told = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults, seal.read_info(run_dir))
-    if conversion.layout != LAYOUT or (conversion.apart, conversion.skew_ms) != told:
+    reported = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults, seal.read_info(run_dir))
+    if conversion.layout != LAYOUT or (conversion.apart, conversion.skew_ms) != reported:
         return False
     return (
         conversion.source is not None
         and seal.stamp(run_dir / parser.FILE) == conversion.source
-        and all(seal.stamp(run_dir / FOLDER / name) == told for name, told in tables.items())
+        and all(seal.stamp(run_dir / FOLDER / name) == reported for name, reported in tables.items())
     )
 
 

@@ -27,7 +27,7 @@ from squall.checkers.history.group_tables import (
     LOST,
     REVOKED,
 )
-from squall.checkers.history.tables import OK, ClientProcess, History, PositionChange, offsets_of, whole
+from squall.checkers.history.tables import OK, ClientProcess, History, PositionChange, int64, offsets_of
 
 COMMIT, FETCH = "commit", "fetch_offsets"
 OPERATIONS = (COMMIT, FETCH)
@@ -50,7 +50,7 @@ def session_ns(process: ClientProcess) -> int:
 
 def _generation(line: Mapping[str, Any]) -> int:
     """Return a line's generation or member epoch; -1 if the line has none. Raises ValueError beyond Kafka's 32 bits."""
-    gen = whole(line.get("gen", -1))
+    gen = int64(line.get("gen", -1))
     if gen.bit_length() > 31:
         raise ValueError(f"{gen} is no generation")
     return gen
@@ -138,7 +138,7 @@ class GroupTableBuilder:
             self._sends(line["op"], line["p"], self._name(line["g"]))
 
     def _known(self, parts: Iterable[Any]) -> list[int]:
-        found = [whole(part) for part in parts]
+        found = [int64(part) for part in parts]
         if not all(part in self._partitions for part in found):
             raise ValueError(f"a partition of {found} was never declared")
         return found
@@ -162,13 +162,13 @@ class GroupTableBuilder:
         proc, group, t0, t1 = invoked["p"], self._name(invoked["g"]), invoked["t"], line["t"]
         errors = line.get("errs", {})
         if f == FETCH:
-            told = offsets_of(line.get("off", {})) if line["st"] == OK else {}
-            for part, off in told.items():
+            reported = offsets_of(line.get("off", {})) if line["st"] == OK else {}
+            for part, off in reported.items():
                 if str(part) not in errors and part in invoked["parts"]:
                     about = (op, proc, group, part, off, int(invoked.get("stable") is True))
                     self._history.fetches.append((*about, t0, t1, _metadata(line, part)))
             return
-        gen, txn = whole(invoked.get("gen", -1)), whole(invoked.get("x", -1))
+        gen, txn = int64(invoked.get("gen", -1)), int64(invoked.get("x", -1))
         late = int(line.get("unanswered") != 0)
         acknowledged = False
         for part, off in offsets_of(invoked["at"]).items():
@@ -186,18 +186,18 @@ class GroupTableBuilder:
             hold.under_way -= 1
             self._write(proc, part, hold)
 
-    def _assigned(self, told: _AssignmentsByGeneration, proc: int, group: int, gen: int) -> Container[int] | None:
+    def _assigned(self, reported: _AssignmentsByGeneration, proc: int, group: int, gen: int) -> Container[int] | None:
         """Return the partitions that a generation assigns to a process, by what the process knew when it sent; None if
         it had learned nothing.
 
         A client library may know its generation before the history does, even one that is counted anew; so later
         assignments are used too.
         """
-        return told.get(gen, self._told.get((proc, group), {}).get(gen))
+        return reported.get(gen, self._told.get((proc, group), {}).get(gen))
 
     def _administered(self, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
         if invoked.get("what") in RESETS and isinstance(invoked.get("group"), str):
-            group, part = self._name(invoked["group"]), whole(invoked.get("part", -1))
+            group, part = self._name(invoked["group"]), int64(invoked.get("part", -1))
             off = DELETED if invoked["what"] == DELETION else ANY
             row = (op, invoked["p"], group, part, off, line["st"], invoked["t"], line["t"], -1, -1, 0, -1)
             self._history.commits.append(row)
@@ -206,7 +206,7 @@ class GroupTableBuilder:
         """Record the begin of a send; a send that names its input is an output."""
         if "src" in line:
             group = self._name(str(process.settings.get("group", "")))
-            row = (op, process.proc, group, line["part"], line["v"], whole(line["src"]))
+            row = (op, process.proc, group, line["part"], line["v"], int64(line["src"]))
             self._history.outputs.append(row)
 
     # -------------------------------------------------------------------------------------------------- events
@@ -215,28 +215,28 @@ class GroupTableBuilder:
         """Record an event; events that are not about groups change nothing."""
         if kind not in EVENTS or proc == -1:
             return
-        t = whole(line["t"])
+        t = int64(line["t"])
         group, gen = self._name(str(line["g"])), _generation(line)
         if kind == "joined":
             self._joined(t, proc, group, gen, line)
         elif kind == "assigned":
-            starts, told = line.get("from", {}), self._told.get((proc, group), {}).get(gen, {})
+            starts, reported = line.get("from", {}), self._told.get((proc, group), {}).get(gen, {})
             at = offsets_of(line["at"])
             self._known(at)
             for part, pos in at.items():
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
-                self._holds[proc, part] = _OpenOwnership(group, gen, pos, begun, t, gen, told.get(part, t))
+                self._holds[proc, part] = _OpenOwnership(group, gen, pos, begun, t, gen, reported.get(part, t))
                 self._history.group_activities.assigned(group, part, proc, resumes=begun == FROM_COMMITTED)
                 self._moved(t, proc, kind, part, pos)
         elif kind in ("revoked", "lost"):
             how = REVOKED if kind == "revoked" else CRASHED if line.get("why") == "crash" else LOST
-            beat, at = whole(line.get("beat", -1)), offsets_of(line.get("at", {}))
+            beat, at = int64(line.get("beat", -1)), offsets_of(line.get("at", {}))
             for part in self._known(line["parts"]):
                 self._ended(t, proc, part, how, beat)
                 self._moved(t, proc, kind, part, at.get(part, -1))
         elif kind == "still":
-            self._history.stills.append((t, t + whole(line["ms"]) * 1_000_000, proc, group, int(line["what"] == HALT)))
+            self._history.stills.append((t, t + int64(line["ms"]) * 1_000_000, proc, group, int(line["what"] == HALT)))
         else:
             self.gone(t, proc, kind)
 
@@ -247,9 +247,9 @@ class GroupTableBuilder:
         anew = self._may_be_anew(proc, group, t, line)
         if anew:
             self._told[proc, group] = {}
-        told = self._told.setdefault((proc, group), {}).setdefault(gen, {})
+        reported = self._told.setdefault((proc, group), {}).setdefault(gen, {})
         for part in parts:
-            told.setdefault(part, t)
+            reported.setdefault(part, t)
             hold = self._holds.get((proc, part))
             if hold is not None and hold.group == group and (anew or hold.last_gen != gen):
                 hold.last_gen, hold.told = gen, t
@@ -260,7 +260,7 @@ class GroupTableBuilder:
         may be of new generations with the numbers of old ones, because an empty group counts anew. A member whose lines
         have no `beat` does not report when the coordinator last heard from it.
         """
-        heard = max(whole(line.get("beat", -1)), self._heard.get((proc, group), -1))
+        heard = max(int64(line.get("beat", -1)), self._heard.get((proc, group), -1))
         return "beat" in line and 0 < session_ns(self._processes[proc]) < t - heard
 
     def gone(self, t: int, proc: int, how: str) -> None:

@@ -39,5 +39,5 @@ class LateEndTxnTracker:
         """Return the ends (commit, abort) that EndTxn requests of this process and epoch ask for which may still
         arrive.
         """
-        told = self._asked_twice.get(proc, ())
-        return {how for other, how in told if UNKNOWN in (other, epoch) or other == epoch}
+        reported = self._asked_twice.get(proc, ())
+        return {how for other, how in reported if UNKNOWN in (other, epoch) or other == epoch}

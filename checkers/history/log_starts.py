@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.checkers.history.tables import DELETED, LISTED_START, OK, ClientProcess, IntegerTable, ReportedBounds, whole
+from squall.checkers.history.tables import DELETED, LISTED_START, OK, ClientProcess, IntegerTable, ReportedBounds, int64
 
 
 def add_log_start(
-    told: IntegerTable, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: ClientProcess
+    reported: IntegerTable, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: ClientProcess
 ) -> None:
     """Add the log start that a completed operation shows, if it shows one, to the table `told`. Raises ValueError for a
     malformed number.
@@ -27,18 +27,18 @@ def add_log_start(
         kind, off = DELETED, invoked.get("to", -1)
     else:
         return
-    if st != OK or whole(off) < 0:
+    if st != OK or int64(off) < 0:
         return
     answer = ReportedBounds(
         kind=kind,
-        part=whole(invoked["part"]),
+        part=int64(invoked["part"]),
         proc=process.proc,
         op=op,
         idx=0,
         st=OK,
         iso=process.isolation,
         final=0,
-        epoch=whole(line.get("led", -1)),
+        epoch=int64(line.get("led", -1)),
         hw=-1,
         lso=-1,
         log_start=off,
@@ -50,4 +50,4 @@ def add_log_start(
         t0=invoked["t"],
         t1=line["t"],
     )
-    told.append(answer)
+    reported.append(answer)

@@ -41,9 +41,9 @@ from squall.checkers.history.tables import (
     HistoryProblem,
     ObservedPartition,
     PositionChange,
+    check_integers,
+    int64,
     offsets_of,
-    whole,
-    whole_numbers,
 )
 from squall.checkers.history.values import LIMIT, SEQUENCE_BITS
 
@@ -183,13 +183,13 @@ class HistoryParser:
         if line["schema"] != SCHEMA:
             raise MalformedLine(f"schema {line['schema']}, and this program reads {SCHEMA}")
         self.history.run = str(line["run"])
-        self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
+        self.history.wall_ms, self.history.mono_ns = int64(line["wall_ms"]), int64(line["mono_ns"])
         self._retention.began(self.history.wall_ms, self.history.mono_ns)
         self.history.ends, self._sealed = bool(line.get("ends", False)), "seal" in line
         self.history.seals.update(seals_of(line.get("seals", {})))
 
     def _process(self, line: dict[str, Any]) -> None:
-        proc = whole(line["p"])
+        proc = int64(line["p"])
         if proc in self._processes or not 0 <= proc < LIMIT:
             raise MalformedLine(f"process {proc} is declared twice, or is no process")
         role, client, version, zone = (str(line.get(name, "")) for name in ("role", "client", "version", "zone"))
@@ -199,18 +199,18 @@ class HistoryParser:
         self._processes[proc] = ClientProcess(proc, role, client, version, zone, settings)
 
     def _partition(self, line: dict[str, Any]) -> None:
-        part, cleanup, added = whole(line["part"]), str(line.get("cleanup", "delete")), line.get("added") is True
+        part, cleanup, added = int64(line["part"]), str(line.get("cleanup", "delete")), line.get("added") is True
         if part in self._partitions or not 0 <= part < LIMIT:
             raise MalformedLine(f"partition {part} is declared twice, or is no partition")
-        limits = whole(line.get("retention_ms", -1)), whole(line.get("retention_bytes", -1))
-        partition = ObservedPartition(part, str(line["topic"]), whole(line["index"]), cleanup, *limits, added=added)
+        limits = int64(line.get("retention_ms", -1)), int64(line.get("retention_bytes", -1))
+        partition = ObservedPartition(part, str(line["topic"]), int64(line["index"]), cleanup, *limits, added=added)
         self._partitions[part] = self._retention.declared(partition, line)
 
     # -------------------------------------------------------------------------------------------- operations
 
     def _invoked(self, line: dict[str, Any]) -> None:
         # What is never completed is written only at the end: so it must be sound by then.
-        op, proc, t0, part = whole(line["op"]), whole(line["p"]), whole(line["t"]), whole(line.get("part", -1))
+        op, proc, t0, part = int64(line["op"]), int64(line["p"]), int64(line["t"]), int64(line.get("part", -1))
         f = line["f"]
         if not isinstance(f, str) or not isinstance(line.get("k"), str | None):
             raise MalformedLine("a name or a key that is no text")
@@ -225,9 +225,9 @@ class HistoryParser:
         if f == "send":
             if part == -1:
                 raise MalformedLine("a send to no partition")
-            self._new_value(proc, whole(line["v"]))
-            self._inside(line, SEND, op, part, whole(line["v"]))
-            self._retention.sent(part, whole(line.get("b", 0)), self._processes[proc])
+            self._new_value(proc, int64(line["v"]))
+            self._inside(line, SEND, op, part, int64(line["v"]))
+            self._retention.sent(part, int64(line.get("b", 0)), self._processes[proc])
             self._groups.sent(op, line, self._processes[proc])
         elif f in ("poll", "final_read"):
             at = offsets_of(line["at"])
@@ -236,7 +236,7 @@ class HistoryParser:
             self._positions.assigned(proc, at)
             self._inside(line, POLL, op, -1, -1)
         elif f == "txn":
-            if not isinstance(line["x"], str) or whole(line["timeout"]) < 0:
+            if not isinstance(line["x"], str) or int64(line["timeout"]) < 0:
                 raise MalformedLine("a transaction without its transactional id or its time-out")
         elif f in groups.OPERATIONS:
             self._groups.asked(f, line, self._open)
@@ -269,7 +269,7 @@ class HistoryParser:
         if f == "send":
             self._sent(op, line, t0, invoked)
         else:
-            self._active(proc, whole(t1))
+            self._active(proc, int64(t1))
         log_starts.add_log_start(self.history.told, op, line, invoked, self._processes[proc])
         if f in ("poll", "final_read"):
             self._polled(op, line, invoked, t0)
@@ -290,9 +290,9 @@ class HistoryParser:
             key_id = self._keys.setdefault((part, key), len(self._keys))
         self.history.group_activities.sent(part, st)
         # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
-        off, tries = (whole(line.get("off", -1)), whole(line.get("n", -1))) if st == OK else (-1, -1)
+        off, tries = (int64(line.get("off", -1)), int64(line.get("n", -1))) if st == OK else (-1, -1)
         if off >= 0:
-            self._retention.appended(invoked, off, whole(line.get("ts", -1)), self._processes[invoked["p"]].client)
+            self._retention.appended(invoked, off, int64(line.get("ts", -1)), self._processes[invoked["p"]].client)
         head = (SEND, st, invoked["p"], part, op, 0, off, invoked["v"], NOT_A_READER, t0, line["t"])
         self.history.records.append((*head, 0, 0, -1, 0, key_id, tries))
 
@@ -305,10 +305,10 @@ class HistoryParser:
             self._finals.began(proc, isolation, final, t0, offsets_of(invoked["at"]))
         for number, entry in enumerate(line.get("got", ())):
             part, position, hw, lso, log_start, pairs, *more = entry
-            whole_numbers((part, position, hw, lso, log_start, *more))
+            check_integers((part, position, hw, lso, log_start, *more))
             partition = self._partitions[part]
             if log_start > partition.log_start:
-                partition.log_start = whole(log_start)
+                partition.log_start = int64(log_start)
                 self._retention.starts_at(part, log_start, t1)
             self._positions.log_starts_at(proc, part, partition.removed_before(log_start))
             seg = self._positions.seg(proc, part)
@@ -316,7 +316,7 @@ class HistoryParser:
             highest = -1
             if pairs:
                 highest = self._received(pairs, (POLL, st, proc, part, op), idx, tail)
-                partition.seen = max(partition.seen, whole(highest))
+                partition.seen = max(partition.seen, int64(highest))
                 self.history.read_inside += len(pairs) if isolation == 1 and "x" in invoked else 0
             stood = invoked["at"].get(str(part), position)
             if pairs and self._positions.last_read(proc, part)[0] >= 0:
@@ -328,9 +328,9 @@ class HistoryParser:
             epoch = more[0] if more else -1
             told_before = self._watermarks.fetched((proc, part, epoch), hw, lso)
             kind = POLL if pairs else EMPTY_POLL
-            told = (kind, part, proc, op, number, st, isolation, final, epoch, hw, lso, log_start)
-            self.history.told.append((*told, position, len(pairs), highest, *told_before, t0, t1))
-            self._positions.moved(proc, part, whole(position), (pairs[-1][0], op) if pairs else None)
+            reported = (kind, part, proc, op, number, st, isolation, final, epoch, hw, lso, log_start)
+            self.history.told.append((*reported, position, len(pairs), highest, *told_before, t0, t1))
+            self._positions.moved(proc, part, int64(position), (pairs[-1][0], op) if pairs else None)
             if final:
                 self._finals.reached(proc, part, position, log_start, t1)
             else:
@@ -370,26 +370,26 @@ class HistoryParser:
         if line["st"] != OK:
             return
         # Kafka answers -1 where no record is as new as a timestamp. A log always has a start and an end.
-        if whole(line["off"]) < (-1 if which == "timestamp" else 0):
+        if int64(line["off"]) < (-1 if which == "timestamp" else 0):
             raise MalformedLine(f"operation {op} found offset {line['off']}, which no log has")
-        if (known := whole(line.get("known", -1))) >= 0:
+        if (known := int64(line.get("known", -1))) >= 0:
             self.history.lookups.append((op, invoked["p"], invoked["part"], known, line["off"], t0, line["t"]))
         if which not in ("latest", "lso"):
             return
         process = self._processes[invoked["p"]]
         hw, lso = (-1, line["off"]) if which == "lso" else (line["off"], -1)
         part, epoch = invoked["part"], line.get("epoch", -1)
-        whole_numbers((part, epoch, line["off"]))
+        check_integers((part, epoch, line["off"]))
         before = self._watermarks.listed((process.proc, part, epoch), hw, lso)
-        told = (LISTED, part, process.proc, op, 0, OK, process.isolation, 0, epoch, hw, lso, -1, -1, 0, -1)
-        self.history.told.append((*told, *before, t0, line["t"]))
+        reported = (LISTED, part, process.proc, op, 0, OK, process.isolation, 0, epoch, hw, lso, -1, -1, 0, -1)
+        self.history.told.append((*reported, *before, t0, line["t"]))
 
     def _inside(self, line: dict[str, Any], kind: int, op: int, part: int, val: int) -> None:
         """Record the transaction of which an operation is part, if it is part of one."""
         txn = line.get("x")
         if txn is None:
             return
-        under_way = self._open.get(whole(txn))
+        under_way = self._open.get(int64(txn))
         # A client library's transaction may poll with a consumer, which is a process of its own.
         if under_way is None or under_way[0] != "txn" or (kind == SEND and under_way[1] != line["p"]):
             raise MalformedLine(f"operation {op} is part of {txn}, which is no transaction of this process under way")
@@ -400,22 +400,22 @@ class HistoryParser:
     def _transacted(self, op: int, line: dict[str, Any], invoked: dict[str, Any]) -> None:
         """Record that a transaction, or the history, has ended."""
         how, asked = self._ends_asked.pop(op, (NOT_ENDED, -1))
-        told = HOW[line.get("how", "none")]
-        if line["t"] != -1 and told not in (how, NOT_ENDED):
+        reported = HOW[line.get("how", "none")]
+        if line["t"] != -1 and reported not in (how, NOT_ENDED):
             raise MalformedLine(f"transaction {op} ends otherwise than it was asked to")
-        if line["st"] == OK and NOT_ENDED in (how, told):
+        if line["st"] == OK and NOT_ENDED in (how, reported):
             raise MalformedLine(f"transaction {op} ended well, and nobody asked for its end")
-        pid, epoch = whole(line.get("pid", -1)), whole(line.get("pe", -1))
+        pid, epoch = int64(line.get("pid", -1)), int64(line.get("pe", -1))
         proc = invoked["p"]
         row = (op, proc, self._name(invoked["x"]), line["st"], how, invoked["t"], asked, line["t"], pid, epoch)
         late = self._late_ends.before(proc, epoch)
-        unanswered = whole(line.get("unanswered", UNKNOWN))
+        unanswered = int64(line.get("unanswered", UNKNOWN))
         self.history.txns.append((*row, invoked["timeout"], int(COMMIT in late), int(ABORT in late), unanswered))
         self._late_ends.ended(self._processes[proc], epoch, how, (asked, line["t"]), unanswered)
 
     def _of_transactions(self, kind: str, t: int, proc: int, line: dict[str, Any]) -> None:
         if kind == "txn_end":
-            txn, how = whole(line["x"]), HOW[line["how"]]
+            txn, how = int64(line["x"]), HOW[line["how"]]
             under_way = self._open.get(txn)
             if under_way is None or under_way[0] != "txn" or txn in self._ends_asked or how == NOT_ENDED:
                 raise MalformedLine(f"{txn} is no transaction that is to end now")
@@ -425,8 +425,8 @@ class HistoryParser:
         elif kind == "txn_init":
             if not isinstance(line["x"], str) or proc not in self._processes:
                 raise MalformedLine("a transactional id that is no text, or of no process")
-            name, t0 = self._name(line["x"]), whole(line["t0"])
-            self.history.inits.append((t, proc, name, whole(line["pid"]), whole(line["pe"]), t0))
+            name, t0 = self._name(line["x"]), int64(line["t0"])
+            self.history.inits.append((t, proc, name, int64(line["pid"]), int64(line["pe"]), t0))
 
     def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
         """Record a change of a reader's position: its reads before and after do not follow each other."""
@@ -445,25 +445,25 @@ class HistoryParser:
         self.history.assignments += [PositionChange(t0, proc, f, *place) for place in places]
 
     def _event(self, line: dict[str, Any]) -> None:
-        kind, proc = str(line["kind"]), whole(line.get("p", -1))
+        kind, proc = str(line["kind"]), int64(line.get("p", -1))
         if kind == END:
-            self._end(whole(line["t"]), whole(line["lines"]), line.get(SEAL))
+            self._end(int64(line["t"]), int64(line["lines"]), line.get(SEAL))
             if self.history.seals and "seals" not in line:
                 raise MalformedLine("the header names the run's plan, and this line does not name its other files")
             self.history.seals.update(seals_of(line.get("seals", {})))
         if proc != -1:
-            self._active(proc, whole(line["t"]))
+            self._active(proc, int64(line["t"]))
         if kind == "rebalance" and proc != -1:
             self._positions.forget(proc)
-            self.history.assignments.append(PositionChange(whole(line["t"]), proc, kind))
+            self.history.assignments.append(PositionChange(int64(line["t"]), proc, kind))
         self._groups.event(kind, proc, line)
         if kind == "topic_settings":
             self._retention.configured(line)
         if kind in ("txn_end", "txn_init"):
-            self._of_transactions(kind, whole(line["t"]), proc, line)
+            self._of_transactions(kind, int64(line["t"]), proc, line)
         if kind in THROWN and line["part"] in self._partitions and proc in self._processes:
-            where = (line["part"], THROWN[kind], whole(line["position"]), whole(line["log_start"]), whole(line["end"]))
-            self.history.thrown.append((whole(line["t"]), proc, *where))
+            where = (line["part"], THROWN[kind], int64(line["position"]), int64(line["log_start"]), int64(line["end"]))
+            self.history.thrown.append((int64(line["t"]), proc, *where))
 
     def _end(self, t: int, lines: int, crc: int | None) -> None:
         self._ended = True

@@ -109,10 +109,10 @@ class LastSeenWatermarks:
             return UNKNOWN
         fetched, before = self._fetched.get(client, UNKNOWN), self._listed.get(client, UNKNOWN)
         self._listed[client] = _newer(before, hw, lso)
-        earlier = [told for epoch, told in self._highest.get(client[:2], {}).items() if epoch < client[2]]
+        earlier = [reported for epoch, reported in self._highest.get(client[:2], {}).items() if epoch < client[2]]
         self._note(client, hw, lso)
-        told = fetched, before, *earlier
-        return max(each[0] for each in told), max(each[1] for each in told)
+        reported = fetched, before, *earlier
+        return max(each[0] for each in reported), max(each[1] for each in reported)
 
     def _note(self, client: tuple[int, int, int], hw: int, lso: int) -> None:
         by_epoch = self._highest.setdefault(client[:2], {})

@@ -22,7 +22,7 @@ from typing import Any
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.history.partition import ANY, ObservedPartition
 from squall.checkers.history.seal import declared_seal
-from squall.checkers.history.tables import ClientProcess, whole
+from squall.checkers.history.tables import ClientProcess, int64
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
@@ -83,7 +83,7 @@ class PartitionRetentionTracker:
         partition.described = bool(settings)
         if not settings:
             return
-        ms, size, min_isr = (whole(int(settings[name])) for name in LIMITS)
+        ms, size, min_isr = (int64(int(settings[name])) for name in LIMITS)
         cleanup, unclean = str(settings["cleanup.policy"]), settings["unclean.leader.election.enable"] == "true"
         if first:
             partition.cleanup, partition.retention_ms, partition.retention_bytes = cleanup, ms, size
@@ -179,9 +179,9 @@ class RetentionTracker:
         """
         for watch in self._watches.values() if part == -1 else (self._watches[part],):
             if "retention_ms" in line:
-                watch.shortened(whole(line["retention_ms"]))
+                watch.shortened(int64(line["retention_ms"]))
             else:
-                watch.partition.administered(str(line.get("what")), whole(line.get("to", -1)), t)
+                watch.partition.administered(str(line.get("what")), int64(line.get("to", -1)), t)
 
     def sent(self, part: int, size: int, process: ClientProcess) -> None:
         """Record that a record with a value of `size` bytes was sent by a producer."""
@@ -198,7 +198,7 @@ class RetentionTracker:
         if client != PROGRAM:
             stamp_ms = max(stamp_ms, sent_ms - CLOCKS_MS - self._skew_ms) if stamp_ms >= 0 else sent_ms
         stamp_ms = stamp_ms if stamp_ms >= 0 else sent_ms
-        self._watches[invoked["part"]].appended(off, stamp_ms, whole(invoked.get("b", 0)))
+        self._watches[invoked["part"]].appended(off, stamp_ms, int64(invoked.get("b", 0)))
 
     def starts_at(self, part: int, log_start: int, t: int) -> None:
         """Record that a response at `t` was the first to say that a log begins at `log_start`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from squall.checkers.history.tables import History, HistoryProblem, whole
+from squall.checkers.history.tables import History, HistoryProblem, int64
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
@@ -27,7 +27,7 @@ UNSEALED = ("operations",)
 
 def seals_of(seals: Any) -> dict[str, int]:
     """Return the CRC-32 that a line holds for each other file."""
-    return {str(name): whole(crc) for name, crc in seals.items()}
+    return {str(name): int64(crc) for name, crc in seals.items()}
 
 
 def plan_seal(plan: Mapping[str, Any]) -> int:

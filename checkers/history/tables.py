@@ -394,7 +394,7 @@ class History:
         return next((process for process in self.processes if process.proc == proc), None)
 
 
-def whole(value: Any) -> int:
+def int64(value: Any) -> int:
     """Return the value if it is an integer of 64 bits; raise ValueError if not."""
     if type(value) is not int or value.bit_length() > 63:
         raise ValueError(f"{value!r} is no whole number of 64 bits")
@@ -403,10 +403,10 @@ def whole(value: Any) -> int:
 
 def offsets_of(by_part: Any) -> dict[int, int]:
     """Return {3: 17} for the JSON object {"3": 17}."""
-    return {int(part): whole(offset) for part, offset in by_part.items()}
+    return {int(part): int64(offset) for part, offset in by_part.items()}
 
 
-def whole_numbers(values: Iterable[Any]) -> None:
+def check_integers(values: Iterable[Any]) -> None:
     """Raise ValueError if one of the values is no integer: `true` is 1 to an array, so it would pass there."""
     for value in values:
         if type(value) is not int:

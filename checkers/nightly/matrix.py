@@ -41,11 +41,14 @@ def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
     listed = matrix.get("expect")
     return tuple(
         ForbiddenAnomalies(
-            {axis: tuple(said(axis, each) for each in _many(values)) for axis, values in _table(told, "where").items()},
-            tuple(map(str, _many(told.get("never", ())))),
+            {
+                axis: tuple(said(axis, each) for each in _many(values))
+                for axis, values in _table(reported, "where").items()
+            },
+            tuple(map(str, _many(reported.get("never", ())))),
         )
-        for told in (listed if isinstance(listed, list) else ())
-        if isinstance(told, dict)
+        for reported in (listed if isinstance(listed, list) else ())
+        if isinstance(reported, dict)
     )
 
 
@@ -65,15 +68,15 @@ def changes(planned: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences between the matrix by which a night was planned and the matrix in its file, a line each.
     """
     before, after = dict(_flat(planned)), dict(_flat(now))
-    told = []
+    reported = []
     for name in dict.fromkeys((*before, *after)):
         if name not in after:
-            told.append(f"{name} = {before[name]!r} is gone")
+            reported.append(f"{name} = {before[name]!r} is gone")
         elif name not in before:
-            told.append(f"{name} = {after[name]!r} is new")
+            reported.append(f"{name} = {after[name]!r} is new")
         elif before[name] != after[name]:
-            told.append(f"{name} was {before[name]!r}, and is {after[name]!r}")
-    return told
+            reported.append(f"{name} was {before[name]!r}, and is {after[name]!r}")
+    return reported
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -93,6 +96,6 @@ def _many(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def _table(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = told.get(name)
+def _table(reported: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = reported.get(name)
     return found if isinstance(found, dict) else {}

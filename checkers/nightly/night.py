@@ -70,37 +70,37 @@ class Night:
 
 def read_night(path: Path) -> Night:
     """Return the night in the folder `path`. Raises NoNight; all other damage is listed in `problems`."""
-    told = read_head(path)
-    items = {str(each["item"]): each for each in told.get("items", ()) if isinstance(each, dict) and "item" in each}
+    reported = read_head(path)
+    items = {str(each["item"]): each for each in reported.get("items", ()) if isinstance(each, dict) and "item" in each}
     problems: list[str] = []
-    if since := told.get("commits_since"):
+    if since := reported.get("commits_since"):
         words = ", then ".join(str(each)[:12] or "an unknown one" for each in since)
         problems.append(f"The night went on at another commit ({words}): its runs are not all of the one it began at.")
     attempts = _attempts(path, problems)
     end = _end(path, problems)
     return Night(
         path=path,
-        name=str(told.get("night") or path.resolve().name),
-        began=str(told.get("began") or ""),
+        name=str(reported.get("night") or path.resolve().name),
+        began=str(reported.get("began") or ""),
         items=items,
         attempts=attempts,
-        commit=str(told.get("commit") or ""),
-        budget_s=_number(told.get("budget_s")),
+        commit=str(reported.get("commit") or ""),
+        budget_s=_number(reported.get("budget_s")),
         ended=str(end.get("ended") or ""),
         exit=end["exit"] if isinstance(end.get("exit"), int) else None,
         interrupted=bool(end.get("interrupted", False)),
         left_out=tuple(map(_left_out, end.get("left_out") or ())),
-        expect=_expected(path, told, problems),
-        accepted=tuple(each for each in told.get("accepted") or () if isinstance(each, dict)),
+        expect=_expected(path, reported, problems),
+        accepted=tuple(each for each in reported.get("accepted") or () if isinstance(each, dict)),
         problems=tuple(problems),
     )
 
 
-def _expected(path: Path, told: Mapping[str, Any], problems: list[str]) -> tuple[ForbiddenAnomalies, ...] | None:
+def _expected(path: Path, reported: Mapping[str, Any], problems: list[str]) -> tuple[ForbiddenAnomalies, ...] | None:
     """Return the anomalies that the night forbids, as night.json has them; None if no file says. A night of an early
     version has its matrix only in a file of its own.
     """
-    planned = told.get("matrix")
+    planned = reported.get("matrix")
     try:
         now = tomllib.loads((path / MATRIX).read_text())
     except (OSError, ValueError, RecursionError):
@@ -116,18 +116,18 @@ def _expected(path: Path, told: Mapping[str, Any], problems: list[str]) -> tuple
 def read_head(path: Path) -> dict[str, Any]:
     """Return the content of night.json. Raises NoNight."""
     try:
-        told = json.loads((path / FILE).read_text())
+        reported = json.loads((path / FILE).read_text())
     except FileNotFoundError:
         raise NoNight(f"{path}: no night is there: it has no {FILE}, which `squall nightly` writes first") from None
     except (OSError, ValueError, RecursionError) as error:
         raise NoNight(f"{path / FILE} cannot be read: {error}") from None
-    if not isinstance(told, dict) or told.get("schema") != SCHEMA:
-        schema = told.get("schema") if isinstance(told, dict) else None
+    if not isinstance(reported, dict) or reported.get("schema") != SCHEMA:
+        schema = reported.get("schema") if isinstance(reported, dict) else None
         raise NoNight(
             f"{path / FILE} is of schema {schema!r}, and this version of Squall reads {SCHEMA}: "
             "make the report with the version that wrote it"
         )
-    return told
+    return reported
 
 
 def _attempts(path: Path, problems: list[str]) -> tuple[Attempt, ...]:
@@ -141,11 +141,11 @@ def _end(path: Path, problems: list[str]) -> dict[str, Any]:
     if not (path / END).exists():
         return {}
     try:
-        told = json.loads(_text(path / END, problems))
+        reported = json.loads(_text(path / END, problems))
     except (ValueError, RecursionError):
         problems.append(f"{END} cannot be read: how the night ended is not known.")
         return {}
-    return told if isinstance(told, dict) else {}
+    return reported if isinstance(reported, dict) else {}
 
 
 def _text(path: Path, problems: list[str]) -> str:
@@ -158,9 +158,9 @@ def _text(path: Path, problems: list[str]) -> str:
         return ""
 
 
-def _left_out(told: Any) -> str:
+def _left_out(reported: Any) -> str:
     """Return an item with the reason why it did not run, in words."""
-    return f"{told.get('item')}: {told.get('why')}" if isinstance(told, dict) else str(told)
+    return f"{reported.get('item')}: {reported.get('why')}" if isinstance(reported, dict) else str(reported)
 
 
 def _number(value: Any) -> float | None:

@@ -71,21 +71,21 @@ def parse(content: str) -> tuple[list[Attempt], list[int]]:
     return found, unread
 
 
-def _attempt(told: Mapping[str, Any]) -> Attempt:
-    verdict, began = told["verdict"], str(told["began"])
+def _attempt(reported: Mapping[str, Any]) -> Attempt:
+    verdict, began = reported["verdict"], str(reported["began"])
     datetime.fromisoformat(began)
     return Attempt(
-        item=str(told["item"]),
-        attempt=int(told["attempt"]),
+        item=str(reported["item"]),
+        attempt=int(reported["attempt"]),
         verdict=verdict if verdict in VERDICTS else NO_VERDICT,
-        exit=int(told["exit"]),
-        run=str(told["run"] or ""),
+        exit=int(reported["exit"]),
+        run=str(reported["run"] or ""),
         began=began,
-        seconds=float(told["seconds"]),
-        why=str(told["why"] or ""),
-        unexpected=tuple(map(str, told.get("unexpected") or ())),
-        bytes=int(told.get("bytes") or 0),
-        permitted_loss=str(told.get("permitted_loss") or ""),
+        seconds=float(reported["seconds"]),
+        why=str(reported["why"] or ""),
+        unexpected=tuple(map(str, reported.get("unexpected") or ())),
+        bytes=int(reported.get("bytes") or 0),
+        permitted_loss=str(reported.get("permitted_loss") or ""),
     )
 
 

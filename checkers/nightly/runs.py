@@ -97,8 +97,8 @@ def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) 
     found = forbidden(night.expect, cell, verdict.get("anomalies"))
     if set(found) == set(attempt.unexpected):
         return attempt, ""
-    noted, told = ", ".join(attempt.unexpected) or "nothing", ", ".join(found) or "nothing"
-    doubt = f"the night noted that it forbids {noted} of what was found; its matrix and verdict.json say {told}"
+    noted, reported = ", ".join(attempt.unexpected) or "nothing", ", ".join(found) or "nothing"
+    doubt = f"the night noted that it forbids {noted} of what was found; its matrix and verdict.json say {reported}"
     return replace(attempt, unexpected=tuple(dict.fromkeys((*attempt.unexpected, *found)))), doubt
 
 
@@ -134,12 +134,12 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> RunOfNight:
     )
 
 
-def _verdict(attempt: Attempt, told: Mapping[str, Any]) -> tuple[str, str]:
+def _verdict(attempt: Attempt, reported: Mapping[str, Any]) -> tuple[str, str]:
     """Return the verdict that counts, and why it is not the one that the night noted; empty if it is. A run may be
     judged again after the night. Of two verdicts the graver counts, because it is not known which file was changed, and
     why.
     """
-    judged = told.get("verdict")
+    judged = reported.get("verdict")
     if judged == attempt.verdict or judged not in (VALID, INVALID, UNKNOWN) or attempt.verdict == NO_VERDICT:
         return attempt.verdict, ""
     graver = min(judged, attempt.verdict, key=VERDICTS.index)
@@ -148,11 +148,11 @@ def _verdict(attempt: Attempt, told: Mapping[str, Any]) -> tuple[str, str]:
 
 def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, str]:
     """Return the value of each axis in words: as the plan has it, or as the night's matrix has it if it does."""
-    told = _cell(planned)
+    reported = _cell(planned)
     for name in ("target", "runtime", "workload", "faults"):
         if planned.get(name):
-            told.setdefault(name, _word(planned[name]))
-    return {**_of_plan(plan), **told}
+            reported.setdefault(name, _word(planned[name]))
+    return {**_of_plan(plan), **reported}
 
 
 def _cell(planned: Mapping[str, Any]) -> dict[str, str]:
@@ -189,16 +189,16 @@ def _word(value: Any) -> str:
 
 def configuration(axes: Mapping[str, str]) -> str:
     """Return the name of a configuration: acks and min ISR, then each unusual value as "axis=value"."""
-    told = [f"acks={axes['acks']}"] if "acks" in axes else ["acks=all"] if axes.get("workload") else []
+    reported = [f"acks={axes['acks']}"] if "acks" in axes else ["acks=all"] if axes.get("workload") else []
     if "min-isr" in axes:
         of = f" of {axes['replication-factor']}" if "replication-factor" in axes else ""
-        told.append(f"min ISR {axes['min-isr']}{of}")
+        reported.append(f"min ISR {axes['min-isr']}{of}")
     for name, value in axes.items():
         # Without acks=all a producer cannot be idempotent: that its acks are not all says so.
         implied = name == "idempotence" and axes.get("acks", "all") != "all" and value == "off"
         if name not in ASIDE and value not in USUAL.get(name, ()) and not implied:
-            told.append(f"{name}={value}")
-    return ", ".join(told) or "not known"
+            reported.append(f"{name}={value}")
+    return ", ".join(reported) or "not known"
 
 
 def _promise(

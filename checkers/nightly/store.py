@@ -171,8 +171,8 @@ def commit(
     missing = [name for name in series.tables if not (folder / f"{name}.parquet").exists()]
     assert not missing, missing
     stamp = now.strftime("%Y%m%dT%H%M%S.%fZ")
-    told = {"schema": SCHEMA, "night": night, "began": began, "collected": now.isoformat(), "digest": digest}
-    (folder / COLLECTION).write_text(json.dumps(told, indent=1) + "\n")
+    reported = {"schema": SCHEMA, "night": night, "began": began, "collected": now.isoformat(), "digest": digest}
+    (folder / COLLECTION).write_text(json.dumps(reported, indent=1) + "\n")
     place = folder.parent / f"{series.prefix}{night}"
     place.mkdir(exist_ok=True)
     path = place / f"{stamp}-{digest}"
@@ -190,11 +190,11 @@ def collections(store: Path, series: NightStoreKind = RUNS) -> tuple[list[Collec
             continue
         for path in sorted(place.iterdir(), reverse=True):
             try:
-                told = json.loads((path / COLLECTION).read_text())
-                if told["schema"] != SCHEMA:
-                    problems.append(_of_another_schema(str(told["night"]), told["schema"], series))
+                reported = json.loads((path / COLLECTION).read_text())
+                if reported["schema"] != SCHEMA:
+                    problems.append(_of_another_schema(str(reported["night"]), reported["schema"], series))
                     break
-                one = CollectedNight(str(told["night"]), str(told["began"]), path, str(told["digest"]))
+                one = CollectedNight(str(reported["night"]), str(reported["began"]), path, str(reported["digest"]))
                 for table in series.tables:
                     _read(one, table).validate(full=True)
                 found.append(one)

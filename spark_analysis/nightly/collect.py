@@ -139,7 +139,7 @@ def _faults(facts: RunOfNight, kept: tables.ConvertedRun, found: Mapping[str, li
     gaps = {each["id"]: each["gap_ms"] for each in found["fault gaps"]}
     origin = kept.context.origin_ns
     for fault in facts.faults:
-        told = recoveries.get(fault.id, {})
+        reported = recoveries.get(fault.id, {})
         yield {
             "id": fault.id,
             "action": fault.action,
@@ -147,7 +147,7 @@ def _faults(facts: RunOfNight, kept: tables.ConvertedRun, found: Mapping[str, li
             "landed": fault_classes.not_landed(fault) is None,
             "began_s": None if fault.began < 0 else (fault.began - origin) / 1e9,
             "ended_s": None if fault.ended < 0 else (fault.ended - origin) / 1e9,
-            "recovery_ms": None if told.get("unrecovered") else told.get("recovery_ms"),
+            "recovery_ms": None if reported.get("unrecovered") else reported.get("recovery_ms"),
             "gap_ms": gaps.get(fault.id),
         }
 

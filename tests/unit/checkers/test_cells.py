@@ -24,8 +24,8 @@ from squall.checkers.guarantees import (
     ANY,
     BASE,
     NO_FAULT,
-    CellName,
     GuaranteeRow,
+    PermissionCellName,
     RunConfiguration,
     guarantee_for,
 )
@@ -459,7 +459,7 @@ def test_the_promise_of_an_order_is_that_of_its_producer(idempotence: bool, row:
     writer = replace(producer, proc=1, settings={AFTER_HEALING: True, "idempotence": True})
     reordered = Finding("send-reorder", "final", 0, 3, (), ((0, 3),))
     found = decide(VerdictInputs("r", findings=[reordered], plan=plan, processes=[producer, writer]))
-    assert [each.cell for each in found.anomalies] == [CellName(row, NO_FAULT, ORDER[row])]
+    assert [each.cell for each in found.anomalies] == [PermissionCellName(row, NO_FAULT, ORDER[row])]
     assert found.reasons == (f"send-reorder (final): 3, not permitted: {row}",)
     assert found.guarantee is not None and " / " not in found.guarantee.row
 
@@ -467,7 +467,7 @@ def test_the_promise_of_an_order_is_that_of_its_producer(idempotence: bool, row:
 def test_where_everything_is_promised_that_forbids() -> None:
     case = VerdictInputs("r", findings=everything().findings, plan=facts_of(REACHED["acks=0"]), expect="safe")
     cells = {each.cell for each in decide(case).anomalies}
-    assert cells == {CellName("--expect safe permits no anomaly", ANY, "the run's plan, or --expect safe")}
+    assert cells == {PermissionCellName("--expect safe permits no anomaly", ANY, "the run's plan, or --expect safe")}
 
 
 def test_where_the_plan_is_not_known_no_cell_is_named() -> None:
