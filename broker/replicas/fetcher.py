@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 _VERSION = 17
 AGAIN_MS = 500
-"""Gives the time in ms after which new partitions may end a parked Fetch again. If more partitions come within it,
-Fetches get a short max wait for the same time.
+"""Gives the time, in ms, in which new partitions end at most one parked Fetch. If more partitions come within it, the
+next Fetches get a short max wait.
 """
 SHORT_WAIT_MS = 20
 """Gives the short max wait of Fetches, in ms, while more new partitions are expected."""
@@ -276,7 +276,7 @@ class Fetcher:
             self._apply(part, f, before.offset)
 
     def _apply(self, part: FetchResponsePartition, f: PartitionFetchState, offset: int) -> None:
-        """Apply one partition's part of a response."""
+        """Apply the part of a Fetch response that concerns one partition: append its records, or handle its error."""
         h = f.hosted
         state, log = h.state, h.log
         current = self.following.get((state.topic_id, state.index))

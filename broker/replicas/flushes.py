@@ -41,8 +41,8 @@ class FlushScheduler:
     def __init__(
         self, env: Env, is_hosted: Callable[[HostedPartition], bool], flushed: Callable[[HostedPartition, int], None]
     ) -> None:
-        """Set up the scheduler. `flushed` is called with a replica and the offset below which its records are as
-        durable as its settings ask for.
+        """Set up the scheduler. `flushed` is called with a replica and the offset below which its records need no
+        further flush.
         """
         self._env, self._is_hosted, self._flushed = env, is_hosted, flushed
         self._start_soon: Callable[..., None] | None = None

@@ -58,8 +58,8 @@ class HostedPartition:
         self.consumers: Woken = {}
         """Holds the parked fetches of clients."""
         self.readers: dict[Connection, None] = {}
-        """Holds the connections that were sent bytes of this log's files. The kernel may still reference the same pages
-        of the file.
+        """Holds the connections to which bytes of this log's files were sent. The kernel may still send from the same
+        pages of the files, so a truncation has to reset these connections.
         """
 
     def first_unstable_offset(self) -> int | None:

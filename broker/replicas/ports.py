@@ -1,4 +1,4 @@
-"""Defines the interfaces by which the replica manager has effects of its state machines carried out elsewhere."""
+"""Defines the interfaces that carry out effects of partitions for the replica manager: fetching and ISR proposals."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class ReplicaManager:
-    """Manages the replicas of one broker."""
+    """Manages the replicas of one broker: appends, fetches, orders of the control plane, and periodic work."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import Final
 from squall.broker.replication.values import UNKNOWN_OFFSET
 
 NEVER_MS: Final = -(2**62)
-"""Is a time that is longer ago than any lag time."""
+"""Is a time in ms that is longer ago than any lag time."""
 EPOCH_NOT_LEARNT: Final = -2
 """Is the broker epoch of a follower that has not fetched yet. (-1 means a fetch without a broker epoch, which is
 accepted.)

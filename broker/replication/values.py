@@ -49,7 +49,9 @@ class ReplicationSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatuses:
-    """Holds what this node's newest metadata says about all brokers. All partitions of a node share one value."""
+    """Holds the epochs of all registered brokers, and which of them are fenced or shutting down, according to this
+    node's newest metadata. All partitions of a node share one value.
+    """
 
     epochs: Mapping[int, int] = field(default_factory=dict)
     """Maps each registered broker, including this broker, to its broker epoch. Each registration gets a higher broker

@@ -41,7 +41,7 @@ from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSetti
 MAX_SEQUENCE = 2**31 - 1
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 21
-"""Bounds the bytes of a record beside key, value and headers: five varints and the attributes."""
+"""Bounds the bytes of a record, not counting key, value and headers: five varints and the attributes."""
 
 Done = Callable[[Outcome], None]
 Header = tuple[str, bytes | None]
@@ -169,7 +169,7 @@ class PartitionQueue:
 
 
 class RecordAccumulator:
-    """Holds the lanes of all partitions of one producer. Times are monotonic ms."""
+    """Holds the unsettled batches of one producer, in one queue (lane) for each partition. Times are monotonic ms."""
 
     def __init__(
         self, settings: ProducerSettings, rng: random.Random, *, backoff_ms: int = 100, backoff_max_ms: int = 1_000
@@ -233,7 +233,7 @@ class RecordAccumulator:
         return look_at_ms
 
     def sendable(self, now_ms: int) -> list[PartitionQueue]:
-        """Return the lanes whose next batch may be sent now, the lane that has waited longest first."""
+        """Return the partition queues whose next batch may be sent now, the queue that has waited longest first."""
         lanes = [lane for lane in self._busy.values() if self._may_send(lane, now_ms)]
         lanes.sort(key=lambda lane: lane.waiting[0].deadline_ms)
         return lanes
@@ -325,7 +325,7 @@ class RecordAccumulator:
             lane.next_sequence, lane.confirmed = 0, False
 
     def leader_moved(self, topic: str, index: int) -> None:
-        """End the back-off of a lane, because its partition has a newer leader."""
+        """End the back-off of a partition's queue, because the partition has a newer leader."""
         lane = self._lanes.get((topic, index))
         if lane is not None:
             lane.hold_until_ms = 0
@@ -381,7 +381,7 @@ class RecordAccumulator:
         return any(other.number < batch.number for other in (*lane.waiting, *lane.in_flight))
 
     def _again(self, batch: ProducerBatch, now_ms: int) -> list[SettledBatch]:
-        """Put a batch back at the front of its lane, or settle it if nothing more may be sent."""
+        """Put a batch back at the front of its partition's queue, or settle it if nothing more may be sent."""
         lane = batch.lane
         if lane.stopped or batch.deadline_ms <= now_ms:
             return self._give_up(batch)
@@ -397,7 +397,9 @@ class RecordAccumulator:
         return int(exponential * (0.8 + 0.4 * self._rng.random()))
 
     def _give_up(self, batch: ProducerBatch) -> list[SettledBatch]:
-        """Settle a batch that was not acknowledged, and stop its lane if later batches could get out of order."""
+        """Settle a batch that was not acknowledged, and stop its partition's queue if later batches could get out of
+        order.
+        """
         lane = batch.lane
         gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)
         settled = [self._end(batch)]

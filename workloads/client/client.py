@@ -17,10 +17,10 @@ from squall.broker.env import Env
 from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.broker.protocol.wire import Message
 from squall.workloads.client.cluster import Address, ClusterMetadata, Leader, Place
-from squall.workloads.client.condition import Condition
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
 from squall.workloads.client.settings import ClientSettings
+from squall.workloads.client.task_notifier import TaskNotifier
 
 R = TypeVar("R", bound=Message)
 
@@ -68,8 +68,8 @@ class Client:
         self._control_lock = trio.Lock()
         self._candidate = env.rng.randrange(len(self._bootstrap))
         self._stale = env.signal()
-        self._updated = Condition()
-        self._connected = Condition()
+        self._updated = TaskNotifier()
+        self._connected = TaskNotifier()
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -232,7 +232,7 @@ class Client:
         known = {topic.name for topic in answer.topics}
         moved = self.view.apply(answer, self._topics)
         self._close_departed()
-        self._updated.ring()
+        self._updated.notify_all()
         if not all(topic in known for topic in self._topics):
             self._stale.set()
         self._notify(moved)
@@ -299,7 +299,7 @@ class Client:
         finally:
             slot.connecting = False
         slot.next_try = self.env.mono() + self._reconnect_backoff(slot.failures)
-        self._connected.ring()
+        self._connected.notify_all()
         self._notify(())
 
     def _reconnect_backoff(self, failures: int) -> float:

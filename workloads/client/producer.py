@@ -31,10 +31,10 @@ from squall.workloads.client.accumulator import (
 )
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Leader, Place
-from squall.workloads.client.condition import Condition
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA, may_be_deposed
 from squall.workloads.client.settings import CODECS, ProducerSettings
+from squall.workloads.client.task_notifier import TaskNotifier
 
 PRODUCE_OLDEST = 3
 """Is the first version of Produce that carries record batches of format 2."""
@@ -97,7 +97,7 @@ class Producer:
         self._unanswered: set[int] = set()
         """Holds the brokers that got a request with acks=0 over a connection that is not known to be closed."""
         self._wake = client.env.signal()
-        self._room = Condition()
+        self._room = TaskNotifier()
         self._look_at_ms: int | None = None
         self._closed = False
         self._timeout_s = shared.request_timeout_ms / 1000
@@ -198,7 +198,9 @@ class Producer:
             nursery.cancel_scope.cancel()
 
     def _look(self) -> int | None:
-        """Settle expired records and send what may be sent. Return the time of the next check in ms, by env.mono()."""
+        """Settle expired records and send what may be sent. Return the time of the next check in ms by env.mono(), or
+        None.
+        """
         now_ms = int(self._env.mono() * 1000)
         if now_ms < self._accumulator.rests_until_ms:
             return self._accumulator.rests_until_ms
@@ -273,7 +275,9 @@ class Producer:
         return in_flight < self.settings.max_in_flight and not connection.congested
 
     def _send_some(self, connection: BrokerConnection, lanes: list[PartitionQueue], now_ms: int) -> bool:
-        """Send one request with a batch of each lane, as far as they fit. Return False if no batch could be sent."""
+        """Send one request with a batch of each partition queue, as far as they fit. Return False if no batch could be
+        sent.
+        """
         try:
             version = connection.version(ApiKey.PRODUCE, self._max_produce, PRODUCE_OLDEST)
         except UnsupportedApi:
@@ -416,4 +420,4 @@ class Producer:
 
     def _report_outcomes(self) -> None:
         self._after_outcomes()
-        self._room.ring()
+        self._room.notify_all()

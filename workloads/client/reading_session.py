@@ -36,7 +36,9 @@ class OffsetBounds(NamedTuple):
 
 
 class FetchSessionRequest(NamedTuple):
-    """Holds the session's part of a Fetch request."""
+    """Holds the fields of a Fetch request that depend on the session: its id and epoch, and new, changed and removed
+    partitions.
+    """
 
     session_id: int
     epoch: int

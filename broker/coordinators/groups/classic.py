@@ -410,7 +410,7 @@ class ClassicGroup(ClassicGroupRules):
     # ------------------------------------------------------------------------------------------------ living and going
 
     def beat(self, request: ClassicHeartbeat, token: Token, now: ClockReading) -> None:
-        """Extend a member's session, and answer REBALANCE_IN_PROGRESS if the member has to join again."""
+        """Handle a Heartbeat: extend the member's session, or answer REBALANCE_IN_PROGRESS if it has to join again."""
         error = self.refusal_of(request.member_id, request.instance_id)
         if not error and not self.is_current(request.generation):
             error = ErrorCode.ILLEGAL_GENERATION

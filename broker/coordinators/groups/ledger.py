@@ -43,7 +43,7 @@ class ReplayedGroupState:
         self.consumers: dict[str, ConsumerGroup] = {}
         """Maps a group id to its consumer group (KIP-848)."""
         self.offsets: dict[str, Offsets] = {}
-        """Maps a group id to its committed offsets; no group's offsets are empty."""
+        """Maps a group id to its committed offsets. Groups without offsets are left out."""
         self.pending: dict[int, dict[str, Offsets]] = {}
         """Maps a producer id, then a group id, to the offsets of the producer's open transaction."""
         self._last: dict[str, int] = {}

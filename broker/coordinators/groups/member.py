@@ -6,7 +6,7 @@ from squall.broker.coordinators.groups.memory_budget import size_of
 from squall.broker.coordinators.groups.values import Join, MemberRecord, Token
 
 OF_EACH_RECORDED = 40
-"""Gives the bytes of a member in a record, beside its strings."""
+"""Gives the bytes of a member in a record, not counting its strings."""
 NEW_MEMBER_MS = 300_000
 """Gives the time in ms after which a new member that waits for its first generation is removed: it has no member id to
 send heartbeats with, and may have joined again under another id.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 OF_EACH, OF_PROTOCOL = 1000, 300
-"""Give the bytes of a group or member, and of one of its protocols, beside their strings."""
+"""Give the bytes of a group or member, and of each of its protocols, not counting their strings."""
 OF_CHARACTER = 4
 """Gives the most bytes that Python needs for a character of a name."""
 AGAIN_AFTER_MS = 1000

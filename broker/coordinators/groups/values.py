@@ -25,7 +25,7 @@ NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
 NO_PRODUCER: Final = -1
 NOTHING_WRITTEN: Final = -1
-"""Takes the place of an offset in the coordinator's log if a response depends on no record."""
+"""Replaces an offset of the coordinator's log if a response depends on no record."""
 
 TopicPartition = tuple[str, int]
 Token = Any
@@ -105,14 +105,14 @@ class GroupRecord:
 
 
 class GroupMetadataRecord(NamedTuple):
-    """Sets a classic group to a generation. None removes the group."""
+    """Is the log record of a classic group's generation. Group None removes the group."""
 
     group_id: str
     group: GroupRecord | None
 
 
 class OffsetCommitRecord(NamedTuple):
-    """Sets an offset that a group has committed. None removes the offset."""
+    """Is the log record of an offset that a group has committed. None removes the offset."""
 
     group_id: str
     partition: TopicPartition

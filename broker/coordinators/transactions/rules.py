@@ -81,14 +81,15 @@ class TransactionRules:
         return epoch != transaction.epoch
 
     def is_retry_of_overflow(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether (V2) this EndTxn was already done and returned a new producer id in a response that got lost.
+        """Return whether (V2) the request repeats an EndTxn that was already done and whose response, with a new
+        producer id, got lost.
         """
         used_up = request.epoch == MAX_EPOCH - 1 and transaction.epoch == 0
         return used_up and transaction.previous_producer_id == request.producer_id
 
     def is_retry_of_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether (V2) this EndTxn was already done and its response got lost: it has the epoch before the bump,
-        or the producer id before the overflow.
+        """Return whether (V2) the request repeats an EndTxn that was already done and whose response got lost: it has
+        the epoch before the bump, or the producer id before the overflow.
         """
         return self.is_retry_of_overflow(transaction, request) or transaction.epoch == request.epoch + 1
 

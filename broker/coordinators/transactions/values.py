@@ -84,7 +84,7 @@ class TransactionMetadata:
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID
-    """Holds the producer id as of the record before."""
+    """Holds the producer id that the previous record of this transactional id had."""
     next_producer_id: int = NO_PRODUCER_ID
     """Holds the producer id to use once this transaction is complete, if the epochs of the current id are used up."""
     client_version: int = V1
@@ -97,7 +97,7 @@ class TransactionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogRecord:
-    """Sets the state of a transactional id. None removes the id."""
+    """Is the log record of the state of a transactional id. None removes the id."""
 
     transactional_id: str
     transaction: TransactionMetadata | None
@@ -160,7 +160,7 @@ class DescribeTransaction:
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
     """Reports that every partition of the prepared transaction has its marker or was deleted. The coordinator itself
-    sends it.
+    makes this request.
     """
 
     transactional_id: str
@@ -170,14 +170,14 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True)
 class AbortTimedOutTransaction:
-    """Aborts a transaction that has exceeded its time-out. The coordinator itself sends it."""
+    """Asks to abort a transaction that has exceeded its time-out. The coordinator itself makes this request."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireTransactionalId:
-    """Removes an unused transactional id. The coordinator itself sends it."""
+    """Asks to remove an unused transactional id. The coordinator itself makes this request."""
 
     transactional_id: str
 

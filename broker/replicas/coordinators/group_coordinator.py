@@ -74,7 +74,7 @@ CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
 ANSWERED_IN_A_TURN = 500
 """Limits how many offsets and groups are answered before other tasks run. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
-"""Gives the time in which a follower fetches again, beside the time for which its fetch may be parked."""
+"""Gives the time in which a follower fetches again, not counting the time for which its fetch may be parked."""
 POSITION_BYTES, REQUEST_BYTES = 110, 640
 """Give the memory, in bytes, of an offset in a waiting OffsetFetch and of the request itself."""
 CLOCK_STEP_S = 0.001

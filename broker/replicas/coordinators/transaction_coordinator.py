@@ -95,7 +95,7 @@ class TransactionalIdQueue:
 
 
 class HostedTransactionShard:
-    """Holds a shard with its partition's log in one leader epoch, and the requests that wait."""
+    """Holds a shard with its partition's log in one leader epoch, and the requests that wait for earlier requests."""
 
     __slots__ = ("log", "machine", "serves", "turns")
 
@@ -347,7 +347,7 @@ class TransactionCoordinator:
         turn: TransactionalIdQueue,
         until: Callable[[TransactionalIdQueue], Awaitable[ErrorCode]],
     ) -> None:
-        """Wait, then decide the waiting requests in the order in which they came."""
+        """Wait for `until`, then decide the requests in `turn` in the order in which they came."""
         error = await until(turn)
         if shard.turns.get(name) is not turn:
             return  # the shard was unloaded and has answered the requests

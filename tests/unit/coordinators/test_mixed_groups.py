@@ -72,7 +72,7 @@ class MixedHarness(ConsumerHarness):
         answer = self.do("sync", asked)
         assert isinstance(answer, SyncResult)
         if not answer.error:
-            one.owned = embedded.assigned(answer.assignment, self.topics)
+            one.owned = embedded.decode_assignment(answer.assignment, self.topics)
         return answer.error
 
     def heart_of(self, one: Old) -> ErrorCode:
@@ -121,7 +121,7 @@ class MixedHarness(ConsumerHarness):
         for one in sorted(members, key=lambda each: each.member_id != leader):
             given = tuple(shares.items()) if one.member_id == leader else ()
             answer = self.do(one.name, Sync("g", one.generation, one.member_id, one.instance_id, assignments=given))
-            one.owned = embedded.assigned(answer.assignment, self.topics)
+            one.owned = embedded.decode_assignment(answer.assignment, self.topics)
 
     def _id_of(self, one: Old) -> str:
         return next(m.member_id for m in self.machine.groups["g"].members.values() if m.client_id == one.name)
@@ -186,7 +186,7 @@ def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is
     given = harness.machine.groups["g"].members[old.member_id]
     # Its leader has taken two partitions from it in this generation, and it has yet to ask for its assignment.
     given.update(_rejoined(harness, old))
-    given.assignment = embedded.assignment(places(A, 0, 1), harness.said(old), harness.topics)
+    given.assignment = embedded.encode_assignment(places(A, 0, 1), harness.said(old), harness.topics)
     harness.enter(new)
     assert new.owned == (), "nobody has said that they are free"
     harness.turn(new)

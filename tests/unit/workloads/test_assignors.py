@@ -12,14 +12,14 @@ from squall.workloads.client.groups.assignors import (
     ASSIGNORS,
     Assignment,
     SubscribedMember,
-    applicant,
-    assigned,
-    assignment,
     by_range,
     cooperative_sticky,
+    decode_assignment,
+    decode_member,
+    encode_assignment,
+    encode_subscription,
     round_robin,
     sticky,
-    subscription,
 )
 
 T, U = "t", "u"
@@ -116,12 +116,12 @@ def test_cooperative_members_come_to_rest_balanced_in_two_generations(
 
 
 def test_words_of_members_come_back_as_they_were_said() -> None:
-    said = subscription((U, T), [(T, 1), (T, 0), (U, 3)], 7)
-    assert applicant("m", None, said) == SubscribedMember("m", "", (T, U), ((T, 0), (T, 1), (U, 3)), 7)
-    assert assigned(assignment([(U, 3), (T, 1)])) == [(T, 1), (U, 3)]
-    assert assigned(b"") == []
+    said = encode_subscription((U, T), [(T, 1), (T, 0), (U, 3)], 7)
+    assert decode_member("m", None, said) == SubscribedMember("m", "", (T, U), ((T, 0), (T, 1), (U, 3)), 7)
+    assert decode_assignment(encode_assignment([(U, 3), (T, 1)])) == [(T, 1), (U, 3)]
+    assert decode_assignment(b"") == []
 
 
 @pytest.mark.parametrize("nonsense", [b"", b"\0", b"\0\1\xff\xff\xff"])
 def test_who_talks_nonsense_subscribes_to_nothing(nonsense: bytes) -> None:
-    assert applicant("m", "i", nonsense) == SubscribedMember("m", "i", ())
+    assert decode_member("m", "i", nonsense) == SubscribedMember("m", "i", ())

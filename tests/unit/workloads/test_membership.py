@@ -7,7 +7,13 @@ import pytest
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.join_group import JoinGroupResponse, JoinGroupResponseMember
 from squall.broker.protocol.schema.sync_group import SyncGroupResponse
-from squall.workloads.client.groups.assignors import SubscribedMember, applicant, assigned, assignment, subscription
+from squall.workloads.client.groups.assignors import (
+    SubscribedMember,
+    decode_assignment,
+    decode_member,
+    encode_assignment,
+    encode_subscription,
+)
 from squall.workloads.client.groups.membership import (
     AssignmentChange,
     ClassicMembership,
@@ -35,7 +41,7 @@ def member(*places: tuple[str, int], protocol: str = "range") -> ClassicMembersh
     """Return a member of generation 4 with these partitions."""
     found = ClassicMembership(settings(protocol))
     assert found.joined(generation(4, "m-9", protocol)) is ResponseAction.GO_ON
-    assert found.synced(SyncGroupResponse(assignment=assignment(places))) == AssignmentChange(tuple(places), ())
+    assert found.synced(SyncGroupResponse(assignment=encode_assignment(places))) == AssignmentChange(tuple(places), ())
     return found
 
 
@@ -49,11 +55,11 @@ def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
 
 
 def test_the_leader_brings_what_everybody_gets_and_followers_bring_nothing() -> None:
-    others = [JoinGroupResponseMember(name, None, subscription((T,), (), -1)) for name in ("m-1", "m-2")]
+    others = [JoinGroupResponseMember(name, None, encode_subscription((T,), (), -1)) for name in ("m-1", "m-2")]
     leader, answer = ClassicMembership(settings()), generation(1, "m-1", "range", *others)
     assert leader.joined(answer) is ResponseAction.GO_ON
     shares = leader.sync_request(answer, {T: 3}).assignments
-    assert {share.member_id: assigned(share.assignment) for share in shares} == {
+    assert {share.member_id: decode_assignment(share.assignment) for share in shares} == {
         "m-1": [(T, 0), (T, 1)],
         "m-2": [(T, 2)],
     }
@@ -77,18 +83,18 @@ def test_a_static_leader_that_came_back_assigns_nothing_until_there_are_more_par
 
 def test_only_a_cooperative_member_says_what_it_has_and_of_which_generation() -> None:
     cooperative = member((T, 1), protocol="cooperative-sticky")
-    said = applicant("m-1", None, cooperative.join_request().protocols[0].metadata)
+    said = decode_member("m-1", None, cooperative.join_request().protocols[0].metadata)
     assert said == SubscribedMember("m-1", "", (T,), ((T, 1),), 4)
     eager = member((T, 1))
-    assert applicant("m-1", None, eager.join_request().protocols[0].metadata).owned == ()
+    assert decode_member("m-1", None, eager.join_request().protocols[0].metadata).owned == ()
     cooperative.reset("UNKNOWN_MEMBER_ID")
-    assert applicant("m-1", None, cooperative.join_request().protocols[0].metadata).owned == ()
+    assert decode_member("m-1", None, cooperative.join_request().protocols[0].metadata).owned == ()
 
 
 def test_a_generation_tells_what_is_new_and_what_has_to_go() -> None:
     one = member((T, 0), (T, 1), protocol="cooperative-sticky")
     one.joined(generation(5, "m-9", "cooperative-sticky"))
-    told = SyncGroupResponse(assignment=assignment([(T, 1), (T, 2)]))
+    told = SyncGroupResponse(assignment=encode_assignment([(T, 1), (T, 2)]))
     assert one.synced(told) == AssignmentChange(added=((T, 2),), removed=((T, 0),))
     assert one.owned == ((T, 1), (T, 2))
 

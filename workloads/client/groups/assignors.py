@@ -178,14 +178,14 @@ ASSIGNORS = {
 # --------------------------------------------------------------------------------------- what members tell each other
 
 
-def subscription(topics: Sequence[str], owned: Sequence[Place], generation: int) -> bytes:
+def encode_subscription(topics: Sequence[str], owned: Sequence[Place], generation: int) -> bytes:
     """Encode the subscription that a member sends when it joins."""
     parts = [ConsumerProtocolSubscriptionTopicPartition(topic, indexes) for topic, indexes in by_topic(owned).items()]
     said = ConsumerProtocolSubscription(sorted(topics), None, parts, generation)
     return encode_versioned(said, SUBSCRIPTION_VERSION)
 
 
-def applicant(member_id: str, instance: str | None, metadata: bytes) -> SubscribedMember:
+def decode_member(member_id: str, instance: str | None, metadata: bytes) -> SubscribedMember:
     """Return a member with its decoded subscription. An undecodable subscription counts as one without topics."""
     try:
         said = decode_versioned(ConsumerProtocolSubscription, metadata)
@@ -195,13 +195,13 @@ def applicant(member_id: str, instance: str | None, metadata: bytes) -> Subscrib
     return SubscribedMember(member_id, instance or "", tuple(said.topics), owned, said.generation_id)
 
 
-def assignment(places: Sequence[Place]) -> bytes:
+def encode_assignment(places: Sequence[Place]) -> bytes:
     """Encode the assignment that the group leader sends for a member."""
     parts = [ConsumerProtocolAssignmentTopicPartition(topic, indexes) for topic, indexes in by_topic(places).items()]
     return encode_versioned(ConsumerProtocolAssignment(parts), ASSIGNMENT_VERSION)
 
 
-def assigned(encoded: bytes) -> list[Place]:
+def decode_assignment(encoded: bytes) -> list[Place]:
     """Decode the assignment of a member; empty bytes mean no partitions. Raises MalformedFrame."""
     if not encoded:
         return []

@@ -144,8 +144,8 @@ class ConsumerMembership:
     # --------------------------------------------------------------------------------------------------- answers
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse, asked: HeartbeatInFlight) -> ResponseAction:
-        """Handle the response to a heartbeat. JOIN means that it is no longer a member, and joins again once its
-        partitions were reported as lost.
+        """Handle the response to a heartbeat. JOIN means that the membership has ended, and that the member joins again
+        once its partitions were reported as lost.
         """
         if asked.life != self.life:
             return ResponseAction.GO_ON

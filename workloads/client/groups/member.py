@@ -164,7 +164,8 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         return {topic: count for topic, count in found.items() if count}
 
     async def _known_counts(self, answer: JoinGroupResponse) -> dict[str, int]:
-        """Return the partition counts for the group leader, which first waits a while for metadata of all its topics.
+        """Wait a while for metadata of all topics, then return their partition counts, by which the group leader
+        assigns.
         """
         with self._env.timeout(self._client.settings.request_timeout_ms / 1000):
             while len(self._counts()) < len(self.settings.topics):

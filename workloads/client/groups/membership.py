@@ -16,7 +16,14 @@ from squall.broker.protocol.schema.join_group import JoinGroupRequest, JoinGroup
 from squall.broker.protocol.schema.leave_group import LeaveGroupRequest, MemberIdentity
 from squall.broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.assignors import ASSIGNORS, Counts, applicant, assigned, assignment, subscription
+from squall.workloads.client.groups.assignors import (
+    ASSIGNORS,
+    Counts,
+    decode_assignment,
+    decode_member,
+    encode_assignment,
+    encode_subscription,
+)
 from squall.workloads.client.settings import SettingsError
 
 CLASSIC = "classic"
@@ -123,7 +130,7 @@ class ClassicMembership:
         """Return the JoinGroup request. An eager member has given up its partitions before."""
         settings = self.settings
         owned = self.owned if settings.cooperative and self.generation != NO_GENERATION else ()
-        said = subscription(settings.topics, owned, self.generation if owned else NO_GENERATION)
+        said = encode_subscription(settings.topics, owned, self.generation if owned else NO_GENERATION)
         return JoinGroupRequest(
             settings.group,
             settings.session_timeout_ms,
@@ -146,9 +153,11 @@ class ClassicMembership:
         if self.leads:
             self.counted = dict(counts)
         if self.leads and not answer.skip_assignment:
-            members = [applicant(each.member_id, each.group_instance_id, each.metadata) for each in answer.members]
+            members = [decode_member(each.member_id, each.group_instance_id, each.metadata) for each in answer.members]
             found = ASSIGNORS[self.protocol].assign(members, counts)
-            shares = [SyncGroupRequestAssignment(member_id, assignment(places)) for member_id, places in found.items()]
+            shares = [
+                SyncGroupRequestAssignment(member_id, encode_assignment(places)) for member_id, places in found.items()
+            ]
         return SyncGroupRequest(
             self.settings.group,
             self.generation,
@@ -191,7 +200,7 @@ class ClassicMembership:
         if answer.error_code != ErrorCode.NONE:
             return self.refused(answer.error_code)
         try:
-            places = assigned(answer.assignment)
+            places = decode_assignment(answer.assignment)
         except MalformedFrame:
             return self._over(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self.rejoin = ""

@@ -53,7 +53,7 @@ def join(
     refused = _refusal_of_join(of, group, request)
     if not refused:
         try:
-            said = embedded.wanted(request.protocols[0][1], of.topics)
+            said = embedded.decode_subscription(request.protocols[0][1], of.topics)
         except MalformedFrame:
             refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if refused:
@@ -131,14 +131,16 @@ def sync(
         return [SendResponse(token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), required_offset)]
     of.has_synced(group, member_id, now)
     name, said = member.classic.protocols[0]
-    given = embedded.assignment(tuple(sorted(current.assigned)), said, of.topics)
+    given = embedded.encode_assignment(tuple(sorted(current.assigned)), said, of.topics)
     return [SendResponse(token, SyncResult(ErrorCode.NONE, given, CONSUMER, name), required_offset)]
 
 
 def beat(
     of: ConsumerCoordination, group: ConsumerGroup, request: ClassicHeartbeat, token: Token, now: ClockReading
 ) -> list[Effect]:
-    """Extend the session of a classic member, and answer REBALANCE_IN_PROGRESS if the member has to join again."""
+    """Handle the Heartbeat of a classic member: extend its session, and answer REBALANCE_IN_PROGRESS if it has to join
+    again.
+    """
     member_id = request.member_id
     error = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
     if not error:

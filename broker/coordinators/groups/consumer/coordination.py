@@ -96,7 +96,9 @@ class ConsumerCoordination(ConsumerGroupRules):
         topics: TopicLookup,
         matching: RegexMatchCache | None = None,
     ) -> None:
-        """Set up the coordination. All shards of a coordinator may share one `matching`."""
+        """Set up the coordination. `matching` caches matched regular expressions; all shards of a coordinator may share
+        it.
+        """
         self._ledger, self._settings, self.topics = ledger, settings, topics
         self._matching = RegexMatchCache(topics) if matching is None else matching
         self._sessions: dict[str, MemberSessions] = {}

@@ -28,7 +28,7 @@ class EmbeddedSubscription(NamedTuple):
     rack_id: str | None
 
 
-def wanted(subscription: bytes, topics: TopicLookup) -> EmbeddedSubscription:
+def decode_subscription(subscription: bytes, topics: TopicLookup) -> EmbeddedSubscription:
     """Decode the subscription of a classic member, without partitions of unknown topics. Raises MalformedFrame."""
     said = decode_versioned(ConsumerProtocolSubscription, subscription)
     owned = [
@@ -40,7 +40,7 @@ def wanted(subscription: bytes, topics: TopicLookup) -> EmbeddedSubscription:
     return EmbeddedSubscription(tuple(sorted(dict.fromkeys(said.topics))), tuple(owned), said.rack_id)
 
 
-def assigned(assignment: bytes, topics: TopicLookup) -> tuple[Place, ...]:
+def decode_assignment(assignment: bytes, topics: TopicLookup) -> tuple[Place, ...]:
     """Return the partitions that a group leader assigned to a member; empty if there is no assignment yet. Raises
     MalformedFrame.
     """
@@ -55,7 +55,7 @@ def assigned(assignment: bytes, topics: TopicLookup) -> tuple[Place, ...]:
     )
 
 
-def assignment(places: tuple[Place, ...], subscription: bytes, topics: TopicLookup) -> bytes:
+def encode_assignment(places: tuple[Place, ...], subscription: bytes, topics: TopicLookup) -> bytes:
     """Encode these partitions as a group leader would, in the version of the member's subscription."""
     named = [
         ConsumerProtocolAssignmentTopicPartition(name, indexes)

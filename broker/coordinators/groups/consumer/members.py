@@ -90,7 +90,9 @@ class ResolvedRegularExpression:
 
 
 class GroupEpochRecord(NamedTuple):
-    """Sets the group epoch and a hash of the topics that the group reads. Epoch None removes the group."""
+    """Is the log record of the group epoch and of a hash of the topics that the group reads. Epoch None removes the
+    group.
+    """
 
     group_id: str
     epoch: int | None
@@ -98,7 +100,7 @@ class GroupEpochRecord(NamedTuple):
 
 
 class SubscriptionRecord(NamedTuple):
-    """Sets a member's subscription. None removes the member."""
+    """Is the log record of a member's subscription. Subscription None removes the member."""
 
     group_id: str
     member_id: str
@@ -106,7 +108,7 @@ class SubscriptionRecord(NamedTuple):
 
 
 class TargetEpochRecord(NamedTuple):
-    """Sets the group epoch for which the target assignments were computed. None removes the group."""
+    """Is the log record of the group epoch for which the target assignments were computed. None removes the group."""
 
     group_id: str
     epoch: int | None
@@ -115,7 +117,7 @@ class TargetEpochRecord(NamedTuple):
 
 
 class TargetAssignmentRecord(NamedTuple):
-    """Sets the partitions of a member's target assignment. None removes the member."""
+    """Is the log record of the partitions of a member's target assignment. None removes the member."""
 
     group_id: str
     member_id: str
@@ -123,7 +125,7 @@ class TargetAssignmentRecord(NamedTuple):
 
 
 class CurrentAssignmentRecord(NamedTuple):
-    """Sets a member's current assignment. None means that the member has left and owns nothing."""
+    """Is the log record of a member's current assignment. None means that the member has left and owns nothing."""
 
     group_id: str
     member_id: str
@@ -131,7 +133,8 @@ class CurrentAssignmentRecord(NamedTuple):
 
 
 class RegularExpressionRecord(NamedTuple):
-    """Sets the topics that a regular expression matches. None means that no member uses the expression any more."""
+    """Is the log record of the topics that a regular expression matches. None means that no member uses the expression.
+    """
 
     group_id: str
     regex: str
@@ -139,8 +142,7 @@ class RegularExpressionRecord(NamedTuple):
 
 
 class LegacyPartitionMetadataRecord(NamedTuple):
-    """Represents a record that brokers before Kafka 4.1 wrote: the topics themselves in place of their hash. Its value
-    is ignored.
+    """Is a log record of brokers before Kafka 4.1: the topics themselves in place of their hash. Its value is ignored.
     """
 
     group_id: str

@@ -59,8 +59,11 @@ def upgraded(classic: ClassicGroup, topics: TopicLookup) -> tuple[GroupLogRecord
         return ()
     group_id, epoch = classic.group_id, classic.generation
     try:
-        said = {one: embedded.wanted(m.metadata(classic.protocol), topics) for one, m in classic.members.items()}
-        given = {one: embedded.assigned(m.assignment, topics) for one, m in classic.members.items()}
+        said = {
+            one: embedded.decode_subscription(m.metadata(classic.protocol), topics)
+            for one, m in classic.members.items()
+        }
+        given = {one: embedded.decode_assignment(m.assignment, topics) for one, m in classic.members.items()}
     except MalformedFrame:
         return ()
     taken = {place for places in given.values() for place in places}
@@ -124,7 +127,7 @@ def downgraded(group: ConsumerGroup, topics: TopicLookup, now: ClockReading) -> 
                 one.rebalance_ms,
                 one.classic.session_ms,
                 said,
-                embedded.assignment(places, said, topics),
+                embedded.encode_assignment(places, said, topics),
             )
         )
         gone += [CurrentAssignmentRecord(group_id, member_id, None), TargetAssignmentRecord(group_id, member_id, None)]

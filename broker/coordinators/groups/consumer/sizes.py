@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OF_A_BATCH: Final = 200
 """Bounds the bytes of a batch with the records that a group has once."""
 OF_A_RECORD: Final = 50
-"""Bounds the bytes of a record beside its strings."""
+"""Bounds the bytes of a record, not counting its strings."""
 OF_A_MEMBER: Final = 40
 """Bounds the bytes of a member in the record of a classic group."""
 OF_A_NAME: Final = 10

@@ -17,7 +17,7 @@ from squall.broker.protocol.records import Record, encode_batch
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, PartitionOwners
 from squall.chaos.runtimes.sim.invariants.headers import TxnMarkerBatch
 from squall.chaos.runtimes.sim.invariants.inspection import group_states_of, groups_of
-from squall.workloads.client.groups.assignors import assignment
+from squall.workloads.client.groups.assignors import encode_assignment
 from tests.support.clusters.known_partitions import one
 
 TRANSACTIONAL, CONTROL = 0x10, 0x30
@@ -61,7 +61,9 @@ def at(offset: int | None, place: tuple[str, int] = PLACE, group: str = "g") -> 
 
 
 def generation(number: int, **owners: list[tuple[str, int]]) -> GroupMetadataRecord:
-    members = tuple(MemberRecord(m, None, "c", "h", 9, 9, b"", assignment(places)) for m, places in owners.items())
+    members = tuple(
+        MemberRecord(m, None, "c", "h", 9, 9, b"", encode_assignment(places)) for m, places in owners.items()
+    )
     return GroupMetadataRecord("g", GroupRecord("consumer", number, "range", "m", 7, members))
 
 
