@@ -14,6 +14,7 @@ from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.group_cases import GROUPS
 from tests.support.clusters.known_partitions import ALL, decision, known, one, run, sent, view
+from tests.support.clusters.leader_cases import LEADERS
 from tests.support.clusters.min_isr_cases import MIN_ISR_ALTERED
 from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
 from tests.support.clusters.txn_cases import TXNS
@@ -495,4 +496,4 @@ ORDER: dict[str, list[Case]] = {
     ],
 }
 
-CASES = ORDER | OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS | GROUPS
+CASES = ORDER | OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS | GROUPS | LEADERS

@@ -15,6 +15,7 @@ from squall.chaos.runtimes.sim.invariants import (
     derived,
     group_times,
     groups,
+    leaders,
     metadata,
     producers,
     reads,
@@ -29,8 +30,8 @@ from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
 CHECK_MODULES = (
-    *(acks, commitment, decisions, derived, group_times, groups, metadata, producers, reads, replicas),
-    *(request_order, transactions, txn_times),
+    *(acks, commitment, decisions, derived, group_times, groups, leaders, metadata, producers, reads),
+    *(replicas, request_order, transactions, txn_times),
 )
 """Lists the modules that define invariants: importing a module enters its invariants into the table."""
 

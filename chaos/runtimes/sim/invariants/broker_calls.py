@@ -11,8 +11,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.broker.apis.fetch import FetchApi
+from squall.broker.apis.offsets import OffsetApis
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
+from squall.broker.protocol.timestamps import LATEST
+from squall.broker.replicas.isr_proposals import IsrProposals
+from squall.broker.replication.partition import Partition
 from squall.chaos.runtimes.sim.invariants.group_clock import GroupClock, waits
+from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, ListedOffset
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import ClockReading
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from squall.broker.replicas.hosted_partition import HostedPartition
 
 READ_COMMITTED: Final = 1
+CallObserver = Callable[[CheckTrigger, Any, Partition], None]
 ReadObserver = Callable[["HostedPartition", int, "FetchResponsePartition"], None]
 
 
@@ -28,7 +35,10 @@ class BrokerCalls:
 
     def __init__(self) -> None:
         self.answered: ReadObserver = lambda hosted, offset, answer: None
-        """Is called with a partition, the requested offset, and a response that has records."""
+        """Is called with a partition, the offset that was asked for, and a response that has records."""
+        self.found: CallObserver = lambda trigger, found, state: None
+        """Is called with the argument of the invariants of a trigger, and the state machine of the replica."""
+        self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, GroupClock] = {}
 
     def clock(self, shard: GroupCoordinatorShard) -> GroupClock:
@@ -40,6 +50,10 @@ class BrokerCalls:
         """Observe the brokers' calls inside this block."""
         hooks: list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
             (FetchApi, "_read", self._read),
+            (OffsetApis, "_list_one", self._listed),
+            (Partition, "become_leader", self._elected),
+            (Partition, "follower_fetched", self._fetched),
+            (IsrProposals, "propose", self._proposed),
             (GroupCoordinatorShard, "submit", self._submitted),
             *((GroupCoordinatorShard, name, self._moved) for name in ("begin", "settle", "tick")),
         ]
@@ -61,6 +75,57 @@ class BrokerCalls:
             return answer
 
         return read
+
+    def _listed(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def list_one(api: OffsetApis, name: str, asked: Any, replica_id: int, isolation: int, version: int) -> Any:
+            part = rule(api, name, asked, replica_id, isolation, version)
+            hosted = api._find(name, asked.partition_index)
+            if hosted is not None and replica_id < 0 and asked.timestamp == LATEST and not part.error_code:
+                state = hosted.state
+                stable = state.last_stable_offset(hosted.first_unstable_offset())
+                limit = stable if isolation == READ_COMMITTED else state.high_watermark
+                self.found(CheckTrigger.LISTED, ListedOffset(part.offset, limit), state)
+            return part
+
+        return list_one
+
+    def _elected(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def become_leader(state: Partition, order: Any, log_end_offset: int, now_ms: int) -> Any:
+            before = state.is_leader, state.leader_epoch
+            effects = rule(state, order, log_end_offset, now_ms)
+            if before != (True, state.leader_epoch):
+                self._fetches[state] = FetchHistory(state.isr, now_ms)
+            return effects
+
+        return become_leader
+
+    def _fetched(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def follower_fetched(
+            state: Partition, replica_id: int, offset: int, broker_epoch: int, now_ms: int, *more: float
+        ) -> Any:
+            effects = rule(state, replica_id, offset, broker_epoch, now_ms, *more)
+            follower = state.followers.get(replica_id)
+            if follower is not None and follower.broker_epoch == broker_epoch and state in self._fetches:
+                self._fetches[state].fetched(replica_id, offset, state.log_end_offset, now_ms)
+            return effects
+
+        return follower_fetched
+
+    def _proposed(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def propose(proposals: IsrProposals, hosted: HostedPartition, proposal: Any) -> None:
+            state, now_ms = hosted.state, int(proposals._env.mono() * 1000)
+            known = self._fetches.get(state)
+            # A proposal that was not decided is sent again, whatever its followers have fetched since.
+            if known is not None and known.is_new(proposal) and state.settings.replica_lag_max_messages < 0:
+                for broker_id in set(state.isr) - {each for each, _ in proposal.isr}:
+                    self.found(CheckTrigger.ISR_REMOVAL, known.removal(state, broker_id, now_ms), state)
+            rule(proposals, hosted, proposal)
+
+        return propose
 
     def _submitted(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(rule)

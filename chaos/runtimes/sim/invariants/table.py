@@ -132,6 +132,12 @@ class CheckTrigger(StrEnum):
     """Means that a look at a serving coordinator finds a transaction over its time-out: check(found:
     OverdueTransaction).
     """
+    ISR_REMOVAL = "ISR removal"
+    """Means that a leader proposes an ISR without a member that it had: check(found: IsrRemoval)."""
+    LISTED = "listed"
+    """Means that a consumer gets the latest offset of a partition by ListOffsets: check(found: ListedOffset)."""
+    SETTINGS = "settings"
+    """Means a look at a replica's settings: check(found: SettingsInForce)."""
     FETCHED = "fetched"
     """Means that a read_committed Fetch is answered with records: check(answer: ReadCommittedAnswer)."""
     GIVEN = "given"

@@ -21,6 +21,7 @@ from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG, GroupWatch
 from squall.chaos.runtimes.sim.invariants.guarantee_cache import TopicGuaranteeCache
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
+from squall.chaos.runtimes.sim.invariants.leaders import SettingsOfImage
 from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
 from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks
 from squall.chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
@@ -113,11 +114,12 @@ class InvariantChecker:
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
         """Is the configuration of the node whose image has moved last."""
+        self._settings = SettingsOfImage()
         self._reported: set[tuple[str, str | None, int | None]] = set()
         self._committed: dict[tuple[int, PartitionModel], int] = {}
         """Maps a node and a partition of a coordinators' log to its high watermark at the last look."""
         if calls is not None:
-            calls.answered = self._answered
+            calls.answered, calls.found = self._answered, self._found
         if connections is not None:
             connections.tell = self._out_of_order
             self.cluster.asked = connections.asked
@@ -145,7 +147,7 @@ class InvariantChecker:
             if glance != seen.before or self._kernel.now >= seen.due:
                 self._look_closer(seen, glance, images)
             if self._kernel.now >= seen.coordinators_due:
-                self._look_at_coordinators(seen)
+                self._look_at_times(seen)
             alive.append(seen)
             if seen.loading:
                 loading.append(seen)
@@ -226,11 +228,14 @@ class InvariantChecker:
                 seen.loading.remove(replica)
                 self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
-    def _look_at_coordinators(self, seen: WatchedNode) -> None:
-        """Check the time-outs that a node's coordinators keep."""
+    def _look_at_times(self, seen: WatchedNode) -> None:
+        """Check the settings of a node's replicas, and the time-outs that its coordinators must keep."""
         now = self._kernel.now
         ran = now - seen.coordinators_due <= LOOK_S and not seen.sim.env.paused
         seen.coordinators_due = now + LOOK_S
+        for replica in seen.replicas:
+            found = self._settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
+            self._check_replica(CheckTrigger.SETTINGS, found, replica)
         if seen.id in self.cluster.rotten:
             return
         for kind, topic in COORDINATED.items():
@@ -428,6 +433,17 @@ class InvariantChecker:
         known = self._by_name.get((topic, partition))
         if known is not None:
             self._checks.served(known, epoch, records)
+
+    def _found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
+        """Check the invariants of a trigger for one replica."""
+        replica = self._replicas.of(state)
+        if replica is not None:
+            self._check_replica(trigger, found, replica)
+
+    def _check_replica(self, trigger: CheckTrigger, found: Any, replica: WatchedReplica) -> None:
+        for each in entered(trigger):
+            if (wrong := each.check(found)) is not None:
+                self._report(each, wrong, replica.node.id, replica.known, {})
 
     def _answered(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
         """Check a fetch response with records to a read_committed reader."""

@@ -1,0 +1,71 @@
+"""A rule of leaders is taken out of whole brokers: in a simulation the invariant for it sees that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from squall.broker.apis.offsets import OffsetApis
+from squall.broker.protocol.timestamps import LATEST
+from squall.broker.replicas.replica_manager import ReplicaManager
+from squall.broker.replication.rules import PartitionRules
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.workloads.registry import SCENARIOS
+
+pytestmark = pytest.mark.gate
+
+PAUSES = [{"at_s": 2.0, "duration_s": 2.0, "action": "pause", "target": "follower"}]
+ALTERED = [{"at_s": 2.0, "duration_s": 2.0, "action": "topics", "params": {"how": "segment", "value": 65536}}]
+SEEDS = range(3)
+
+
+def plan(seed: int, faults: list[dict[str, Any]]) -> Plan:
+    load = {"name": "groups", "rate": 40, "partitions": 2, "churn": 30}
+    cluster = {"settings": {**SCENARIOS["groups"].BROKERS, "replica.lag.time.max.ms": "1500"}}
+    values = {"seed": seed, "runtime": "sim", "time_s": 8, "workload": load, "faults": faults, "cluster": cluster}
+    return make_plan(values)
+
+
+def behind_at_all(rule: Callable[..., bool]) -> Callable[..., bool]:
+    """A follower is out of sync as soon as it has not all records."""
+    return lambda self, replica, now_ms: bool(replica.log_end_offset != self.log_end_offset)
+
+
+def up_to_the_log_end(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Consumers are told the log end offset, whatever is committed."""
+
+    def list_one(self: OffsetApis, name: str, asked: Any, *more: Any) -> Any:
+        part = rule(self, name, asked, *more)
+        hosted = self._find(name, asked.partition_index)
+        if hosted is not None and asked.timestamp == LATEST and not part.error_code:
+            part.offset = hosted.state.log_end_offset
+        return part
+
+    return list_one
+
+
+def settings_stay(rule: Callable[..., None]) -> Callable[..., None]:
+    """Settings that are altered at run time have no effect."""
+    return lambda self, kind, name, now_ms: None
+
+
+BROKEN: dict[str, tuple[Any, str, Callable[..., Any], list[dict[str, Any]]]] = {
+    "removed-after-the-lag-time": (PartitionRules, "is_out_of_sync", behind_at_all, PAUSES),
+    "listed-offset-is-committed": (OffsetApis, "_list_one", up_to_the_log_end, PAUSES),
+    "settings-in-force": (ReplicaManager, "_settings_changed", settings_stay, ALTERED),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_breaks_leaders_is_seen_by_its_invariant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, made, faults = BROKEN[name]
+    monkeypatch.setattr(owner, attribute, made(getattr(owner, attribute)))
+    found: set[str] = set()
+    for seed in SEEDS:
+        found |= {each.name for each in simulate(plan(seed, faults), stop_at_first=False).violations}
+        if name in found:
+            return
+    raise AssertionError(f"{name} was not broken, but {sorted(found)}")

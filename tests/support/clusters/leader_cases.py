@@ -1,0 +1,28 @@
+"""Situations that break what must hold of a leader's decisions and responses, and beside each the nearest sound one."""
+
+from __future__ import annotations
+
+from squall.broker.log.config import LogConfig
+from squall.chaos.runtimes.sim.invariants.leaders import IsrRemoval, ListedOffset, SettingsInForce
+from tests.support.clusters.quorum_cases import Arguments, Case
+
+
+def removal(behind_ms: int, *, at_end: bool = False) -> Arguments:
+    return (IsrRemoval(2, behind_ms, 1_500, at_end),)
+
+
+def settings(retention_ms: int = 1_000, min_isr: int = 2) -> Arguments:
+    return (SettingsInForce(LogConfig(retention_ms=retention_ms), LogConfig(retention_ms=1_000), min_isr, 2),)
+
+
+LEADERS: dict[str, list[Case]] = {
+    "removed-after-the-lag-time": [
+        ("one ms too early", removal(1_500), removal(1_501)),
+        ("one that has everything", removal(9_000, at_end=True), removal(9_000)),
+    ],
+    "listed-offset-is-committed": [("one beyond", (ListedOffset(8, 7),), (ListedOffset(7, 7),))],
+    "settings-in-force": [
+        ("another retention", settings(retention_ms=999), settings()),
+        ("another min ISR", settings(min_isr=1), settings()),
+    ],
+}
