@@ -233,9 +233,10 @@ class InvariantChecker:
         now = self._kernel.now
         ran = now - seen.coordinators_due <= LOOK_S and not seen.sim.env.paused
         seen.coordinators_due = now + LOOK_S
-        for replica in seen.replicas if self._settings is not None else ():
-            found = self._settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
-            self._check_replica(CheckTrigger.SETTINGS, found, replica)
+        if (settings := self._settings) is not None:
+            for replica in seen.replicas:
+                found = settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
+                self._check_replica(CheckTrigger.SETTINGS, found, replica)
         if seen.id in self.cluster.rotten:
             return
         for kind, topic in COORDINATED.items():
