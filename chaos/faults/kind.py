@@ -159,7 +159,7 @@ that other faults hold.
 
 
 @dataclass(frozen=True, slots=True)
-class PlanTraits:
+class PlanCapabilities:
     """Holds the settings of a plan that decide whether the plan can contain a fault."""
 
     runtime: str
@@ -373,7 +373,7 @@ class FaultKind:
     """Returns in words which combination of parameters is forbidden. Empty: none."""
     check_target: Callable[[str, Params], str] = nothing_wrong
     """Returns in words why the fault cannot hit this target. Empty: it can."""
-    refuse: Callable[[Params, PlanTraits], str] = nothing_wrong
+    refuse: Callable[[Params, PlanCapabilities], str] = nothing_wrong
     """Returns in words why this plan cannot contain the fault. Empty: it can."""
     draw: DrawRules = DrawRules()
     retarget: Callable[[Fault, FaultPlacement], Fault] = as_drawn

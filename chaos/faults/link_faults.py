@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from squall.chaos.faults.kind import SIDES, TRAFFIC, ChoiceParameter, NumericParameter, Params, PlanTraits, listed
+from squall.chaos.faults.kind import SIDES, TRAFFIC, ChoiceParameter, NumericParameter, Params, PlanCapabilities, listed
 
 ON_S = NumericParameter(0.2, 600, 4)
 PEERS = ChoiceParameter(SIDES, "peers")
@@ -29,7 +29,7 @@ def on_clients_side(params: Params) -> dict[str, Any]:
     return {**params, "side": "clients"}
 
 
-def indistinct_traffic(params: Params, setting: PlanTraits) -> str:
+def indistinct_traffic(params: Params, setting: PlanCapabilities) -> str:
     """Return why this plan cannot distinguish the side's traffic. Empty: it can, or it does not need to."""
     side = params["side"]
     if side not in TRAFFIC or setting.target == "squall":

@@ -9,7 +9,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def _check_quorum(self: Raft, now_ms: int) -> None:
-    """Only schedule the next check."""
+    """Schedule the next check, and check nothing."""
     self.member.deadline_ms = now_ms + self._timers.for_majority()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from squall.chaos.plans.scenes import NODES, Scene, SceneBuilder
+from squall.chaos.plans.scenes import NODES, RarePathScene, SceneBuilder
 
 CLASSIC = "classic"
 JOINS: Mapping[str, tuple[str, ...]] = {
@@ -31,12 +31,12 @@ def protocol_of(table: Mapping[str, Any]) -> str:
 
 def build_scene(
     builder: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
-) -> Scene:
+) -> RarePathScene:
     """Return the scene with the builder's faults and conditions."""
-    return Scene(tuple(builder.made), workload, settings, time_s, when=builder.when)
+    return RarePathScene(tuple(builder.made), workload, settings, time_s, when=builder.when)
 
 
-def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
     """Kill or pause the coordinator in a rebalance."""
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):
@@ -48,7 +48,7 @@ def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str,
     return build_scene(builder, BUSY, {}, None)
 
 
-def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
     """Make a new coordinator wait until its log is committed, because followers are slow to fetch it. Members that
     found no coordinator before find the new coordinator still loading.
     """
@@ -64,7 +64,7 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
     return build_scene(builder, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
 
 
-def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
     """Delay, duplicate or drop members' requests on their way during a rebalance."""
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(3):
@@ -75,7 +75,7 @@ def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
     return build_scene(builder, BUSY, {}, None)
 
 
-def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
     """Leave groups without members for longer than offsets are retained. Then the coordinator fails, and members come
     again.
     """
@@ -88,7 +88,7 @@ def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]
     return build_scene(builder, load, settings, away_s + 20.0)
 
 
-def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
+def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
     """Crash members, or start a second process with a member's instance id, also while the coordinator is down."""
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(3):
@@ -102,7 +102,7 @@ def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, 
     return build_scene(builder, {**BUSY, "churn": 10}, {}, None)
 
 
-GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], Scene]
+GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], RarePathScene]
 """Draws a scene for these groups, with these settings of their workload."""
 GROUP_SCENES: tuple[GroupScene, ...] = (
     coordinators_that_go,

@@ -11,22 +11,22 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from squall.chaos.plans.scenes import NODES, Scene, SceneBuilder
+from squall.chaos.plans.scenes import NODES, RarePathScene, SceneBuilder
 
 REQUEST_TIMEOUT_MS = 1000
 BEGIN_S, EVERY_S, TIMES = 3.0, 3.0, 7
 
 
-def late_ends(rng: Random) -> Scene:
+def late_ends(rng: Random) -> RarePathScene:
     """Let an EndTxn arrive after the client has retried it and got the answer (KAFKA-17754)."""
     faults = _slow_clients(rng)
     for number in range(TIMES):
         late = {"act": "delay", "delay_ms": rng.randint(1300, 2200), "count": 1, "side": "clients"}
         faults.add(BEGIN_S + EVERY_S * number, 2.5, "protocol", "all", api="EndTxn", **late)
-    return Scene(tuple(faults.made), _load(rng, (1, 2, 2)), {})
+    return RarePathScene(tuple(faults.made), _load(rng, (1, 2, 2)), {})
 
 
-def late_markers(rng: Random) -> Scene:
+def late_markers(rng: Random) -> RarePathScene:
     """Let a transaction marker arrive after the coordinator has sent it again (KIP-1228). With transactions of version
     1 the late marker would end the next transaction, in Kafka too: a marker does not say which transaction it ends.
     """
@@ -34,10 +34,10 @@ def late_markers(rng: Random) -> Scene:
     for number in range(TIMES):
         late = {"act": "delay", "delay_ms": rng.randint(700, 1500), "count": rng.choice((1, 2)), "side": "peers"}
         faults.add(BEGIN_S + EVERY_S * number, 2.5, "protocol", "all", api="WriteTxnMarkers", **late)
-    return Scene(tuple(faults.made), _load(rng, (2,)), {"request.timeout.ms": "500"})
+    return RarePathScene(tuple(faults.made), _load(rng, (2,)), {"request.timeout.ms": "500"})
 
 
-def late_records(rng: Random) -> Scene:
+def late_records(rng: Random) -> RarePathScene:
     """Let a record arrive after its client has given it up and has aborted its transaction (KAFKA-14402). There are few
     transactions and many partitions: a later write to the same partition would fence the record.
     """
@@ -46,10 +46,10 @@ def late_records(rng: Random) -> Scene:
         late = {"act": "delay", "delay_ms": rng.randint(2600, 3000), "count": 0, "side": "clients"}
         faults.add(rng.uniform(2.0, 3.0) + 6.0 * number, 2.0, "protocol", "all", api="Produce", **late)
     waits = {"request_timeout_ms": 800, "delivery_timeout_ms": 1500, "transaction_timeout_ms": 4000}
-    return Scene(tuple(faults.made), {**_load(rng, (1,)), "partitions": 6, **waits}, {})
+    return RarePathScene(tuple(faults.made), {**_load(rng, (1,)), "partitions": 6, **waits}, {})
 
 
-def lost_answers_to_markers(rng: Random) -> Scene:
+def lost_answers_to_markers(rng: Random) -> RarePathScene:
     """Drop responses to transaction markers, so that the coordinator sends the markers again, while the markers for one
     broker do not arrive (KAFKA-19999). The transaction completes only if brokers accept a marker that they already
     have.
@@ -62,10 +62,10 @@ def lost_answers_to_markers(rng: Random) -> Scene:
         faults.add(at_s, rng.uniform(1.4, 1.8), "protocol", f"all {others}", stream="back", **asked)
     settings = {"request.timeout.ms": "500", "transaction.state.log.num.partitions": "1"}
     load = {**_load(rng, (1, 2, 2)), "partitions": 6, "producers": 4, "rate": 15, "transaction_timeout_ms": 1500}
-    return Scene(tuple(faults.made), load, settings)
+    return RarePathScene(tuple(faults.made), load, settings)
 
 
-def unreplicated_markers(rng: Random) -> Scene:
+def unreplicated_markers(rng: Random) -> RarePathScene:
     """Let a leader get late markers while no follower can fetch from it. Readers ask this leader for the last stable
     offset, and then it dies. Its successor gets the markers late as well.
     """
@@ -78,7 +78,7 @@ def unreplicated_markers(rng: Random) -> Scene:
         faults.add(at_s + rng.uniform(2.3, 2.6), 2.5, "kill", target)
     many = {"partitions": 6, "readers": 8, "rate": 10, "poll_pause_ms": 0, "transaction_timeout_ms": 10_000}
     settings = {"replica.lag.time.max.ms": "6000", "transaction.state.log.num.partitions": "1"}
-    return Scene(tuple(faults.made), {**_load(rng, (1, 2, 2)), **many}, settings)
+    return RarePathScene(tuple(faults.made), {**_load(rng, (1, 2, 2)), **many}, settings)
 
 
 def _slow_clients(rng: Random) -> SceneBuilder:
@@ -101,7 +101,7 @@ def _load(rng: Random, generations: Sequence[int]) -> dict[str, Any]:
     }
 
 
-LATE_SCENES: tuple[Callable[[Random], Scene], ...] = (
+LATE_SCENES: tuple[Callable[[Random], RarePathScene], ...] = (
     late_ends,
     late_markers,
     late_records,

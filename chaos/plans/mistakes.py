@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from squall.chaos.faults import triggers
-from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, FaultTrait, PlanTraits
+from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, FaultTrait, PlanCapabilities
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import CoordinatedNames, WorkloadClients, check_clients, check_feasible, check_target
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.external import check_external
-from squall.chaos.plans.parts import FAILOVER, HOLDS, FaultPlan, PlanParts, least_limits
+from squall.chaos.plans.parts import FAILOVER, HOLDS, FaultSpec, PlanParts, least_limits
 from squall.chaos.plans.settings import wrong_broker_settings, wrong_topic_settings
 from squall.chaos.runtimes.broker_settings import too_high
 
@@ -195,7 +195,7 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
 # ------------------------------------------------------------------------------------------------------- one fault
 
 
-def possible_fault(plan: PlanParts, number: int, planned: FaultPlan) -> Fault:
+def possible_fault(plan: PlanParts, number: int, planned: FaultSpec) -> Fault:
     """Check and return one fault of a plan. Raise FaultError with everything that is wrong with the fault, a line each.
     """
     if wrong := _of_fault(plan, number, planned):
@@ -207,12 +207,12 @@ def possible_fault(plan: PlanParts, number: int, planned: FaultPlan) -> Fault:
     return replace(fault, when=planned.when, within_s=within_s)
 
 
-def _made(number: int, planned: FaultPlan) -> Fault:
+def _made(number: int, planned: FaultSpec) -> Fault:
     return make_fault(number, planned.at_s, planned.duration_s, planned.action, planned.target, planned.params)
 
 
 def _of_fault(
-    plan: PlanParts, number: int, planned: FaultPlan, *, alone: bool = False, others_known: bool = True
+    plan: PlanParts, number: int, planned: FaultSpec, *, alone: bool = False, others_known: bool = True
 ) -> list[str]:
     """Return what is wrong with a fault. alone: check the fault by itself, whatever the rest of the plan is."""
     here = f"fault {number} ({planned.action})"
@@ -240,7 +240,7 @@ def _of_fault(
     return wrong
 
 
-def _of_clients(plan: PlanParts, here: str, planned: FaultPlan) -> list[str]:
+def _of_clients(plan: PlanParts, here: str, planned: FaultSpec) -> list[str]:
     """Return what is wrong with the target of a fault that hits a client."""
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
     transactional = kind is not None and FaultTrait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
@@ -268,7 +268,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         yield f"{here}: not possible in runtime {plan.runtime!r}: use {where}{why}"
     nodes, replicas = plan.cluster.nodes, plan.workload.replication_factor
     traffic = plan.workload.traffic()
-    setting = PlanTraits(
+    setting = PlanCapabilities(
         plan.runtime,
         plan.target,
         nodes,
@@ -289,7 +289,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         yield f"{here}: only Squall's own broker can be made to: leave it out"
 
 
-def _waiting(plan: PlanParts, number: int, planned: FaultPlan) -> list[str]:
+def _waiting(plan: PlanParts, number: int, planned: FaultSpec) -> list[str]:
     """Return what is wrong with the condition that a fault waits for."""
     here = f"fault {number} ({planned.action})"
     if planned.when is None:

@@ -103,7 +103,7 @@ while the group rebalances.
 """
 
 
-class FaultPlan(StrictModel):
+class FaultSpec(StrictModel):
     """Holds one fault as a plan's file has it."""
 
     at_s: float = Field(ge=0)
@@ -184,7 +184,7 @@ class PlanParts(StrictModel):
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}), validate_default=True)
     probe_ms: float | None = Field(None, gt=0, le=60_000)
     """Gives how long the slowest probe took when the run began whose faults were drawn, in ms. None: not measured."""
-    faults: tuple[FaultPlan, ...] = ()
+    faults: tuple[FaultSpec, ...] = ()
     operations: tuple[Any, ...] | None = None
     """Replaces the workload's rate as the load, if given. Each operation is the workload's own NamedTuple."""
 

@@ -25,7 +25,7 @@ from squall.chaos.nearest import nearest
 from squall.chaos.plans.external import drawn_kinds, for_others
 from squall.chaos.plans.lines import with_line
 from squall.chaos.plans.mistakes import mistakes, possible_fault
-from squall.chaos.plans.parts import ClusterPlan, FaultPlan, LimitsPlan, PlanParts, which_workload
+from squall.chaos.plans.parts import ClusterPlan, FaultSpec, LimitsPlan, PlanParts, which_workload
 from squall.chaos.plans.schedule import (
     DEFAULT_KINDS,
     coordinated,
@@ -246,7 +246,7 @@ def _plain(error: Any) -> str:
 
 def _names_beside(loc: tuple[int | str, ...]) -> list[str]:
     """Return the names of the settings that exist in the part of a plan in which an unknown name was found."""
-    models: dict[str, type[BaseModel]] = {"cluster": ClusterPlan, "limits": LimitsPlan, "faults": FaultPlan}
+    models: dict[str, type[BaseModel]] = {"cluster": ClusterPlan, "limits": LimitsPlan, "faults": FaultSpec}
     if len(loc) < 2:
         return list(PlanParts.model_fields)
     model = SCENARIOS.get(str(loc[1])) if loc[0] == "workload" else models.get(str(loc[0]))

@@ -18,7 +18,7 @@ SESSIONS_S = 150.0
 """Gives the length of a load in which fetch sessions become stale, in s: that takes two minutes (KIP-227)."""
 
 
-class Scene(NamedTuple):
+class RarePathScene(NamedTuple):
     """Holds the faults and settings that replace the seed's own draws. The rest of the plan is drawn as usual."""
 
     faults: tuple[Fault, ...]
@@ -49,7 +49,7 @@ class SceneBuilder:
         self.add(at_s, duration_s, action, target)
 
 
-def refused_proposals(rng: Random) -> Scene:
+def refused_proposals(rng: Random) -> RarePathScene:
     """Let a broker die and come back, while no leader can report to the controller that the broker is in sync again."""
     faults, at_s = SceneBuilder(), 3.0
     for _ in range(2):
@@ -58,20 +58,22 @@ def refused_proposals(rng: Random) -> Scene:
         act = rng.choice(({"act": "drop"}, {"act": "error", "error": "NOT_CONTROLLER"}))
         faults.add(at_s + down_s - 0.5, 7, "protocol", "all", api="AlterPartition", count=0, side="peers", **act)
         at_s += down_s + rng.uniform(7, 8)
-    return Scene(tuple(faults.made), {"topics": 2, "partitions": 4, "replication_factor": NODES, "min_isr": 1}, {})
+    return RarePathScene(
+        tuple(faults.made), {"topics": 2, "partitions": 4, "replication_factor": NODES, "min_isr": 1}, {}
+    )
 
 
-def lost_registrations(rng: Random) -> Scene:
+def lost_registrations(rng: Random) -> RarePathScene:
     """Answer heartbeats as if the controller did not know the broker's registration."""
     faults, at_s = SceneBuilder(), rng.uniform(3, 5)
     for _ in range(rng.randint(2, 4)):
         params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}
         faults.add(at_s, 3, "protocol", "controller", api="BrokerHeartbeat", side="peers", **params)
         at_s += rng.uniform(4, 6)
-    return Scene(tuple(faults.made), {"replication_factor": NODES, "min_isr": rng.choice((1, 2))}, {})
+    return RarePathScene(tuple(faults.made), {"replication_factor": NODES, "min_isr": rng.choice((1, 2))}, {})
 
 
-def stale_sessions(rng: Random) -> Scene:
+def stale_sessions(rng: Random) -> RarePathScene:
     """Let two of three brokers die one after the other. A dead incarnation then holds the third broker's only slot for
     fetch sessions, and the next broker that needs the slot waits for two minutes.
     """
@@ -81,10 +83,10 @@ def stale_sessions(rng: Random) -> Scene:
         at_s += rng.uniform(7, 8)
     workload = {"topics": 1, "partitions": NODES, "replication_factor": NODES, "min_isr": 1, "readers": 3, "rate": 3}
     slots = {"max.incremental.fetch.session.cache.slots": "1"}
-    return Scene(tuple(faults.made), workload, slots, SESSIONS_S)
+    return RarePathScene(tuple(faults.made), workload, slots, SESSIONS_S)
 
 
-def rotten_segments(rng: Random) -> Scene:
+def rotten_segments(rng: Random) -> RarePathScene:
     """Flip bits in segments while a follower that still needs these segments is down.
 
     The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for them. With
@@ -109,13 +111,13 @@ def rotten_segments(rng: Random) -> Scene:
         "readers": 1,
         "topic_settings": {"retention.ms": "15000", "segment.bytes": "4096", "flush.messages": "1"},
     }
-    return Scene(tuple(faults.made), workload, {})
+    return RarePathScene(tuple(faults.made), workload, {})
 
 
 FLUSHED: Mapping[str, str] = {"flush.messages": "1"}
 
 
-def slow_follower(rng: Random) -> Scene:
+def slow_follower(rng: Random) -> RarePathScene:
     """Send a burst of records while a follower is slow but stays in sync; then the leader dies. Records that the slow
     follower lacks must not count as committed.
     """
@@ -138,10 +140,10 @@ def slow_follower(rng: Random) -> Scene:
         "min_bytes": 64,
         "max_bytes": 200,
     }
-    return Scene(tuple(faults.made), workload, {})
+    return RarePathScene(tuple(faults.made), workload, {})
 
 
-def lonely_voter(rng: Random) -> Scene:
+def lonely_voter(rng: Random) -> RarePathScene:
     """Cut one voter off from the others, or slow it down, while topics are created and changed. Then the controller
     dies, and the next controller is elected with that voter.
     """
@@ -156,10 +158,10 @@ def lonely_voter(rng: Random) -> Scene:
         faults.add(at_s + 0.5, away_s, "topics", "all", how=how, value=rng.choice((1, 2)))
         faults.add(at_s + away_s - rng.uniform(0.1, 0.6), rng.uniform(2, 3), "kill", "controller")
         at_s += away_s + rng.uniform(5, 7)
-    return Scene(tuple(faults.made), {**_in_sync(), "rate": 7}, {})
+    return RarePathScene(tuple(faults.made), {**_in_sync(), "rate": 7}, {})
 
 
-def flapping_leaders(rng: Random) -> Scene:
+def flapping_leaders(rng: Random) -> RarePathScene:
     """Take leaders down every other second; they lead again as soon as they are in sync. Segments are so small that
     every epoch has its own.
     """
@@ -177,10 +179,10 @@ def flapping_leaders(rng: Random) -> Scene:
         "leader.imbalance.check.interval.seconds": "1",
         "leader.imbalance.per.broker.percentage": "0",
     }
-    return Scene(tuple(faults.made), {**_in_sync(), **workload, "topic_settings": topic}, settings)
+    return RarePathScene(tuple(faults.made), {**_in_sync(), **workload, "topic_settings": topic}, settings)
 
 
-def power_within_fsyncs(rng: Random) -> Scene:
+def power_within_fsyncs(rng: Random) -> RarePathScene:
     """Cut the power while an fsync is in progress: every record is flushed, and fsyncs take long."""
     faults, at_s = SceneBuilder(), 2.0
     for node in rng.sample((1, 2, 3), 2):
@@ -189,14 +191,14 @@ def power_within_fsyncs(rng: Random) -> Scene:
         faults.add(at_s + rng.uniform(1.5, 3), rng.uniform(2, 3), "power_loss", f"node:{node}")
         at_s += rng.uniform(9, 11)
     workload = {"topics": 1, "partitions": 2, "rate": 20, "acks": -1, "topic_settings": dict(FLUSHED)}
-    return Scene(tuple(faults.made), {**_in_sync(), **workload}, {})
+    return RarePathScene(tuple(faults.made), {**_in_sync(), **workload}, {})
 
 
 def _in_sync() -> dict[str, Any]:
     return {"replication_factor": NODES, "min_isr": 2}
 
 
-SCENES: tuple[Callable[[Random], Scene], ...] = (
+SCENES: tuple[Callable[[Random], RarePathScene], ...] = (
     refused_proposals,
     lost_registrations,
     stale_sessions,

@@ -22,7 +22,7 @@ from squall.chaos.plans.landing import in_the_way, landing
 from squall.chaos.plans.late_scenes import LATE_SCENES
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.plans.plan import Plan, make_plan
-from squall.chaos.plans.scenes import SCENES, Scene
+from squall.chaos.plans.scenes import SCENES, RarePathScene
 from squall.chaos.plans.schedule import coordinated, make_schedule, of_transactions
 from squall.workloads.registry import DEFAULT, SCENARIOS
 from squall.workloads.scenario import Scenario, SwarmCluster
@@ -58,7 +58,7 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
     return make_plan(values)
 
 
-def _scene(seed: int, table: Mapping[str, Any]) -> Scene | None:
+def _scene(seed: int, table: Mapping[str, Any]) -> RarePathScene | None:
     """Return the scene that a seed plays with this load, or None if it plays none."""
     traffic = SCENARIOS[table["name"]].model_validate(table).traffic()
     draw, rng = rng_for(seed, "swarm", "scene").random(), rng_for(seed, "swarm", "the scene")
@@ -143,7 +143,7 @@ def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
     return listed
 
 
-def _staged(values: dict[str, Any], scene: Scene) -> dict[str, Any]:
+def _staged(values: dict[str, Any], scene: RarePathScene) -> dict[str, Any]:
     """Return the plan's values with the scene's faults, workload and settings in place of its own; unchanged if its
     workload does not have the scene's settings.
     """

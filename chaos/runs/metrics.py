@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector
 
 from squall.chaos.faults.context import FaultExecution
-from squall.chaos.runs.run_status import Phase, RunStatus
+from squall.chaos.runs.run_status import RunPhase, RunStatus
 from squall.workloads.counters import LATENCY_BOUNDS_S, LoadCounters, SendLatencies
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -72,7 +72,7 @@ def exposition(status: RunStatus, now: float) -> str:
     return text.decode()
 
 
-def state_of(phase: Phase | None) -> str:
+def state_of(phase: RunPhase | None) -> str:
     """Return the state of `squall_phase`; empty between phases."""
     return "" if phase is None else phase.stage.removesuffix(" with faults")
 

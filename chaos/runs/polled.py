@@ -16,7 +16,7 @@ Ask = Callable[[], Awaitable[BrokerClusterView | None]]
 Tell = Callable[[dict[str, Any]], None]
 
 
-class PolledMetadata:
+class MetadataChangeTracker:
     """Remembers the last polled metadata, and reports how the next answers differ."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ async def keep_polled(asks: Sequence[Ask], now_s: Callable[[], float], tell: Tel
     delays nothing.
     """
     answers: dict[int, tuple[float, BrokerClusterView]] = {}
-    polled = PolledMetadata()
+    polled = MetadataChangeTracker()
 
     async def keep_asking(number: int) -> NoReturn:
         while True:

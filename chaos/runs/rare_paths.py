@@ -15,7 +15,7 @@ from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.kinds import KINDS
 
 if TYPE_CHECKING:
-    from squall.chaos.plans.parts import FaultPlan
+    from squall.chaos.plans.parts import FaultSpec
     from squall.workloads.scenario import Scenario
 
 Line = Mapping[str, Any]
@@ -167,7 +167,7 @@ def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapp
     return found
 
 
-def impossible(load: Scenario, faults: Collection[FaultPlan] | None = None) -> frozenset[str]:
+def impossible(load: Scenario, faults: Collection[FaultSpec] | None = None) -> frozenset[str]:
     """Return the paths that no run of this workload takes, because none of its clients sends such requests.
 
     faults: the faults of a plan that every run has; None: each run draws its own faults and settings.

@@ -16,7 +16,7 @@ from squall.workloads.counters import NAMES, LoadCounters
 
 
 @dataclass(slots=True)
-class Phase:
+class RunPhase:
     """Is one phase of a run. Times are of `time.monotonic`, in seconds."""
 
     name: str
@@ -54,7 +54,7 @@ class RunStatus:
 
     about: Mapping[str, str] = field(default_factory=dict)
     """Describes the run: its name, seed, target, runtime and workload."""
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[RunPhase] = field(default_factory=list)
     load: LoadCounters | None = None
     """Counts what the workload's clients do."""
     final: LoadCounters | None = None
@@ -70,13 +70,13 @@ class RunStatus:
     verdict: str | None = None
 
     @property
-    def phase(self) -> Phase | None:
+    def phase(self) -> RunPhase | None:
         """Returns the current phase; None between phases."""
         return self.phases[-1] if self.phases and self.phases[-1].ended is None else None
 
-    def begin(self, name: str, lasts_s: float | None) -> Phase:
+    def begin(self, name: str, lasts_s: float | None) -> RunPhase:
         """Begin a phase now, and return it. The caller sets when the phase ends."""
-        phase = Phase(name, time.monotonic(), lasts_s)
+        phase = RunPhase(name, time.monotonic(), lasts_s)
         self.phases = [*self.phases, phase]
         return phase
 

@@ -43,7 +43,7 @@ _SIZE = Struct(">i")
 
 
 class LinkDialer(Protocol):
-    """A runtime that can open connections over a link, through the link's faults."""
+    """Opens connections over a link, through the link's faults. Some runtimes can do so."""
 
     async def connect(self, link: Link) -> Transport:
         """Open a connection over a link, through the link's faults. Raises OSError if the connection is refused."""

@@ -69,8 +69,8 @@ async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _elect_moved(context: FaultContext, p: FaultExecution, moved: list[Place]) -> None:
-    """Request an election of preferred leaders for the moved partitions. The evidence does not contain who leads
-    afterwards.
+    """Request an election of preferred leaders for the moved partitions. The evidence does not contain the resulting
+    leaders.
     """
     await trio.sleep(max(0.0, context.left_s(p) / 2))
     with suppress(RequestFailed), context.within(max(0.0, context.left_s(p))):

@@ -19,7 +19,7 @@ from squall.chaos.runtimes.wire.frames import TRAFFIC, BrokerTraffic
 
 
 class TrafficProber(Protocol):
-    """A runtime that can probe a link between brokers with one kind of request."""
+    """Probes links between brokers with one kind of request. Some runtimes can do so."""
 
     async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
         """Probe a link as `Runtime.probe` does, with a request that belongs to this kind of traffic and changes

@@ -50,7 +50,7 @@ ProbeTest = Callable[[ProbeResult], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class LinkCheck:
+class LinkFaultProof:
     """Defines how a fault of a link is measured, and which measurements prove it."""
 
     fault: LinkFault
@@ -76,7 +76,7 @@ class LinkMeasurement:
     during: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
     after: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
 
-    def proves(self, proof: LinkCheck, *, noise: bool = True) -> bool | None:
+    def proves(self, proof: LinkFaultProof, *, noise: bool = True) -> bool | None:
         """Return whether the measurements prove the fault, or None if they are not usable. The comparisons with before
         and with after must both prove the fault, because noise may begin or end with it. One comparison is enough if
         other faults may hide the fault in the second one, or if there is no noise.
@@ -91,7 +91,7 @@ class LinkMeasurement:
 
 
 def _against(
-    proof: LinkCheck,
+    proof: LinkFaultProof,
     quiet: Sequence[tuple[frozenset[int], ProbeResult]],
     during: Sequence[tuple[frozenset[int], ProbeResult]],
 ) -> bool | None:
@@ -119,7 +119,7 @@ def slower(
     mean_ms: float = 0.0,
     is_usable: ProbeTest = lambda probe: probe.ok,
     extra_evidence: Mapping[str, Any] | None = None,
-) -> LinkCheck:
+) -> LinkFaultProof:
     """Return the check of a fault that makes a measurement take longer: by at least `least_ms` each time, and by
     `mean_ms` on average. limit_s: how long a measurement may take if nothing else slows the link down. is_usable:
     returns whether a measurement is usable. Raise HarnessError if the effect is too small to distinguish from noise.
@@ -137,7 +137,7 @@ def slower(
         return min(slow) - min(quiet) >= floor_ms and fmean(slow) - min(quiet) >= mean_floor_ms
 
     jittery = least_ms < mean_ms / 2
-    return LinkCheck(
+    return LinkFaultProof(
         fault,
         lambda link, before_s: measure(link, timeout_s=limit_s + before_s),
         is_usable,
@@ -156,9 +156,9 @@ def ends(
     is_struck: ProbeTest,
     error: str,
     extra_evidence: Mapping[str, Any],
-) -> LinkCheck:
+) -> LinkFaultProof:
     """Return the check of a fault that ends connections which stay open without the fault."""
-    return LinkCheck(
+    return LinkFaultProof(
         fault,
         # Not longer than before: how long a connection stays open is what is compared.
         lambda link, before_s: measure(link),
@@ -170,7 +170,7 @@ def ends(
     )
 
 
-async def worse(context: FaultContext, p: FaultExecution, proof: LinkCheck) -> None:
+async def worse(context: FaultContext, p: FaultExecution, proof: LinkFaultProof) -> None:
     """Put a fault on the targets' links, measure, keep the fault until its end, remove it, and measure again."""
     links = _links(context, p)
     name = f"fault-{p.fault.id}"
@@ -201,7 +201,7 @@ async def worse(context: FaultContext, p: FaultExecution, proof: LinkCheck) -> N
 
 
 async def _compared(
-    context: FaultContext, p: FaultExecution, proof: LinkCheck, seen: Mapping[Link, LinkMeasurement]
+    context: FaultContext, p: FaultExecution, proof: LinkFaultProof, seen: Mapping[Link, LinkMeasurement]
 ) -> list[bool | None]:
     """Return for each link whether it shows the fault. If nothing can be compared, because other faults were active
     before and after but not during the fault, measure the links once more after those faults have ended.
@@ -232,7 +232,7 @@ def patience(context: FaultContext, p: FaultExecution, links: Sequence[Link]) ->
 async def _sample(
     context: FaultContext,
     p: FaultExecution,
-    proof: LinkCheck,
+    proof: LinkFaultProof,
     keep: ProbeTest,
     into: Samples,
     before_s: Mapping[Link, float] = NOTHING,
@@ -254,7 +254,7 @@ async def _sample(
 async def _quiet(
     context: FaultContext,
     p: FaultExecution,
-    proof: LinkCheck,
+    proof: LinkFaultProof,
     into: Samples,
     *,
     enough: Callable[[Sequence[bool]], bool],
@@ -274,7 +274,7 @@ async def _quiet(
 
 
 async def _while_on(
-    context: FaultContext, p: FaultExecution, proof: LinkCheck, into: Samples, before_s: Mapping[Link, float]
+    context: FaultContext, p: FaultExecution, proof: LinkFaultProof, into: Samples, before_s: Mapping[Link, float]
 ) -> None:
     """Measure with the fault: as soon as it is active, at a drawn moment, and again shortly before its end. If another
     fault cuts a link's measurement short, repeat the measurement as long as this fault lasts.

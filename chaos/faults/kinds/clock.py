@@ -14,7 +14,7 @@ from squall.chaos.faults.kind import (
     FaultTrait,
     NumericParameter,
     Params,
-    PlanTraits,
+    PlanCapabilities,
     listed,
 )
 from squall.chaos.faults.targets import UnresolvedTargetError
@@ -128,7 +128,7 @@ def check(params: Params) -> str:
     return ""
 
 
-def refuse(params: Params, setting: PlanTraits) -> str:
+def refuse(params: Params, setting: PlanCapabilities) -> str:
     """Refuse libfaketime outside of containers: only the container images have it built in."""
     faked = params["how"] == FROM_BELOW and setting.runtime != "docker"
     return "libfaketime is in brokers' images only: how = 'offset'" if faked else ""

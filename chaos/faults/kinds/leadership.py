@@ -18,7 +18,7 @@ from squall.chaos.faults.kind import (
     FaultTrait,
     NumericParameter,
     Params,
-    PlanTraits,
+    PlanCapabilities,
 )
 from squall.chaos.faults.words import Json, mapping
 
@@ -50,7 +50,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     await (resign if p.fault.params["how"] == "resign" else change_leaders)(context, p)
 
 
-def refuse(params: Params, setting: PlanTraits) -> str:
+def refuse(params: Params, setting: PlanCapabilities) -> str:
     """Refuse to drain or fill if no broker could take the replicas: that needs more brokers than replicas."""
     full = params["how"] in ("drain", "fill") and setting.nodes <= setting.replicas
     return "more brokers than replicas are needed: cluster.nodes" if full else ""

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter, Params, PlanTraits
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+    Params,
+    PlanCapabilities,
+)
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, integer
@@ -114,7 +122,7 @@ def _since(context: FaultContext, p: FaultExecution) -> float:
     return round((context.now_ns() - p.began) / 1e9, 3)
 
 
-def refuse(params: Params, setting: PlanTraits) -> str:
+def refuse(params: Params, setting: PlanCapabilities) -> str:
     """Refuse the fault for a workload without members of groups."""
     return "" if setting.groups else "the workload has no consumer group, and so no members"
 

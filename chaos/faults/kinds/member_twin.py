@@ -8,7 +8,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter, Params, PlanTraits
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+    Params,
+    PlanCapabilities,
+)
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, objects
@@ -62,7 +70,7 @@ def _seen(double: DuplicateMember) -> dict[str, object]:
     return {"first": double.first, "second": double.second, **told, "fenced": fenced}
 
 
-def refuse(params: Params, setting: PlanTraits) -> str:
+def refuse(params: Params, setting: PlanCapabilities) -> str:
     """Refuse the fault for a workload whose members have no instance ids."""
     if setting.named:
         return ""

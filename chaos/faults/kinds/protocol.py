@@ -22,7 +22,7 @@ from squall.chaos.faults.kind import (
     FaultTrait,
     NumericParameter,
     Params,
-    PlanTraits,
+    PlanCapabilities,
 )
 from squall.chaos.faults.link_faults import indistinct_traffic, off_peers, on_clients_side
 from squall.chaos.faults.shapes import asked_over
@@ -134,7 +134,7 @@ def check(params: Params) -> str:
     return f"act = {params['act']!r} is of requests: stream = 'there'" if of_requests else ""
 
 
-def refuse(params: Params, setting: PlanTraits) -> str:
+def refuse(params: Params, setting: PlanCapabilities) -> str:
     """Refuse requests that the workload never sends, and traffic that the runtime cannot distinguish."""
     api, in_groups = params["api"], ("AddOffsetsToTxn", "TxnOffsetCommit")
     if api in ("EndTxn", *OF_TRANSACTIONS, *in_groups) and not setting.transactional:

@@ -12,7 +12,7 @@ from squall.chaos.faults.kind import (
     FaultTrait,
     NumericParameter,
     Params,
-    PlanTraits,
+    PlanCapabilities,
 )
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.words import Json, mapping, objects, steps_in_turn
@@ -45,7 +45,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
         p.landed, p.error = False, f"node {', '.join(map(str, same))} runs what it ran before"
 
 
-def refuse(params: Params, setting: PlanTraits) -> str:
+def refuse(params: Params, setting: PlanCapabilities) -> str:
     """Refuse the fault if the plan names no second version."""
     return "" if setting.upgrade_to else "to which version? name it: --upgrade-to (upgrade_to)"
 

@@ -8,7 +8,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter, Params, PlanTraits
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+    Params,
+    PlanCapabilities,
+)
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, texts
@@ -61,7 +69,7 @@ def _seen(zombie_run: ZombieRun) -> dict[str, object]:
     return {"zombie": zombie_run.zombie, "followed_by": zombie_run.successor, **tried}
 
 
-def refuse(params: Params, setting: PlanTraits) -> str:
+def refuse(params: Params, setting: PlanCapabilities) -> str:
     """Refuse producers without transactions: only transactional ids are taken over, and only a producer with records to
     write can be stopped inside a transaction.
     """

@@ -18,7 +18,7 @@ from squall.chaos.plans.late_scenes import (
 )
 from squall.chaos.plans.scenes import (
     SCENES,
-    Scene,
+    RarePathScene,
     flapping_leaders,
     lonely_voter,
     lost_registrations,
@@ -46,7 +46,7 @@ AT_LEAST = {flapping_leaders: 10}
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_scene_takes_the_path_that_it_is_there_for_and_proves_something(
-    scene: Callable[[Random], Scene], monkeypatch: pytest.MonkeyPatch
+    scene: Callable[[Random], RarePathScene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swarm, "SCENES", (scene,))
     monkeypatch.setattr(swarm, "SCENE_SHARE", 1.0)
@@ -67,7 +67,7 @@ HIT = {
 
 @pytest.mark.parametrize("scene", LATE_SCENES)
 def test_a_scene_of_late_requests_lands_and_proves_something(
-    scene: Callable[[Random], Scene], monkeypatch: pytest.MonkeyPatch
+    scene: Callable[[Random], RarePathScene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swarm, "LATE_SCENES", (scene,))
     monkeypatch.setattr(swarm, "LATE_SHARE", 1.0)

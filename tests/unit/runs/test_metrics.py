@@ -24,7 +24,7 @@ from squall.chaos.runs import exporter as module
 from squall.chaos.runs.exporter import HOST, MetricsExporter, serving
 from squall.chaos.runs.metrics import CONTENT_TYPE, PHASES, exposition, state_of
 from squall.chaos.runs.progress import Progress
-from squall.chaos.runs.run_status import Phase, RunStatus
+from squall.chaos.runs.run_status import RunPhase, RunStatus
 from squall.workloads.counters import LoadCounters
 
 ROOT = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def whole() -> RunStatus:
     ]
     return RunStatus(
         about={"run": 'a "run"\\\n', "seed": "7", "target": "squall", "runtime": "process", "workload": "appends"},
-        phases=[Phase("warm-up", 98.0, 2.0, 100.0), Phase("load with faults", 100.0, 30.0)],
+        phases=[RunPhase("warm-up", 98.0, 2.0, 100.0), RunPhase("load with faults", 100.0, 30.0)],
         load=load,
         final=LoadCounters(read=3),
         faults=(*played, FaultExecution(faults[3], ended=2)),
@@ -168,7 +168,7 @@ def test_every_phase_of_a_run_is_a_state() -> None:
     source = (ROOT / "chaos/runs/run.py").read_text()
     names = set(re.findall(r'_phase\("([^"]+)"', source)) | {"load"}
     assert len(names) > 10
-    told = {state_of(Phase(name, 0.0)) for name in (*names, "judge", "judge: Spark looks for anomalies", "report")}
+    told = {state_of(RunPhase(name, 0.0)) for name in (*names, "judge", "judge: Spark looks for anomalies", "report")}
     assert told == set(PHASES)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from squall.chaos.runs.polled import EVERY_S, PolledMetadata, keep_polled
+from squall.chaos.runs.polled import EVERY_S, MetadataChangeTracker, keep_polled
 from tests.unit.runs.test_lookout import answer, says, silent
 
 
@@ -18,7 +18,7 @@ def polled(t: float, leader: int, epoch: int, isr: list[int]) -> dict[str, Any]:
 
 
 def test_only_changes_are_told() -> None:
-    told = PolledMetadata()
+    told = MetadataChangeTracker()
     assert told.changes([answer(1, (2, 1), 3)] * 2, 1.0) == [
         polled(1.0, 1, 3, [1, 2]),
         {"t": 1.0, "e": "polled_controller", "node": 1, "epoch": -1},
@@ -28,14 +28,14 @@ def test_only_changes_are_told() -> None:
 
 
 def test_a_broker_that_is_cut_off_takes_nothing_back() -> None:
-    told = PolledMetadata()
+    told = MetadataChangeTracker()
     told.changes([answer(2, (2, 3), 4, controller=2, term=9)], 1.0)
     assert told.changes([answer(1, (1, 2, 3), 3, controller=1, term=8)], 2.0) == []
     assert told.changes([], 3.0) == []
 
 
 def test_a_new_controller_is_told_with_its_epoch() -> None:
-    told = PolledMetadata()
+    told = MetadataChangeTracker()
     told.changes([answer(1, (1, 2), 3, controller=1, term=5)], 1.0)
     (line,) = told.changes([answer(1, (1, 2), 3, controller=2, term=6)], 2.0)
     assert line == {"t": 2.0, "e": "polled_controller", "node": 2, "epoch": 6}

@@ -17,7 +17,7 @@ from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.runs import progress as module
 from squall.chaos.runs.metrics import PHASES
 from squall.chaos.runs.progress import Progress, next_words
-from squall.chaos.runs.run_status import Phase
+from squall.chaos.runs.run_status import RunPhase
 from squall.workloads.counters import LoadCounters
 
 
@@ -28,22 +28,22 @@ def fault(action: str, at_s: float = 0.0, when: str = "") -> Fault:
 @pytest.mark.parametrize(
     ("phase", "now", "words"),
     [
-        (Phase("load", 10.0, 30.0), 22.2, "load: 12 of 30 s"),
-        (Phase("load", 10.0, 30.0), 40.6, "load: 30 of 30 s"),
-        (Phase("load", 10.0, 30.0), 43.0, "load: 30 s, and 3 s more"),
-        (Phase("converge", 10.0), 10.4, "converge"),
-        (Phase("converge", 10.0), 17.4, "converge: 7 s"),
-        (Phase("converge", 10.0, None, 12.0), 99.0, "converge: 2 s"),
+        (RunPhase("load", 10.0, 30.0), 22.2, "load: 12 of 30 s"),
+        (RunPhase("load", 10.0, 30.0), 40.6, "load: 30 of 30 s"),
+        (RunPhase("load", 10.0, 30.0), 43.0, "load: 30 s, and 3 s more"),
+        (RunPhase("converge", 10.0), 10.4, "converge"),
+        (RunPhase("converge", 10.0), 17.4, "converge: 7 s"),
+        (RunPhase("converge", 10.0, None, 12.0), 99.0, "converge: 2 s"),
     ],
 )
-def test_a_phase_says_how_far_it_is(phase: Phase, now: float, words: str) -> None:
+def test_a_phase_says_how_far_it_is(phase: RunPhase, now: float, words: str) -> None:
     assert phase.words(now) == words
 
 
 def test_what_is_left_of_a_phase_never_is_less_than_nothing() -> None:
-    assert Phase("load", 10.0, 30.0).left_s(15.0) == 25.0
-    assert Phase("load", 10.0, 30.0).left_s(99.0) == 0.0
-    assert Phase("converge", 10.0).left_s(15.0) is None
+    assert RunPhase("load", 10.0, 30.0).left_s(15.0) == 25.0
+    assert RunPhase("load", 10.0, 30.0).left_s(99.0) == 0.0
+    assert RunPhase("converge", 10.0).left_s(15.0) is None
 
 
 @pytest.mark.parametrize(
