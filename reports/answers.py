@@ -101,10 +101,14 @@ def _span(facts: PartitionFacts, story: PartitionStory, about: Sequence[Labelled
         return float("-inf"), facts.problem.t
     times = [record.sent.sent for record in about]
     offsets = {record.offset for record in about}  # of a record that was lost, another one may be the subject
-    times += [each.sent.sent for each in story.records if each.name in story.told.lost and each.offset in offsets]
-    times += [each.t for each in facts.polled if each.op == facts.problem.op] + [each.t for each in facts.thrown]
+    times += [
+        each.sent.sent for each in story.records if each.name in story.all_moments.lost and each.offset in offsets
+    ]
+    times += [each.t for each in facts.polled if each.op == facts.problem.op] + [
+        each.t for each in facts.invalid_positions
+    ]
     first = min(times, default=float("-inf"))
-    lost = [story.told.lost[record.name] for record in about if record.name in story.told.lost]
+    lost = [story.all_moments.lost[record.name] for record in about if record.name in story.all_moments.lost]
     if about and len(lost) == len(about):
         return first - NEAR_S, max(lost) + NEAR_S
     return first - NEAR_S, facts.final_reads[1] if facts.final_reads is not None else float("inf")
@@ -116,7 +120,7 @@ def unknown_why(files: RunFiles) -> str:
         if files.foreign:
             return f"Not known: {files.foreign} writes no trace, and no log of a broker is here (nodes/N/broker.log)."
         return "Not known: the run directory has no trace of a broker (nodes/N/trace.jsonl)."
-    if files.told_by_polls:
+    if files.from_polls:
         return (
             f"Not known: {files.foreign} says who leads and who is in sync when it is asked (polled.jsonl), and no "
             "more; its brokers' logs are not here."
@@ -124,7 +128,7 @@ def unknown_why(files: RunFiles) -> str:
     off = [each for each in files.problems if "turn the logger" in each]
     if off:
         return f"Not known: {off[0][0].lower()}{off[0][1:]}"
-    name = "nodes/N/broker.log" if files.told_by_logs else "nodes/N/trace.jsonl"
+    name = "nodes/N/broker.log" if files.from_broker_logs else "nodes/N/trace.jsonl"
     return f"Not known: no line of this partition stands in {name}."
 
 
@@ -143,7 +147,9 @@ def _seen(files: RunFiles, facts: PartitionFacts) -> Iterator[str]:
         yield f"After healing it lacked: {lacking}." if lacking else "run.json does not say what it lacked."
     yield from _of_operation(facts)
     told = [
-        each for each in facts.thrown if each.process == problem.process and each.position in (*problem.offsets, -1)
+        each
+        for each in facts.invalid_positions
+        if each.process == problem.process and each.position in (*problem.offsets, -1)
     ]
     for each in told[:1]:
         yield (
@@ -252,7 +258,7 @@ def _of_a_coordinator(facts: PartitionFacts) -> Iterator[str]:
 
 
 def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]) -> Iterator[str]:
-    told = [(record, story.told.at_ack.get(record.name)) for record in about]
+    told = [(record, story.all_moments.at_ack.get(record.name)) for record in about]
     for record, state in told:
         if state is not None:
             hw = f", HW {'' if story.exact else '≥ '}{state.hw}"
@@ -262,11 +268,11 @@ def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]
             )
     if any(state is not None for _, state in told):
         return
-    if story.problem.stood:
+    if story.problem.replicas:
         yield from _replica_sentences(story.problem)
         return
     over = float("inf") if story.problem.t is None else story.problem.t
-    terms = [m for m in story.told.moments if m.kind == "leads" and m.t <= over]
+    terms = [m for m in story.all_moments.moments if m.kind == "leads" and m.t <= over]
     at = min((record.sent.sent for record in about), default=None)
     then = [m for m in terms if at is None or m.t <= at][-1:] or terms[:1]
     if at is None:
@@ -280,7 +286,7 @@ def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]
 
 def _replica_sentences(problem: StorySubject) -> Iterator[str]:
     """Describe the replicas at the moment in which an invariant broke."""
-    leaders = [each for each in problem.stood if each.leads]
+    leaders = [each for each in problem.replicas if each.leads]
     for each in leaders:
         yield (
             f"At {problem.t or 0.0:.3f} s broker {each.node} led in epoch {each.epoch} (LEO {each.leo}, HW {each.hw}), "
@@ -288,13 +294,13 @@ def _replica_sentences(problem: StorySubject) -> Iterator[str]:
         )
     if not leaders:
         yield f"At {problem.t or 0.0:.3f} s nobody led."
-    rest = [f"broker {s.node} was in epoch {s.epoch} (LEO {s.leo}, HW {s.hw})" for s in problem.stood if not s.leads]
+    rest = [f"broker {s.node} was in epoch {s.epoch} (LEO {s.leo}, HW {s.hw})" for s in problem.replicas if not s.leads]
     if rest:
         yield f"{rest[0][0].upper()}{'; '.join(rest)[1:]}."
 
 
 def _had(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]) -> Iterator[str]:
-    if not any(files.traces.values()) or files.told_by_polls:
+    if not any(files.traces.values()) or files.from_polls:
         yield unknown_why(files)
         return
     for record in about:
@@ -304,15 +310,15 @@ def _had(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]
 
 
 def _holders(story: PartitionStory, record: LabelledRecord) -> Iterator[str]:
-    state, name = story.told.at_ack.get(record.name), record.name
+    state, name = story.all_moments.at_ack.get(record.name), record.name
     if state is not None:
         how = "When it was acknowledged" if story.exact else "Inferred from its acknowledgement"
         rest = sorted(set(state.isr) - set(state.holders))
         beside = f"; of {ids(rest)} nothing says so" if rest else ""
         yield f"{how}{',' if story.exact else ':'} {_brokers(state.holders)} had {name}{beside}."
-    if name in story.told.lost:
-        yield f"No log held {name} any more from {story.told.lost[name]:.3f} s on."
-    elif record.name in story.told.mistaken:
+    if name in story.all_moments.lost:
+        yield f"No log held {name} any more from {story.all_moments.lost[name]:.3f} s on."
+    elif record.name in story.all_moments.mistaken:
         yield f"Nobody: {name} was taken for a batch that was sent before, and never appended."
     elif record.offset < 0:
         there = [each.name for each in story.records if each.offset == record.sent.offset]
@@ -320,7 +326,7 @@ def _holders(story: PartitionStory, record: LabelledRecord) -> Iterator[str]:
         told = "was not told" if record.sent.offset < 0 else f"was told {record.sent.offset}, {wrong}"
         yield f"At which offset {name} was put is not known: its producer {told}, and no read found it."
     else:
-        left = story.told.logs.holders(record.offset, record.epoch)
+        left = story.all_moments.logs.holders(record.offset, record.epoch)
         yield f"In the end {_brokers(left)} had {name}." if left else f"In the end no log is known to have {name}."
 
 
@@ -396,12 +402,14 @@ def _election_text(event: BrokerTraceLine) -> str:
 
 
 def _truncated(files: RunFiles, story: PartitionStory, span: tuple[float, float]) -> str:
-    cuts = [m for m in story.told.moments if m.kind == "truncates" or (m.kind == "recovers" and "cut off" in m.text)]
+    cuts = [
+        m for m in story.all_moments.moments if m.kind == "truncates" or (m.kind == "recovers" and "cut off" in m.text)
+    ]
     told = [f"{moment.t:.3f} s: {moment.text}" for moment in cuts if span[0] <= moment.t <= span[1]]
     if told:
         return _ends_of(told, "truncation")
     facts = story.facts
-    if facts is None or not facts.events or files.told_by_polls:
+    if facts is None or not facts.events or files.from_polls:
         return unknown_why(files)
     return "Nothing: no replica of the partition says that it cut its log."
 

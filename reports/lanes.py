@@ -76,7 +76,7 @@ def broker_lanes(files: RunFiles, begin: float, end: float) -> list[BrokerLane]:
         lane.crashes = [t for each in objects(files.run.get("node_exits"))
                         if each.get("node") == node and (t := files.seconds(each.get("t"))) is not None]  # fmt: skip
         changes = [*_state_changes(files, node), *((t, "down") for t in lane.crashes)]
-        first = "down" if files.traces.get(node) and not files.told_by_polls else "unknown"
+        first = "down" if files.traces.get(node) and not files.from_polls else "unknown"
         lane.states = _fold([(float("-inf"), first), *changes], begin, end)
         lane.over = [span for fault in files.faults for span in _fault_spans(files, fault, node, end)]
         lane.controller = _controller_spans(files, node, lane, end)

@@ -141,7 +141,7 @@ class GroupMemberActions:
         return self.commit is not None and (self.processed is None or max(self.processed.offsets) < self.offset)
 
     @property
-    def stands(self) -> bool:
+    def makes_no_progress(self) -> bool:
         """Is True if the finding is a group that makes no progress."""
         return self.problem.name == stuck.CONSUMER
 
@@ -168,9 +168,9 @@ class GroupMemberActions:
         """Returns the offset of the record in question; -1 for none."""
         return self.problem.offsets[0] if self.problem.offsets else -1
 
-    def did(self) -> list[MemberEvent]:
+    def actions(self) -> list[MemberEvent]:
         """Return all actions of the members, in order of time."""
-        if self.stands:
+        if self.makes_no_progress:
             return list(self._of_last())
         found = [*self._of_commit(), *self._of_hold(), *self._of_next(), *self._of_reads()]
         return sorted(dict.fromkeys(found), key=lambda each: each.t)
@@ -181,7 +181,7 @@ class GroupMemberActions:
     def _label(self, process: int, offset: int) -> tuple[str, str]:
         return "processed" if process in self.programs else "got", f"offset {offset}"
 
-    def had(self) -> str:
+    def processed_text(self) -> str:
         """Say what the committing member had processed, to follow the words "it had"."""
         assert self.commit is not None
         if self.processed is None:
@@ -207,7 +207,7 @@ class GroupMemberActions:
             text = f"process {process} {self._got(process, f'offset {last}')}"
             yield MemberEvent(self.processed.t, process, "read", text, self._label(process, last))
         asked = f"process {process} committed position {offset} of {self.problem.where} (operation {op})"
-        text = f"{asked}, and had {self.had()}"
+        text = f"{asked}, and had {self.processed_text()}"
         yield MemberEvent(t, process, "position", text, (f"commits position {offset}",), grave=True)
         if self.ended[1] == OK:
             text = f"the coordinator acknowledged position {offset} to process {process}"
@@ -242,7 +242,7 @@ class GroupMemberActions:
 
 def _begins(hold: OwnershipSpan, where: str) -> MemberEvent:
     text = f"process {hold.process} began to read {where} at position {hold.position}"
-    return MemberEvent(hold.told, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
+    return MemberEvent(hold.assigned_at, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
 
 
 def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[GroupMemberActions | None]:
@@ -297,10 +297,10 @@ def _passed_over(
     """
     group, offset = reader.groups.get(problem.process, ""), problem.offsets[0] if problem.offsets else -1
     found = (hold for hold in at.holds.found if (hold.process, hold.position) == (problem.process, problem.other))
-    resumed = min(found, key=lambda hold: hold.told, default=None)
+    resumed = min(found, key=lambda hold: hold.assigned_at, default=None)
     if resumed is None:
         return None
-    known = [each for each in at.commits if each.offset == problem.other and each.t <= resumed.told]
+    known = [each for each in at.commits if each.offset == problem.other and each.t <= resumed.assigned_at]
     known = [each for each in known if reader.groups.get(each.process) == group and reader.ends[each.op][1] != FAIL]
     got = tuple(each for each in at.reads if offset in each.offsets and reader.groups.get(each.process) == group)
     commit = max(known, key=lambda each: each.t, default=None)
@@ -308,7 +308,11 @@ def _passed_over(
         return GroupMemberActions(files, problem, group, None, resumed, got=got, programs=frozenset(reader.programs))
     own = [hold for hold in at.holds.found if hold.process == commit.process and hold is not resumed]
     held = [hold for hold in own if hold.ended < 0 or hold.ended >= commit.t] or own
-    hold = min((each for each in held if each.told <= resumed.told), key=lambda each: each.told, default=None)
+    hold = min(
+        (each for each in held if each.assigned_at <= resumed.assigned_at),
+        key=lambda each: each.assigned_at,
+        default=None,
+    )
     reads = [each for each in at.reads if each.process == commit.process and each.t <= commit.t]
     processed = max(reads, key=lambda each: each.t, default=None)
     ended = reader.ends[commit.op]
@@ -328,8 +332,8 @@ def _given_up(
     hold = max(before, key=lambda each: each.ended, default=None)
     if hold is None:
         return None
-    after = (each for each in at.holds.found if each.told >= hold.ended and each.process != read.process)
-    owner = min(after, key=lambda each: each.told, default=None)
+    after = (each for each in at.holds.found if each.assigned_at >= hold.ended and each.process != read.process)
+    owner = min(after, key=lambda each: each.assigned_at, default=None)
     group = reader.groups.get(read.process, "")
     return GroupMemberActions(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
 
@@ -342,7 +346,9 @@ def _stands_still(
         return None
     group = reader.groups[problem.process]
     reads = [each for each in at.reads if reader.groups.get(each.process) == group]
-    hold = max((each for each in at.holds.found if each.group == group), key=lambda each: each.told, default=None)
+    hold = max(
+        (each for each in at.holds.found if each.group == group), key=lambda each: each.assigned_at, default=None
+    )
     processed = max(reads, key=lambda each: each.t, default=None)
     return GroupMemberActions(
         files, problem, group, hold, None, processed=processed, programs=frozenset(reader.programs)
@@ -359,11 +365,13 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
     return [
         [
             StoryLine(
-                files.seconds(each.t) or 0.0, sentence(each), each.grave and (each.kind != "read" or found.stands)
+                files.seconds(each.t) or 0.0,
+                sentence(each),
+                each.grave and (each.kind != "read" or found.makes_no_progress),
             )
-            for each in found.did()
+            for each in found.actions()
         ]
-        if found is not None and (found.alone or found.stands)
+        if found is not None and (found.alone or found.makes_no_progress)
         else []
         for found in members_of(files, problems)
     ]
@@ -371,8 +379,8 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
 
 def answers_of(found: GroupMemberActions) -> Iterator[tuple[str, str]]:
     """Yield (question, answer) about the members' actions."""
-    if found.stands:
-        told = " ".join(map(sentence, found.did()))
+    if found.makes_no_progress:
+        told = " ".join(map(sentence, found.actions()))
         yield "What the group read last", told or f"No member of {found.group} reported or got a record of it."
         told = "No member owned it, as far as is known." if found.hold is None else _owned(found, found.hold)
         yield "Which member owned it last", told
@@ -387,7 +395,7 @@ def answers_of(found: GroupMemberActions) -> Iterator[tuple[str, str]]:
         yield "Who committed the position", told
     else:
         yield from _of_a_commit(found, found.commit)
-    told = f"Process {resumed.process} at {at(resumed.told)}, at position {resumed.position}"
+    told = f"Process {resumed.process} at {at(resumed.assigned_at)}, at position {resumed.position}"
     yield "Who resumed", f"{told}: offset {found.offset} is before it."
     later = [f"process {each.process} at {at(each.t)}" for each in found.got]
     verb = "reported it as processed" if resumed.process in found.programs else "got it"
@@ -401,7 +409,7 @@ def _of_a_commit(found: GroupMemberActions, commit: CommittedPosition) -> Iterat
     told = f"{who} committed position {commit.offset} of {found.problem.where} at {at(commit.t)}"
     yield "Who committed the position", f"{told} (operation {commit.op}; {answered})."
     when = f" (the last at {at(found.processed.t)})" if found.processed is not None else ""
-    yield "What it had processed by then", f"{who} had {found.had()}{when}."
+    yield "What it had processed by then", f"{who} had {found.processed_text()}{when}."
     how = "owned the partition at no time that is known" if hold is None else "never gave it up"
     if hold is not None and not found.lasted(hold):
         how = f"{found.how_ended(hold)} at {at(hold.ended)}"
@@ -420,7 +428,7 @@ def _of_a_read(found: GroupMemberActions, read: MemberRead) -> Iterator[tuple[st
 def _owned(found: GroupMemberActions, hold: OwnershipSpan) -> str:
     at = _clock(found.files)
     until = "to the end of the run" if found.lasted(hold) else f"until it {found.how_ended(hold)} at {at(hold.ended)}"
-    return f"Process {hold.process} owned it from {at(hold.told)} (position {hold.position}) {until}."
+    return f"Process {hold.process} owned it from {at(hold.assigned_at)} (position {hold.position}) {until}."
 
 
 def _clock(files: RunFiles) -> Callable[[int], str]:

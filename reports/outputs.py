@@ -87,7 +87,7 @@ class _InputHistory:
     polls: dict[int, int] = field(default_factory=dict)
     asked: dict[int, Json] = field(default_factory=dict)
     """Maps an open request for committed offsets to its invocation."""
-    told: list[_FetchedPosition] = field(default_factory=list)
+    fetched: list[_FetchedPosition] = field(default_factory=list)
     """Lists the committed positions that members fetched, in the order of the answers."""
     named: set[tuple[int, str]] = field(default_factory=set)
     """Holds the members that a sentence has named in full."""
@@ -128,7 +128,7 @@ class _InputHistory:
             if integer(line.get("st")) == 0 and str(self.part) in positions:
                 owner = self._owner(integer(asked.get("p")), line.get("t"))
                 asked_at, t = integer(asked.get("t")), integer(line.get("t"))
-                self.told.append(_FetchedPosition(asked_at, t, integer(positions[str(self.part)]), owner))
+                self.fetched.append(_FetchedPosition(asked_at, t, integer(positions[str(self.part)]), owner))
         elif op in self.begun or any(op == each["op"] for each in (*self.outputs[-64:], *self.commits[-64:])):
             self.ends[op] = line
 
@@ -227,7 +227,7 @@ class _InputHistory:
         """Yield each old position that a member fetched, with the last commit before it of a position behind the input.
         """
         behind = [(integer(end.get("t")), commit) for commit, end in self._counting()]
-        for told in self.told:
+        for told in self.fetched:
             before = [commit for t, commit in behind if t < told.t]
             if before and told.offset <= self.offset:
                 yield told, before[-1]
@@ -256,7 +256,7 @@ class _InputHistory:
             if integer(commit.get("op")) not in commits:
                 commits.add(integer(commit.get("op")))
                 at = (self.files.seconds(commit.get("t")) or 0.0) - begin
-                yield GroupPosition(at, integer(commit.get("p")), name, newer, told=False)
+                yield GroupPosition(at, integer(commit.get("p")), name, newer, fetched=False)
             at = (self.files.seconds(told.t) or 0.0) - begin
             yield GroupPosition(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
 

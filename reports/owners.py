@@ -33,7 +33,7 @@ class OwnershipSpan:
     position: int
     joined: int
     """Gives the time at which the process learned its generation."""
-    told: int
+    assigned_at: int
     """Gives the time at which the process learned that it owns the partition."""
     ended: int = -1
     how: str = ""
@@ -41,7 +41,7 @@ class OwnershipSpan:
     """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.proved`."""
     last_generation: int = -1
     """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.last_gen`."""
-    last_told: int = -1
+    last_assigned_at: int = -1
     """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.told`."""
 
 
@@ -70,7 +70,7 @@ class PartitionOwnershipReader:
             sender, sent, generation = self.commits.pop(integer(line.get("op")), (-1, -1, -1))
             _, assigns = self.granted.get((sender, generation), (-1, True))
             for hold in self._of(sender) if assigns and integer(line.get("st")) == 0 else ():
-                hold.proved = max(hold.proved, sent if sent >= hold.told else -1)
+                hold.proved = max(hold.proved, sent if sent >= hold.assigned_at else -1)
         elif process not in self.processes:
             return
         elif line.get("e") == "i" and line.get("f") == "commit" and integer(line.get("gen")) >= 0 and line.get("at"):
@@ -85,7 +85,7 @@ class PartitionOwnershipReader:
             if assigns:
                 for hold in self._of(process):
                     if hold.last_generation != generation:
-                        hold.last_generation, hold.last_told = generation, t
+                        hold.last_generation, hold.last_assigned_at = generation, t
             if not self.granted.get((process, generation), (-1, False))[1]:
                 self.granted[process, generation] = t, assigns
         elif kind == "assigned" and str(self.part) in mapping(line.get("at")):
@@ -95,7 +95,7 @@ class PartitionOwnershipReader:
             generation = integer(line.get("gen"))
             since, assigns = self.granted.get((process, generation), (t, False))
             hold = OwnershipSpan(*who, position, self.joined.get(process, -1), t)
-            hold.last_generation, hold.last_told = generation, since if assigns else t
+            hold.last_generation, hold.last_assigned_at = generation, since if assigns else t
             self.found.append(hold)
         elif kind == "revoked" and self.part in (line.get("parts") or ()):
             self._end(process, t, "gave it up", integer(line.get("beat")))
@@ -112,7 +112,7 @@ class PartitionOwnershipReader:
         counts = not any(begin <= beat <= end for begin, end in self.apart)
         for hold in self._of(process):
             hold.ended, hold.how = t, how
-            hold.proved = max(hold.proved, beat if counts and beat >= hold.told else -1)
+            hold.proved = max(hold.proved, beat if counts and beat >= hold.assigned_at else -1)
 
 
 def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
@@ -140,20 +140,20 @@ def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[Owners
     of = {process: [hold for hold in holds if hold.process == process] for process in (problem.other, problem.process)}
     for later in of[problem.process]:
         for earlier in of[problem.other]:
-            begun = earlier.told <= later.told and later.position in problem.offsets
+            begun = earlier.assigned_at <= later.assigned_at and later.position in problem.offsets
             if begun and (_proved(earlier, later) or _shared(earlier, later) >= 0):
                 return earlier, later
     return None
 
 
 def _proved(earlier: OwnershipSpan, later: OwnershipSpan) -> bool:
-    is_back = earlier.told < later.told <= later.ended < earlier.last_told <= earlier.proved
-    return min(earlier.proved, later.proved) >= later.told and not is_back
+    is_back = earlier.assigned_at < later.assigned_at <= later.ended < earlier.last_assigned_at <= earlier.proved
+    return min(earlier.proved, later.proved) >= later.assigned_at and not is_back
 
 
 def _shared(earlier: OwnershipSpan, later: OwnershipSpan) -> int:
     """Return the last generation that assigned the partition to both; -1 if none is known."""
-    owned = earlier.ended < 0 or earlier.ended > later.told
+    owned = earlier.ended < 0 or earlier.ended > later.assigned_at
     return later.last_generation if owned and earlier.last_generation == later.last_generation else -1
 
 
@@ -165,9 +165,8 @@ def _told(files: RunFiles, name: str, first: OwnershipSpan, second: OwnershipSpa
         generation = f"generation or member epoch {hold.generation}"
         heard = f", which it was told of at {at(hold.joined)}," if hold.joined >= 0 else ""
         who = f"Process {hold.process} (member {hold.member or 'without an id'} of {hold.group})"
-        return (
-            f"{who} owned {name} in {generation}{heard} from {at(hold.told)} on, and began at position {hold.position}."
-        )
+        owned = f"{who} owned {name} in {generation}{heard} from {at(hold.assigned_at)} on"
+        return f"{owned}, and began at position {hold.position}."
 
     def until(hold: OwnershipSpan) -> str:
         if hold.ended < 0:
@@ -180,7 +179,7 @@ def _told(files: RunFiles, name: str, first: OwnershipSpan, second: OwnershipSpa
         yield f"Generation or member epoch {_shared(first, second)} assigned it to both, which no generation may do."
         return
     yield (
-        f"After {at(second.told)}, when both owned it, the coordinator accepted requests of both as members: "
+        f"After {at(second.assigned_at)}, when both owned it, the coordinator accepted requests of both as members: "
         f"one that process {first.process} sent at {at(first.proved)}, and one that process {second.process} sent at "
         f"{at(second.proved)}."
     )

@@ -58,7 +58,7 @@ class StorySubject:
     """Says in words whose fault it is, if it is not the cluster's."""
     records: tuple[tuple[int, str], ...] = ()
     """Lists (offset, content) of records of a coordinator's log that a broken invariant is about."""
-    stood: tuple[ReplicaOffsets, ...] = ()
+    replicas: tuple[ReplicaOffsets, ...] = ()
     """Lists the partition's replicas at the moment when an invariant broke, as the simulator saw them."""
 
     @property
@@ -198,7 +198,7 @@ def _broken(files: RunFiles) -> Iterable[StorySubject]:
             t=None if seconds is None else seconds - begin,
             node=line.get("node") if isinstance(line.get("node"), int) else None,
             records=tuple(each for each in records if each[0] >= 0),
-            stood=tuple(_replica_offsets(mapping(details.get("replicas")))),
+            replicas=tuple(_replica_offsets(mapping(details.get("replicas")))),
         )
 
 

@@ -79,9 +79,9 @@ class RunFiles:
     """Maps a node id to the events of its trace."""
     traces_whole: bool = True
     """Is False if a trace is missing or has unreadable lines."""
-    told_by_logs: bool = False
+    from_broker_logs: bool = False
     """Is True if the events of `traces` come from logs of Apache Kafka, whose times are in milliseconds."""
-    told_by_polls: bool = False
+    from_polls: bool = False
     """Is True if the events of `traces` come from polls of the cluster (polled.jsonl): leaders, epochs and ISRs."""
     violations: list[Json] = field(default_factory=list)
     """Holds the violations of a simulation (violations.json)."""
@@ -305,7 +305,7 @@ def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
         return
     told = kafka_log.read_logs(files.path, wall_ms, mono_ns, files.problems.append)
     if any(said.events for said in told.values()):
-        files.told_by_logs = True
+        files.from_broker_logs = True
         files.traces = {node: said.events for node, said in told.items()}
         files.traces_whole = set(files.nodes) == set(told)
         files.problems += kafka_log.missing_loggers(list(told.values()))
@@ -330,7 +330,7 @@ def _read_polled(files: RunFiles) -> None:
                 traces.setdefault(active, []).append({"t": line["t"], "e": "controller_resigned"})
             active = integer(line.get("node"))
             traces.setdefault(active, []).append({"t": line["t"], "e": "controller_active"})
-    files.traces, files.told_by_polls, files.traces_whole = traces, bool(traces), False
+    files.traces, files.from_polls, files.traces_whole = traces, bool(traces), False
 
 
 def _tell_missing_traces(files: RunFiles) -> None:
@@ -341,9 +341,9 @@ def _tell_missing_traces(files: RunFiles) -> None:
             "record went, is not known from inside. "
             "Stories tell what clients saw, and of transactions what the brokers' logs still hold."
         )
-    for node in files.nodes if not files.told_by_polls else ():
+    for node in files.nodes if not files.from_polls else ():
         if not files.traces.get(node) and files.traces:
-            name = "broker.log" if files.told_by_logs else "trace.jsonl"
+            name = "broker.log" if files.from_broker_logs else "trace.jsonl"
             files.traces_whole = False
             files.problems.append(f"nodes/{node}/{name} has nothing: what only broker {node} knew is not told.")
 

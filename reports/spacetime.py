@@ -127,7 +127,7 @@ def _head(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
     """Draw the legend: epochs with their leaders, and the meaning of boxes and bars."""
     leaders: dict[int, str] = {}
-    for moment in story.told.moments:
+    for moment in story.all_moments.moments:
         if moment.kind in ("leads", "quorum") and moment.replica is not None and moment.replica.leads:
             leaders.setdefault(moment.replica.epoch, moment.lane)
     x = 12.0
@@ -135,7 +135,7 @@ def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
              cells_of(m.replica, story, layout.window)}  # fmt: skip
     shown |= {m.replica.epoch for row in layout.rows for m in row.moments if m.replica and m.replica.epoch >= 0}
     last = layout.rows[-1].t if layout.rows else 0.0
-    led = [m.replica for m in story.told.moments if m.replica and m.t <= last and m.lane in layout.lanes]
+    led = [m.replica for m in story.all_moments.moments if m.replica and m.t <= last and m.lane in layout.lanes]
     shown |= {replica.epoch for replica in led if replica.leads and replica.epoch >= 0}
     for epoch in sorted(shown):
         words = f"epoch {epoch}: broker {leaders[epoch]} leads" if epoch in leaders else _never_led(story, epoch)
@@ -155,7 +155,7 @@ def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
 
 def _never_led(story: PartitionStory, epoch: int) -> str:
     """Describe an epoch whose leader did not learn of it in time."""
-    meant = [m.replica.leader for m in story.told.moments if m.replica is not None and m.replica.epoch == epoch]
+    meant = [m.replica.leader for m in story.all_moments.moments if m.replica is not None and m.replica.epoch == epoch]
     known = [leader for leader in meant if leader >= 0]
     return f"epoch {epoch}: broker {known[0]} never led" if known else f"epoch {epoch}: nobody leads"
 
@@ -169,7 +169,7 @@ def _lines(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
             yield line_svg(x, layout.top - 10, x, layout.bottom, "var(--s-muted)", 1.5)
             continue
         begin, look = layout.top - 10, _look(None)
-        for moment in story.told.moments:
+        for moment in story.all_moments.moments:
             if moment.lane != lane or moment.replica is None or _look(moment) == look:
                 continue
             row = layout.row_of(moment)
@@ -397,13 +397,13 @@ def _dot(x: float, y: float, moment: StoryMoment) -> Iterable[str]:
 
 def _has_end(story: PartitionStory, lane: str) -> bool:
     """Return whether it is known how a lane's log ends, and worth a picture."""
-    hosts = any(m.lane == lane and m.kind in ("leads", "follows") for m in story.told.moments)
+    hosts = any(m.lane == lane and m.kind in ("leads", "follows") for m in story.all_moments.moments)
     return story.exact and lane.isdigit() and hosts
 
 
 def _end(story: PartitionStory, layout: DiagramLayout, lane: str) -> Iterable[str]:
     """Draw the log of a lane at the end of the story, below the lane."""
-    x, replica = layout.lanes[lane][0], story.told.logs.of(int(lane))
+    x, replica = layout.lanes[lane][0], story.all_moments.logs.of(int(lane))
     y = layout.bottom + 16
     yield text_svg(GUTTER - 14, y, "in the end", "t")
     yield text_svg(x + TEXT_DX, y, offsets_of(replica), "m")

@@ -50,7 +50,7 @@ class PartitionStory:
     """Describes each log at the end, a sentence each."""
     lanes: list[str]
     """Lists producers, brokers by id as text, and readers, in the order of the picture."""
-    told: StoryMoments = field(default_factory=StoryMoments)
+    all_moments: StoryMoments = field(default_factory=StoryMoments)
     facts: PartitionFacts | None = None
     members: GroupMemberActions | None = None
     """Holds the actions of group members that led to the finding; None if there are none."""
@@ -58,7 +58,7 @@ class PartitionStory:
     @property
     def exact(self) -> bool:
         """Is True if every append is known."""
-        return self.told.exact
+        return self.all_moments.exact
 
     @property
     def of_members(self) -> bool:
@@ -129,7 +129,7 @@ def _of_members(facts: PartitionFacts, acted: GroupMemberActions) -> PartitionSt
     did = [
         StoryMoment((acted.files.seconds(each.t) or 0.0) - begin, f"process {each.process} (member)", each.kind,
                members.sentence(each), each.label, MUST, grave=each.grave)
-        for each in acted.did()
+        for each in acted.actions()
     ]  # fmt: skip
     beside = [each for each in told.moments if each.weight >= MUST and not each.lane.isdigit() and each.kind != "final"]
     told.moments = sorted([*beside, *did], key=lambda each: each.t)
@@ -308,7 +308,7 @@ def summary_of(facts: PartitionFacts, records: Sequence[LabelledRecord], told: S
         elif doom is not None:
             words.append(f"It was lost at {doom.t:.3f} s, with its last copy on broker {doom.lane}.")
         words += [_causes(record, told)]
-    words += [_old_position(facts, each) for each in facts.positions if each.told]
+    words += [_old_position(facts, each) for each in facts.positions if each.fetched]
     return " ".join(word for word in words if word)
 
 
@@ -334,7 +334,7 @@ def _old_position(facts: PartitionFacts, told: GroupPosition) -> str:
     """
     old = f"position {told.offset} of {told.where}" if told.offset >= 0 else f"no position of {told.where}"
     by = f" by broker {told.broker}" if told.broker >= 0 else ""
-    newer = next((e.t for e in facts.positions if not e.told and e.offset == told.newer and e.t < told.t), told.t)
+    newer = next((e.t for e in facts.positions if not e.fetched and e.offset == told.newer and e.t < told.t), told.t)
     bars = [bar for bar in facts.faults if bar.node == told.broker and bar.begin <= newer]
     for bar in [bar for bar in bars if bar.end is None or bar.end >= newer][-1:]:
         until = "" if bar.end is None else f" to {bar.end:.3f} s"

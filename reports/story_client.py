@@ -31,7 +31,7 @@ class ProducerStall:
     read: SeenRecord | None
     since: float
     until: float
-    went_on: bool
+    recovered: bool
     """Is True if a record of the producer was acknowledged at `until`; else its load ended then."""
 
     @property
@@ -104,7 +104,7 @@ def _lines(facts: PartitionFacts, names: Mapping[int, str]) -> Iterator[StoryLin
 
 def _of_a_producer(still: ProducerStall, who: str, names: Mapping[int, str]) -> Iterator[StoryLine]:
     last, fresh = still.last, still.fresh
-    until = f"{still.until:.3f} s" if still.went_on else f"its load ended at {still.until:.3f} s"
+    until = f"{still.until:.3f} s" if still.recovered else f"its load ended at {still.until:.3f} s"
     if last is not None:
         yield StoryLine(
             _done(last), f"{who} acknowledged {_name(last, names)} and then nothing until {until}.", grave=True
@@ -112,7 +112,7 @@ def _of_a_producer(still: ProducerStall, who: str, names: Mapping[int, str]) -> 
     if still.unanswered:
         first, many = still.unanswered[0], len(still.unanswered)
         told = f"{who} was handed {_name(first, names)}, the first of {many:,} records that it did not acknowledge"
-        yield StoryLine(first.sent, f"{told}{f' before {until}' if still.went_on else ''}.")
+        yield StoryLine(first.sent, f"{told}{f' before {until}' if still.recovered else ''}.")
     after = ""
     if last is not None and _done(fresh) > _done(last):
         after = f", {_done(fresh) - _done(last):.3f} s after {_name(last, names)}"

@@ -110,7 +110,7 @@ class GroupPosition:
     process: int
     where: str
     offset: int
-    told: bool
+    fetched: bool
     broker: int = -1
     newer: int = -1
 
@@ -124,7 +124,7 @@ class PartitionFacts:
     sends: list[SentRecord] = field(default_factory=list)
     seen: list[SeenRecord] = field(default_factory=list)
     polled: list[PolledRange] = field(default_factory=list)
-    thrown: list[InvalidPosition] = field(default_factory=list)
+    invalid_positions: list[InvalidPosition] = field(default_factory=list)
     events: list[BrokerTraceLine] = field(default_factory=list)
     faults: list[FaultBar] = field(default_factory=list)
     wires: list[SimMessage] = field(default_factory=list)
@@ -280,7 +280,7 @@ def _read_history(files: RunFiles, found: Sequence[PartitionFacts], begin: float
     for part, facts in named:
         facts.sends, facts.seen, facts.slots = history.sends[part], history.seen[part], history.slots
         facts.asked_of, facts.programs, facts.fresh = history.asked, history.programs, history.fresh
-        facts.polled, facts.thrown = history.polled[part], history.thrown[part]
+        facts.polled, facts.invalid_positions = history.polled[part], history.thrown[part]
 
 
 class _PartitionHistoryReader:

@@ -152,7 +152,7 @@ def outcome_words(record: LabelledRecord, lane: str, acks: str) -> tuple[str, tu
 def position_words(position: GroupPosition) -> tuple[str, tuple[str, str]]:
     """Say that a group member commits a position, or fetches an old one: as a sentence, and as a label."""
     who, where, offset = f"Process {position.process}", position.where, position.offset
-    if not position.told:
+    if not position.fetched:
         return f"{who} commits position {offset} of {where}.", (f"commits position {offset}", f"of {where}")
     by = f" (by broker {position.broker})" if position.broker >= 0 else ""
     what = f"position {offset} of {where}" if offset >= 0 else f"that {where} has no position"

@@ -191,7 +191,7 @@ class _StoryBuilder:
     def _position(self, position: GroupPosition) -> None:
         text, label = position_words(position)
         self._note(position.t, self._producers.get(position.process, READERS), "position", text, *label, weight=MUST,
-                   grave=position.told)  # fmt: skip
+                   grave=position.fetched)  # fmt: skip
 
     def _leader_has(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReplicaView | None:
         """Infer from an ack the leader's least log end (and HW with acks=all), and return the leader; None if unknown.

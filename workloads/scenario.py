@@ -94,11 +94,11 @@ class LoadProfile(NamedTuple):
     """Lists the numbers of the producers that can become zombies: each has a transactional id."""
     groups: tuple[str, ...] = ()
     """Lists the load's consumer groups."""
-    asked: tuple[str, ...] = ()
+    coordinator_apis: tuple[str, ...] = ()
     """Lists the APIs of the requests that members send to coordinators again and again."""
     members: tuple[str, ...] = ()
     """Names the clients that are members of a group, by member number: `reader:0` or `producer:1`."""
-    named: tuple[int, ...] = ()
+    static_members: tuple[int, ...] = ()
     """Lists the numbers of the members that have a group.instance.id."""
 
 

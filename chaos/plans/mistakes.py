@@ -244,8 +244,10 @@ def _of_clients(plan: PlanParts, here: str, planned: FaultSpec) -> list[str]:
     """Return what is wrong with the target of a fault that hits a client."""
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
     transactional = kind is not None and FaultTrait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
-    named = kind is not None and FaultTrait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.named)
-    clients = WorkloadClients(traffic.producers, traffic.readers, traffic.zombies, len(traffic.members), traffic.named)
+    named = kind is not None and FaultTrait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.static_members)
+    clients = WorkloadClients(
+        traffic.producers, traffic.readers, traffic.zombies, len(traffic.members), traffic.static_members
+    )
     return _refused(check_clients, planned.target, clients, here, transactional=transactional, named=named)
 
 
@@ -277,7 +279,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         transactional=bool(traffic.ids),
         zombies=bool(traffic.zombies),
         groups=bool(traffic.groups),
-        named=bool(traffic.named),
+        named=bool(traffic.static_members),
     )
     if why := kind.refuse(fault.params, setting):
         yield f"{here}: {why}"

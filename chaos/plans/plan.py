@@ -101,7 +101,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
     if bare.cluster.nodes == 1:
         faults = tuple(map(of_one_broker, faults))
     traffic = bare.workload.traffic()
-    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.asked)
+    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.coordinator_apis)
     faults = tuple(coordinated(bare.seed, fault, names) for fault in faults)
     faults = tuple(in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
     faults = tuple(likely(bare.seed, fault, bare.workload.traffic().in_flight) for fault in faults)

@@ -95,7 +95,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     replicas, traffic = load.replication_factor, load.traffic()
     if not traffic.zombies:
         kinds = tuple(name for name in kinds if name not in of_transactions((0,)))
-    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.asked)
+    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.coordinator_apis)
     aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), names) for fault in _faults(seed, kinds, time_s)]
     places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"

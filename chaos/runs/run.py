@@ -390,7 +390,9 @@ class Run:
             recorder=recorder,
             counters=counters,
             stop=trio.Event(),
-            controls=LoadControls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named),
+            controls=LoadControls(
+                traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.static_members
+            ),
             envs=self.env,
             acknowledged=self._invariants.acknowledged if self._invariants else None,
             operations=of_the_run(self.plan),

@@ -160,7 +160,7 @@ class TransactionFacts:
     txns: list[ObservedTxn] = field(default_factory=list)
     reads: dict[int, list[ValueRead]] = field(default_factory=dict)
     """Maps a value that was sent in a transaction to its reads, in order."""
-    told: dict[str, list[ReportedWatermarks]] = field(default_factory=dict)
+    watermarks: dict[str, list[ReportedWatermarks]] = field(default_factory=dict)
     """Maps a partition to its watermarks in readers' answers, in order."""
     taken_over: list[ProducerTakeover] = field(default_factory=list)
     markers: list[TxnMarker] = field(default_factory=list)

@@ -128,7 +128,7 @@ class _TransactionHistoryReader:
     def _got(self, at: float, process: int, final: bool, inside: int, got: list[Any]) -> None:
         isolation, (hw, lso) = self._isolation.get(process, 0), (integer(got[2]), integer(got[3]))
         part = integer(got[0])
-        told = self._found.told.setdefault(self._names.get(part, f"partition {part}"), [])
+        told = self._found.watermarks.setdefault(self._names.get(part, f"partition {part}"), [])
         told.append(ReportedWatermarks(at, process, isolation, lso, hw))
         for pair in got[5] if isinstance(got[5], list) else ():
             if isinstance(pair, list) and len(pair) == 2 and pair[1] in self._values:

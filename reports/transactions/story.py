@@ -339,7 +339,7 @@ class _TxnStoryBuilder:
         """Yield what final read_committed reads do not return, and the final last stable offsets."""
         for partition in self.partitions:
             finals = [
-                told for told in self._found.told.get(partition, ())
+                told for told in self._found.watermarks.get(partition, ())
                 if told.process in self._found.final_readers and told.isolation == READ_COMMITTED
             ]  # fmt: skip
             if not finals:
@@ -440,7 +440,7 @@ class _TxnStoryBuilder:
 
 def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedWatermarks | None:
     """Return the first answer about a partition after `t` with a last stable offset, if it comes soon; else None."""
-    later = (told for told in found.told.get(partition, ()) if told.t >= t and told.lso >= 0)
+    later = (told for told in found.watermarks.get(partition, ()) if told.t >= t and told.lso >= 0)
     told = next(later, None)
     return told if told is not None and told.t - t <= NEXT_ANSWER_S else None
 

@@ -127,7 +127,9 @@ class CommandLoad(Scenario):
             return LoadProfile(self.producers, self.readers, *load)
         members = tuple(f"reader:{number}" for number in range(self.members))
         readers = self.members + self.readers
-        return LoadProfile(self.producers, readers, *load, groups=(GROUP,), asked=(COMMITS,), members=members)
+        return LoadProfile(
+            self.producers, readers, *load, groups=(GROUP,), coordinator_apis=(COMMITS,), members=members
+        )
 
     @override
     def held_s(self) -> float:

@@ -201,9 +201,11 @@ class GroupsLoad(Scenario):
             in_flight,
             self.record_bytes,
             groups=(GROUP,),
-            asked=often_asked(self.group_protocol, COMMITS, both=self.conversions > 0 or self.group_protocol == MIXED),
+            coordinator_apis=often_asked(
+                self.group_protocol, COMMITS, both=self.conversions > 0 or self.group_protocol == MIXED
+            ),
             members=tuple(f"reader:{number}" for number in range(self.members)),
-            named=tuple(number for number in range(self.members) if self.instance(number)),
+            static_members=tuple(number for number in range(self.members) if self.instance(number)),
         )
 
     @classmethod

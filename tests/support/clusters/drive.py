@@ -31,6 +31,6 @@ async def drive(
     """Run a scenario, with controls that nothing uses if none are given."""
     traffic = scenario.traffic()
     hands = controls or LoadControls(
-        traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named
+        traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.static_members
     )
     await scenario.run(ScenarioEnvironment(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))

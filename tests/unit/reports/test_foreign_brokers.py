@@ -69,7 +69,7 @@ def as_polled(run_dir: Path) -> None:
 def test_a_cluster_that_was_asked_has_leaders_isrs_and_controllers(lost_dir: Path) -> None:
     as_polled(lost_dir)
     files = read_run(lost_dir)
-    assert files.told_by_polls and not any("writes no trace" in problem for problem in files.problems)
+    assert files.from_polls and not any("writes no trace" in problem for problem in files.problems)
     (lane,) = partition_lanes(files, 0.0, 12.0, {})
     assert [(span.kind, round(span.begin, 1)) for span in lane.leaders] == [("1", 0.0), ("-1", 3.6), ("2", 4.0)]
     assert [size for _, size in lane.isr] == [3, 2, 2, 3]

@@ -108,7 +108,7 @@ def test_the_loss_of_a_record_has_the_same_story_as_on_our_brokers(kafka_dir: Pa
 
 def test_the_page_draws_leaders_controllers_and_brokers_of_kafka(kafka_dir: Path) -> None:
     files = read_run(kafka_dir)
-    assert files.told_by_logs and files.traces_whole and not files.problems
+    assert files.from_broker_logs and files.traces_whole and not files.problems
     assert [(term.epoch, term.leader, term.leo) for term in terms(files)["appends-0-0"]] == [(0, 1, 0), (1, 2, 50)]
     lanes = {lane.node: lane for lane in broker_lanes(files, 0.0, 12.0)}
     assert "down" in [span.kind for span in lanes[1].states]

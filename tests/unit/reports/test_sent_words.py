@@ -112,14 +112,14 @@ def test_only_acks_all_that_was_sent_says_something_of_followers_and_high_waterm
     seen: str, hw: int, holders: tuple[int, ...], words: str
 ) -> None:
     story = story_of(facts_of_script(TOLD + seen))
-    state = story.told.at_ack["A"]
+    state = story.all_moments.at_ack["A"]
     assert (state.hw, state.holders) == (hw, holders)
     assert words in " ".join(text_of(story).split())
 
 
 def test_our_own_client_sends_what_it_was_asked_for_where_nobody_could_look() -> None:
     story = story_of(facts_of_script(TOLD.replace("program 0\n", "")))
-    assert story.told.at_ack["A"].holders == (1, 2)
+    assert story.all_moments.at_ack["A"].holders == (1, 2)
 
 
 def test_a_story_names_what_was_sent_in_its_first_lines(lost_dir: Path) -> None:

@@ -111,7 +111,7 @@ def test_of_a_program_that_went_on_its_longest_time_without_an_acknowledgement_i
         f"1.0 sends 0 0\n1.1 told 0 ok 0\n2.0 sends 0 1\n5.0 told 1 ok 4\n5.1 sends 0 2\n9.0 told 2 ok 5\n{SERVED}"
     )
     still = standstill_of(facts)
-    assert still is not None and still.went_on
+    assert still is not None and still.recovered
     assert (still.since, still.until) == (5.0, 9.0)
     assert [each.value for each in still.unanswered] == [2]
     assert still.last is not None and still.last.value == 1
@@ -120,7 +120,7 @@ def test_of_a_program_that_went_on_its_longest_time_without_an_acknowledgement_i
 def test_a_program_that_acknowledged_nothing_has_a_story_too() -> None:
     still = standstill_of(blaming(f"1.0 sends 0 0\n9.0 told 0 info CLIENT_ENDED\n{SERVED}"))
     assert still is not None and still.last is None
-    assert (still.since, still.until, still.went_on) == (4.1, 9.0, False)
+    assert (still.since, still.until, still.recovered) == (4.1, 9.0, False)
 
 
 @pytest.mark.parametrize("facts", [blaming("1.0 sends 0 0\n"), blaming(f"1.0 sends 0 0\n{SERVED}", "")])

@@ -107,7 +107,7 @@ def test_an_acknowledgement_beyond_every_log_says_nothing_of_the_leaders_log() -
     sends = "".join(f"0.2 sends 0 {n}\n0.3 told {n} ok {n}\n" for n in range(13))
     far = "0.4 sends 0 90\n0.5 told 90 ok 10000161\n0.6..0.7 kill 1\n"
     facts = facts_of_script(f"about lost-write appends-0-0 value=1\n{LED}{sends}{far}0.7..0.8 finals 12=12\n")
-    (killed,) = [each.text for each in story_of(facts).told.moments if each.kind == "fault"]
+    (killed,) = [each.text for each in story_of(facts).all_moments.moments if each.kind == "fault"]
     assert "LEO ≥ 13," in killed
 
 
@@ -166,8 +166,8 @@ def test_faults_for_whose_other_end_there_is_no_room_are_left_out() -> None:
 def test_an_old_position_is_told_with_its_broker_and_the_fault_that_it_had() -> None:
     facts = facts_of_script(f"about eos-duplicate appends-0-0 value=1\n{LED}1.0..3.0 pause 3\n2.1 sends 0 1\n")
     facts.positions = [
-        GroupPosition(2.0, 0, "in-0", 5, told=False),
-        GroupPosition(3.2, 0, "in-0", 4, told=True, broker=3, newer=5),
+        GroupPosition(2.0, 0, "in-0", 5, fetched=False),
+        GroupPosition(3.2, 0, "in-0", 4, fetched=True, broker=3, newer=5),
     ]
     story = story_of(facts)
     text = " ".join(text_of(story).split())

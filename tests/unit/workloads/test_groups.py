@@ -70,7 +70,7 @@ def test_an_act_that_cannot_be_is_refused(act: list[Any], why: str) -> None:
 
 def test_mixed_members_convert_by_themselves_and_name_both_assignors() -> None:
     table = {**LOAD, "group_protocol": "mixed", "assignor": "range", "server_assignor": "range"}
-    assert make_plan({"workload": table, "runtime": "sim"}).workload.traffic().asked == ("OffsetCommit",)
+    assert make_plan({"workload": table, "runtime": "sim"}).workload.traffic().coordinator_apis == ("OffsetCommit",)
     with pytest.raises(PlanError, match="mixed members have no other protocol"):
         make_plan({"workload": {**table, "conversions": 1}, "runtime": "sim"})
     with pytest.raises(PlanError, match="group_protocol mixed: aiokafka speaks the classic protocol"):
