@@ -17,7 +17,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches, decode_batch
 from squall.broker.protocol.schema.transaction_records import TransactionLogValue
 from squall.reports.run_files import RunFiles, integer
-from squall.reports.transactions.observed import CoordinatorDecision, TxnMarker
+from squall.reports.transactions.observed import CoordinatorDecision, ObservedTxnMarker
 
 STATE_LOG = "__transaction_state"
 STATES = (
@@ -49,11 +49,11 @@ class WallClockAxis:
 
 def read_logs(
     files: RunFiles, clock: WallClockAxis, partitions: Iterable[str]
-) -> tuple[list[CoordinatorDecision], list[TxnMarker]]:
+) -> tuple[list[CoordinatorDecision], list[ObservedTxnMarker]]:
     """Return states of transactions, and markers of these partitions: each once, from whichever replica has it."""
     budget = [BYTES_AT_MOST]
     states: dict[tuple[str, int], CoordinatorDecision] = {}
-    markers: dict[tuple[str, int], TxnMarker] = {}
+    markers: dict[tuple[str, int], ObservedTxnMarker] = {}
     wanted = set(partitions)
     for folder in sorted((files.path / "nodes").glob("*/data/*-*")):
         if folder.name in wanted:
@@ -83,7 +83,7 @@ def _batches(folder: Path, budget: list[int]) -> Iterator[tuple[BatchHeader, mem
             return
 
 
-def _marker(clock: WallClockAxis, partition: str, header: BatchHeader, batch: memoryview) -> TxnMarker | None:
+def _marker(clock: WallClockAxis, partition: str, header: BatchHeader, batch: memoryview) -> ObservedTxnMarker | None:
     if not header.is_control or header.producer_id < 0:
         return None
     at = clock.seconds(header.max_timestamp)
@@ -96,7 +96,7 @@ def _marker(clock: WallClockAxis, partition: str, header: BatchHeader, batch: me
     if at is None or kind not in (0, 1):
         return None
     ids = header.producer_id, header.producer_epoch
-    return TxnMarker(at, -1, partition, *ids, epoch, kind == 1, header.base_offset, 0)
+    return ObservedTxnMarker(at, -1, partition, *ids, epoch, kind == 1, header.base_offset, 0)
 
 
 def _states(clock: WallClockAxis, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, CoordinatorDecision]]:

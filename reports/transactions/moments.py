@@ -15,8 +15,8 @@ from squall.reports.transactions.observed import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     ObservedTxn,
+    ObservedTxnMarker,
     TransactionFacts,
-    TxnMarker,
     TxnRecord,
     ValueRead,
 )
@@ -158,7 +158,7 @@ def _of_record(txn: ObservedTxn, part: TxnRecord, names: Mapping[int, str]) -> I
         yield TxnMoment(sent.done, part.partition, "failed", f"{name} {sent.state}", f"The send of {name} {what}{why}.")
 
 
-def _of_marker(marker: TxnMarker, txn: ObservedTxn) -> TxnMoment:
+def _of_marker(marker: ObservedTxnMarker, txn: ObservedTxn) -> TxnMoment:
     by = f"(producer id {marker.producer_id}, epoch {marker.epoch}; coordinator epoch {marker.coordinator_epoch})"
     who = f"Broker {marker.node}" if marker.node >= 0 else f"The leader of {marker.partition}"
     if marker.error:

@@ -35,7 +35,7 @@ class CoordinatorDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class TxnMarker:
+class ObservedTxnMarker:
     """Describes a WriteTxnMarkers that reached the leader of one partition. `offset` is -1 if the marker was refused,
     or in the log already.
     """
@@ -124,7 +124,7 @@ class ObservedTxn:
     parts: list[TxnRecord] = field(default_factory=list)
     states: list[CoordinatorDecision] = field(default_factory=list)
     """Lists the states that the coordinator gave it, in order."""
-    markers: list[TxnMarker] = field(default_factory=list)
+    markers: list[ObservedTxnMarker] = field(default_factory=list)
 
     @property
     def partitions(self) -> list[str]:
@@ -143,7 +143,7 @@ class ObservedTxn:
         """Returns the coordinator's last decision; None if there is none."""
         return self.decisions[-1] if self.states and self.decisions else None
 
-    def contradicts(self, marker: TxnMarker) -> bool:
+    def contradicts(self, marker: ObservedTxnMarker) -> bool:
         """Return whether a marker has an outcome that its coordinator never decided."""
         decided = [each.state == PREPARE_COMMIT for each in self.decisions]
         return bool(decided) and not marker.error and marker.commit not in decided
@@ -163,7 +163,7 @@ class TransactionFacts:
     watermarks: dict[str, list[ReportedWatermarks]] = field(default_factory=dict)
     """Maps a partition to its watermarks in readers' answers, in order."""
     taken_over: list[ProducerTakeover] = field(default_factory=list)
-    markers: list[TxnMarker] = field(default_factory=list)
+    markers: list[ObservedTxnMarker] = field(default_factory=list)
     final_readers: set[int] = field(default_factory=set)
     """Holds the processes of final readers."""
     source: str = ""

@@ -16,10 +16,10 @@ from squall.reports.transactions.observed import (
     TRACES,
     CoordinatorDecision,
     ObservedTxn,
+    ObservedTxnMarker,
     ProducerTakeover,
     ReportedWatermarks,
     TransactionFacts,
-    TxnMarker,
     TxnRecord,
     ValueRead,
 )
@@ -147,7 +147,7 @@ class _TransactionHistoryReader:
 # ------------------------------------------------------------------------------------------------------------- traces
 
 
-def _traced(files: RunFiles) -> tuple[list[CoordinatorDecision], list[TxnMarker]]:
+def _traced(files: RunFiles) -> tuple[list[CoordinatorDecision], list[ObservedTxnMarker]]:
     """Return the events that coordinators and leaders traced, in order of time."""
     states, markers = [], []
     for node, trace in files.traces.items():
@@ -175,8 +175,8 @@ def _state(at: float, node: int, line: Json) -> CoordinatorDecision:
     )
 
 
-def _marker(at: float, node: int, line: Json) -> TxnMarker:
-    return TxnMarker(
+def _marker(at: float, node: int, line: Json) -> ObservedTxnMarker:
+    return ObservedTxnMarker(
         at,
         node,
         f"{line.get('topic')}-{line.get('partition')}",

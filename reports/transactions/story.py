@@ -29,10 +29,10 @@ from squall.reports.transactions.moments import (
 from squall.reports.transactions.observed import (
     READ_COMMITTED,
     ObservedTxn,
+    ObservedTxnMarker,
     ProducerTakeover,
     ReportedWatermarks,
     TransactionFacts,
-    TxnMarker,
     TxnRecord,
 )
 from squall.reports.transactions.outcomes import (
@@ -455,14 +455,14 @@ def fenced_by(txn: ObservedTxn, found: TransactionFacts) -> ProducerTakeover | N
     return min(later, key=lambda each: each.t, default=None)
 
 
-def _marker_words(marker: TxnMarker, txn: ObservedTxn) -> str:
+def _marker_words(marker: ObservedTxnMarker, txn: ObservedTxn) -> str:
     decided = next((each for each in reversed(txn.decisions) if each.t <= marker.t), None)
     after = f", {length_text(marker.t - decided.t)} after {decided.state}" if decided is not None else ""
     by = f"{f'by broker {marker.node} ' if marker.node >= 0 else ''}for coordinator epoch {marker.coordinator_epoch}"
     return f"{marker.word} marker at offset {marker.offset}, written at {marker.t:.3f} s {by}{after}"
 
 
-def _an(marker: TxnMarker) -> str:
+def _an(marker: ObservedTxnMarker) -> str:
     return "an abort" if not marker.commit else "a commit"
 
 
