@@ -253,7 +253,7 @@ class TransactionApis:
         chars = 0 if pattern is None else sum(map(len, found))
         if done.is_set() and chars <= QUICK_CHARS:
             DONE.steps += chars
-            return answer(found if pattern is None else pattern.among(found))
+            return answer(found if pattern is None else pattern.matching(found))
 
         async def wait() -> list_wire.ListTransactionsResponse:
             with self._env.timeout(self._timeout_s):
@@ -273,7 +273,7 @@ class TransactionApis:
             while at < len(names) and chars < CHARS_A_TURN:
                 chars += len(names[at])
                 at += 1
-            matching += await self._turns.run(pattern.among, names[begin:at])
+            matching += await self._turns.run(pattern.matching, names[begin:at])
         return matching
 
 

@@ -95,7 +95,7 @@ class _NfaMatcher:
         for char in name[:-1]:
             led = steps.get((now, char))
             if led is None:
-                led = self._led(now, char, is_end=False)
+                led = self._next_states(now, char, is_end=False)
                 if len(steps) >= MOST_STEPS_KEPT:
                     steps.clear()
                 steps[now, char] = led
@@ -103,12 +103,12 @@ class _NfaMatcher:
                 return False
             now = led
         if name:
-            now = self._led(now, name[-1], is_end=True)
+            now = self._next_states(now, name[-1], is_end=True)
         return bool(now & self._last)
 
-    def _led(self, now: int, char: str, *, is_end: bool) -> int:
+    def _next_states(self, now: int, char: str, *, is_end: bool) -> int:
         """Return the states that a character leads to from all states of `now`, as a bit set."""
-        led, left = 0, now & self._all_having(char)
+        led, left = 0, now & self._states_accepting(char)
         self.spent += left.bit_count()
         while left:
             state = self._states[left.bit_length() - 1]
@@ -117,7 +117,7 @@ class _NfaMatcher:
             left &= (1 << (left.bit_length() - 1)) - 1
         return led
 
-    def _all_having(self, char: str) -> int:
+    def _states_accepting(self, char: str) -> int:
         found = self._having.get(char)
         if found is None:
             states = enumerate(self._states)
@@ -164,7 +164,7 @@ class ResumableNameSearch:
         """Return the steps that the search has taken so far."""
         return self._matching.spent
 
-    def go_on(self, steps: int) -> bool:
+    def advance(self, steps: int) -> bool:
         """Match more names, at least one, until `steps` steps are spent. Return whether all names are done. A step is a
         character, or a state of the expression at a character without a cached transition. One name takes at most its
         length times the number of states.
@@ -204,15 +204,15 @@ class RegexPattern:
 
     def matches(self, name: str) -> bool:
         """Return whether the expression matches the whole name."""
-        return self.among((name,)) == [name]
+        return self.matching((name,)) == [name]
 
-    def among(self, names: Iterable[str]) -> list[str]:
+    def matching(self, names: Iterable[str]) -> list[str]:
         """Return the names that the expression matches as a whole, in their order."""
         matching = self._matching()
         return [name for name in names if matching.has(name)]
 
     def search(self, names: Sequence[str]) -> ResumableNameSearch:
-        """Return a search that finds the same names as `among`, in parts."""
+        """Return a search that finds the same names as `matching`, in parts."""
         return ResumableNameSearch(self._matching(), names)
 
     def _matching(self) -> _NfaMatcher:

@@ -173,7 +173,7 @@ class Fetcher:
         self._asking.restart()
         while True:
             if self._held or self._replicas.log_starts_adopted:
-                await self._write_down()
+                await self._make_durable()
             wanted = self._wanted()
             if not wanted:
                 await self._pause(self._until_next())
@@ -191,7 +191,7 @@ class Fetcher:
                     raise StorageFailed(str(error)) from error
             self._replicas.settle()
 
-    async def _write_down(self) -> None:
+    async def _make_durable(self) -> None:
         """Make durable what the next Fetch reports to the leader: the records below its fetch offsets, if their topics
         ask for a flush, and the log start offsets.
         """

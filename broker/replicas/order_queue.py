@@ -56,9 +56,9 @@ class OrderQueue:
         self._obey_for_a_turn()
         if self._owed:
             assert self.start_soon is not None
-            self.start_soon(self._go_on)
+            self.start_soon(self._run_turns)
 
-    async def _go_on(self) -> None:
+    async def _run_turns(self) -> None:
         while self._owed:
             await trio.lowlevel.checkpoint()
             self._obey_for_a_turn()

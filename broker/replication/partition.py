@@ -151,7 +151,7 @@ class Partition(PartitionRules):
         self.is_leader, self.is_follower = True, False
         self.log_end_offset = log_end_offset
         before = self.isr, self.maximal_isr
-        self._adopt(state)
+        self._apply_state(state)
         self._track_followers(new_epoch, now_ms)
         if new_epoch:
             # Needed even for an epoch without records: a follower that asks for it must learn where it starts.
@@ -180,7 +180,7 @@ class Partition(PartitionRules):
         self._leave_leadership()
         self.is_follower = True
         self.log_end_offset = log_end_offset
-        self._adopt(state)
+        self._apply_state(state)
         if new_epoch:
             has_leader = state.leader != NO_NODE
             effects.append(StartFetching(state.leader, state.leader_epoch) if has_leader else StopFetching())
@@ -278,12 +278,12 @@ class Partition(PartitionRules):
         if self.is_stale_fetch(replica, replica_broker_epoch):
             return _EARLIER_INCARNATION
         replica.broker_epoch = replica_broker_epoch
-        self._note_fetch(replica, fetch_offset, now_ms)
+        self._update_caught_up(replica, fetch_offset, now_ms)
         if last_response_s > replica.followed_s:
             replica.followed_s = last_response_s
         moved = replica.log_end_offset != fetch_offset
         replica.log_end_offset = fetch_offset
-        joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._let_join(replica)
+        joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._maybe_expand_isr(replica)
         # Only a follower that fetches above the high watermark can let it move.
         if moved and fetch_offset > self.high_watermark:
             return joining + self._advance(now_ms)
@@ -305,11 +305,11 @@ class Partition(PartitionRules):
         self._check()
         if not self.is_leader:
             return NO_EFFECTS
-        shrink = self._shrink(now_ms) if self.pending is None else NO_EFFECTS
+        shrink = self._maybe_shrink_isr(now_ms) if self.pending is None else NO_EFFECTS
         # The high watermark waits for followers that caught up lately, even outside the ISR, so time can move it.
         return shrink + self._advance(now_ms)
 
-    def _note_fetch(self, replica: FollowerReplicaState, fetch_offset: int, now_ms: int) -> None:
+    def _update_caught_up(self, replica: FollowerReplicaState, fetch_offset: int, now_ms: int) -> None:
         """Record when a follower was last caught up: now if it fetches at the log end offset, or at its previous fetch
         if it has reached the log end offset of that time. A steady stream of writes must not make the follower look
         late (KIP-16).
@@ -321,12 +321,12 @@ class Partition(PartitionRules):
         replica.last_fetch_ms = now_ms
         replica.last_fetch_leader_end = self.log_end_offset
 
-    def _let_join(self, replica: FollowerReplicaState) -> Effects:
+    def _maybe_expand_isr(self, replica: FollowerReplicaState) -> Effects:
         if not self.has_reached_isr(replica) or not self.is_isr_eligible(replica):
             return NO_EFFECTS
         return self._propose((*self.isr, replica.broker_id), f"{replica.broker_id} has caught up")
 
-    def _shrink(self, now_ms: int) -> Effects:
+    def _maybe_shrink_isr(self, now_ms: int) -> Effects:
         lagging = [
             replica.broker_id
             for replica in self.followers.values()
@@ -334,10 +334,10 @@ class Partition(PartitionRules):
         ]
         if not lagging:
             return NO_EFFECTS
-        reason = ", ".join(self._lag_of(self.followers[broker_id]) for broker_id in lagging)
+        reason = ", ".join(self._lag_reason(self.followers[broker_id]) for broker_id in lagging)
         return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in lagging), reason)
 
-    def _lag_of(self, replica: FollowerReplicaState) -> str:
+    def _lag_reason(self, replica: FollowerReplicaState) -> str:
         if self.is_too_many_behind(replica):
             return f"{replica.broker_id} is {self.log_end_offset - replica.log_end_offset} messages behind"
         return f"{replica.broker_id} has not caught up in time"
@@ -456,7 +456,7 @@ class Partition(PartitionRules):
         assert 0 <= self.epoch_start_offset <= self.log_end_offset
         assert self.pending is None or self.pending.leader_epoch == self.leader_epoch
 
-    def _adopt(self, state: LeaderAndIsr) -> None:
+    def _apply_state(self, state: LeaderAndIsr) -> None:
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SESSION_MS = 1500
 
 
-def may_have(self: Reconciliation, place: Place) -> bool:
+def may_get(self: Reconciliation, place: Place) -> bool:
     """Return True, whichever member owns the partition."""
     return True
 
@@ -37,7 +37,7 @@ MUTANT = Mutant(
     name="given-before-released",
     title="gives a partition of a consumer group to a member before the one that has it has released it",
     source="KIP-848, KAFKA-16147",
-    replaces=(ReplacedFunction(Reconciliation, "may_have", may_have),),
+    replaces=(ReplacedFunction(Reconciliation, "may_get", may_get),),
     expected=("dual-ownership",),
     faults=(),
     plan=plan,

@@ -46,7 +46,7 @@ REMOVALS = (
     Removal(
         "hands partitions over before their owner has given them up",
         STEPS,
-        "Reconciliation.may_have",
+        "Reconciliation.may_get",
         body="return True",
     ),
     Removal("waits for nobody to give partitions up", STEPS, "Reconciliation.must_revoke", body="return False"),
@@ -86,11 +86,11 @@ REMOVALS = (
         by="if False:",
     ),
     Removal("lets as many in as come", RULES, "ConsumerGroupRules.has_room", body="return True"),
-    Removal("takes offsets of any epoch", RULES, "ConsumerGroupRules.owns_since", body="return True"),
+    Removal("takes offsets of any epoch", RULES, "ConsumerGroupRules.owned_since", body="return True"),
     Removal(
         "takes offsets of an older epoch for partitions that others had meanwhile",
         RULES,
-        "ConsumerGroupRules.owns_since",
+        "ConsumerGroupRules.owned_since",
         piece="return all(place in held and held[place] <= epoch for place in places)",
         by="return True",
     ),

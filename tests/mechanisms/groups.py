@@ -295,19 +295,19 @@ GROUPS = (
             Removal(
                 "rebalances when a static member is back",
                 RULES,
-                "ClassicGroupRules.returns_unchanged",
+                "ClassicGroupRules.needs_no_rebalance",
                 body="return False",
             ),
             Removal(
                 "rebalances for no static member that is back",
                 RULES,
-                "ClassicGroupRules.returns_unchanged",
+                "ClassicGroupRules.needs_no_rebalance",
                 body="return self.state == State.STABLE",
             ),
             Removal(
                 "begins a rebalance for each Join that is repeated",
                 RULES,
-                "ClassicGroupRules.joins_anew",
+                "ClassicGroupRules.asks_for_rebalance",
                 body="return True",
             ),
             Removal(

@@ -440,7 +440,7 @@ CLIENTS = (
                 "does not send a batch again after its connection broke",
                 ACCUMULATOR,
                 "RecordAccumulator.lost",
-                piece="return self._again(batch, now_ms)",
+                piece="return self._requeue(batch, now_ms)",
                 by="return self._give_up(batch)",
             ),
         ),

@@ -58,7 +58,7 @@ REPLICAS = (
             Removal(
                 "counts a follower as caught up only at the very end of the log",
                 at.PARTITION,
-                "Partition._note_fetch",
+                "Partition._update_caught_up",
                 piece="elif fetch_offset >=",
                 by="elif False and fetch_offset >=",
             ),

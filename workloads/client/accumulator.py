@@ -185,7 +185,7 @@ class RecordAccumulator:
         self._flushing = False
         self.buffered_bytes = 0
         """Counts the bytes of records that were passed in and are not settled."""
-        self.rests_until_ms = 0
+        self.idle_until_ms = 0
         """Gives a time before which no batch becomes sendable or expires, because all batches linger."""
         self.retired = ""
         """Says why no new records are taken; empty while they are."""
@@ -229,7 +229,7 @@ class RecordAccumulator:
             batch.sealed = True
             look_at_ms = now_ms
         if look_at_ms is not None:
-            self.rests_until_ms = look_at_ms if rested else min(self.rests_until_ms, look_at_ms)
+            self.idle_until_ms = look_at_ms if rested else min(self.idle_until_ms, look_at_ms)
         return look_at_ms
 
     def sendable(self, now_ms: int) -> list[PartitionQueue]:
@@ -267,13 +267,13 @@ class RecordAccumulator:
             case ProduceErrorMeaning.REFUSED:
                 return self._give_up(batch)
             case ProduceErrorMeaning.NOT_NOW:
-                return self._again(batch, now_ms)
+                return self._requeue(batch, now_ms)
             case ProduceErrorMeaning.OUT_OF_ORDER:
                 # Expected behind a batch that failed. Without an earlier batch, the broker lost acknowledged records.
-                return self._again(batch, now_ms) if self._has_earlier(batch) else self._give_up(batch)
+                return self._requeue(batch, now_ms) if self._has_earlier(batch) else self._give_up(batch)
             case ProduceErrorMeaning.DOUBT:
                 batch.doubts += 1
-                return self._again(batch, now_ms)
+                return self._requeue(batch, now_ms)
             case ProduceErrorMeaning.END_IN_DOUBT:
                 batch.doubts += 1
                 return self._give_up(batch)
@@ -285,7 +285,7 @@ class RecordAccumulator:
         batch.error = why
         if sent:
             batch.doubts += 1
-        return self._again(batch, now_ms)
+        return self._requeue(batch, now_ms)
 
     def expire(self, now_ms: int) -> list[SettledBatch]:
         """Settle waiting batches whose delivery time-out has passed. Batches in flight wait for their response or
@@ -312,7 +312,7 @@ class RecordAccumulator:
     def flush(self) -> None:
         """Send batches without lingering from now on, because the producer is closing."""
         self._flushing = True
-        self.rests_until_ms = 0
+        self.idle_until_ms = 0
 
     def retire(self, why: str) -> None:
         """Take no new records, but still send the queued records."""
@@ -380,7 +380,7 @@ class RecordAccumulator:
         lane = batch.lane
         return any(other.number < batch.number for other in (*lane.waiting, *lane.in_flight))
 
-    def _again(self, batch: ProducerBatch, now_ms: int) -> list[SettledBatch]:
+    def _requeue(self, batch: ProducerBatch, now_ms: int) -> list[SettledBatch]:
         """Put a batch back at the front of its partition's queue, or settle it if nothing more may be sent."""
         lane = batch.lane
         if lane.stopped or batch.deadline_ms <= now_ms:

@@ -271,7 +271,7 @@ class Consumer:
             pass  # the next request opens another session
         elif response.error != ErrorCode.NONE:
             for place in asked.positions:
-                self._not_now(place, response.error)
+                self._retry_later(place, response.error)
         else:
             omitted, served, starved = dict(asked.positions), list[Place](), False
             for topic, parts in response.topics:
@@ -334,7 +334,7 @@ class Consumer:
         elif reported.current_leader is not None and self._heed(place, reported.current_leader, response):
             self._polled.errors.append(TransientReadError(place, name_of(reported.error)))
         else:
-            self._not_now(place, reported.error)
+            self._retry_later(place, reported.error)
 
     def _take_in_records(self, place: Place, part: _PartitionState, reported: FetchResponsePartition) -> None:
         read = read_records(reported.records, part.position, reported.aborted, self.settings.isolation)
@@ -351,7 +351,7 @@ class Consumer:
         leader = Leader(*reported)
         return self._client.hint(place, leader, endpoints.get(leader.node_id))
 
-    def _not_now(self, place: Place, code: int) -> None:
+    def _retry_later(self, place: Place, code: int) -> None:
         part = self._parts.get(place)
         if part is not None:
             part.failures += 1
@@ -392,9 +392,9 @@ class Consumer:
                 continue
             end = ends.get(place)
             if end is None:
-                self._not_now(place, ErrorCode.NETWORK_EXCEPTION)
+                self._retry_later(place, ErrorCode.NETWORK_EXCEPTION)
             elif end.error_code != ErrorCode.NONE:
-                self._not_now(place, end.error_code)
+                self._retry_later(place, end.error_code)
             elif end.end_offset < part.position or end.leader_epoch < part.position_epoch:
                 part.resting = True
                 event = PositionInvalidated(LOG_TRUNCATED, place, part.position, -1, end.end_offset)

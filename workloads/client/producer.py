@@ -202,8 +202,8 @@ class Producer:
         None.
         """
         now_ms = int(self._env.mono() * 1000)
-        if now_ms < self._accumulator.rests_until_ms:
-            return self._accumulator.rests_until_ms
+        if now_ms < self._accumulator.idle_until_ms:
+            return self._accumulator.idle_until_ms
         expired = self._accumulator.expire(now_ms)
         if expired:
             self._settle(expired)
@@ -300,7 +300,7 @@ class Producer:
         body = self._encode(batches, ids, version)
         self._before_send()
         names = {topic_id: topic for topic, topic_id in ids.items()}
-        self._hand_over(connection, body, _ProduceInFlight(connection.serial, version, batches, names))
+        self._submit(connection, body, _ProduceInFlight(connection.serial, version, batches, names))
         return True
 
     def _encode(self, batches: dict[Place, ProducerBatch], ids: dict[str, bytes], version: int) -> bytes:
@@ -330,7 +330,7 @@ class Producer:
             )
         return batch.encoded
 
-    def _hand_over(self, connection: BrokerConnection, body: bytes, sent: _ProduceInFlight) -> None:
+    def _submit(self, connection: BrokerConnection, body: bytes, sent: _ProduceInFlight) -> None:
         self._in_flight[sent.serial] = self._in_flight.get(sent.serial, 0) + 1
         try:
             if self.settings.acks == 0:

@@ -198,7 +198,7 @@ class ClassicGroup(ClassicGroupRules):
             self.leader = request.fresh_id
         self.static[member.instance_id] = request.fresh_id
         member.update(request)
-        if not self.returns_unchanged():
+        if not self.needs_no_rebalance():
             member.joining = token
             self._wait_for(member, now)
             self._rebalance(now)
@@ -213,7 +213,7 @@ class ClassicGroup(ClassicGroupRules):
             self.protocol_type,
             self.protocol,
             (self.leader if request.may_skip else leader_before) or NO_MEMBER,
-            self._roll() if leads and request.may_skip else (),
+            self._member_list() if leads and request.may_skip else (),
             leads and request.may_skip,
         )
         self._append(now, AppendCompletion(token, answer))
@@ -224,7 +224,7 @@ class ClassicGroup(ClassicGroupRules):
             self._refuse(token, request, refused)
             return
         member = self.members[request.member_id]
-        if self.state == GroupState.PREPARING or self.joins_anew(member, request.protocols):
+        if self.state == GroupState.PREPARING or self.asks_for_rebalance(member, request.protocols):
             if member.joining is not None:  # the client timed out and joins again
                 self.effects.append(
                     SendResponse(member.joining, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -247,10 +247,10 @@ class ClassicGroup(ClassicGroupRules):
             self.protocol_type,
             self.protocol,
             self.leader or NO_MEMBER,
-            self._roll() if leads else (),
+            self._member_list() if leads else (),
         )
 
-    def _roll(self) -> tuple[tuple[str, str | None, bytes], ...]:
+    def _member_list(self) -> tuple[tuple[str, str | None, bytes], ...]:
         return tuple((m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
 
     # ----------------------------------------------------------------------------------------------------- rebalancing

@@ -94,9 +94,9 @@ class ReplayedGroupState:
             owed = groups.get(group_id)
             if owed is not None:
                 owed.pop(partition, None)
-                self._tidy(producer_id, group_id)
+                self._drop_empty(producer_id, group_id)
 
-    def _tidy(self, producer_id: int, group_id: str) -> None:
+    def _drop_empty(self, producer_id: int, group_id: str) -> None:
         groups = self.pending[producer_id]
         if not groups[group_id]:
             del groups[group_id]

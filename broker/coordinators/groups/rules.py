@@ -127,13 +127,13 @@ class ClassicGroupRules:
         """
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
-    def returns_unchanged(self) -> bool:
+    def needs_no_rebalance(self) -> bool:
         """Return whether a returning static member needs no rebalance, because no assignment depends on what it changed
         (KIP-345, KIP-814).
         """
         return self.state == GroupState.STABLE and self.elected_protocol() == self.protocol
 
-    def joins_anew(self, member: ClassicGroupMember, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+    def asks_for_rebalance(self, member: ClassicGroupMember, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Return whether the JoinGroup of a current member asks for a rebalance. If not, its last response got lost."""
         if self.state == GroupState.COMPLETING:
             return member.protocols != protocols

@@ -134,7 +134,7 @@ class GroupCoordinatorShard:
         """Answer all waiting requests with `error`, because this broker no longer leads the partition."""
         for group in self.groups.values():
             group.fail_waiting_requests(error)
-        return [effect for group in self.groups.values() for effect in _taken(group)]
+        return [effect for group in self.groups.values() for effect in _pop_effects(group)]
 
     def next_deadline_ms(self) -> int | None:
         """Return the monotonic time at which `tick` has something to do; None if never."""
@@ -162,7 +162,7 @@ class GroupCoordinatorShard:
             group = self.groups.get(group_id)
             if group is not None:
                 group.expire(now)
-                effects += _taken(group)
+                effects += _pop_effects(group)
                 self._drop_if_unused(group)
             effects += self.consumers.expire(group_id, now)
             self._watch(group_id)
@@ -179,7 +179,7 @@ class GroupCoordinatorShard:
         effects: list[Effect] = []
         if completion.group is not None:
             completion.group.assigned(completion.generation, error, now)
-            effects = _taken(completion.group)
+            effects = _pop_effects(completion.group)
             self._watch(completion.group.group_id)
         if completion.then is not None and not error:
             return effects + self.submit(completion.then, completion.token, now)
@@ -193,7 +193,7 @@ class GroupCoordinatorShard:
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
         group = self.groups.get(request.group_id)
         if group is not None:
-            effects = _taken(group) + effects
+            effects = _pop_effects(group) + effects
             self._drop_if_unused(group)
         self._watch(request.group_id)
         return effects
@@ -494,6 +494,6 @@ class GroupCoordinatorShard:
     }
 
 
-def _taken(group: ClassicGroup) -> list[Effect]:
+def _pop_effects(group: ClassicGroup) -> list[Effect]:
     effects, group.effects = group.effects, []
     return effects

@@ -190,17 +190,21 @@ class TransactionCoordinatorShard(TransactionRules):
         if fresh_id < 0:
             return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
         last_epoch = found.epoch if request.producer_id >= 0 else NO_EPOCH
-        rested = self._rested(found, request, now_ms)
+        rested = self._without_transaction(found, request, now_ms)
         return self._given(replace(rested, producer_id=fresh_id, epoch=0, last_epoch=last_epoch), used=True)
 
     def _bump(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TxnCoordinatorResult:
         bumped = self.bumped(found, request)
         if bumped is None or bumped[0] >= MAX_EPOCH:
             return TxnCoordinatorResult(_FENCED)
-        return self._given(replace(self._rested(found, request, now_ms), epoch=bumped[0], last_epoch=bumped[1]))
+        return self._given(
+            replace(self._without_transaction(found, request, now_ms), epoch=bumped[0], last_epoch=bumped[1])
+        )
 
-    def _rested(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TransactionMetadata:
-        """Return the state of the id without a transaction, ready for the next transaction."""
+    def _without_transaction(
+        self, found: TransactionMetadata, request: InitProducer, now_ms: int
+    ) -> TransactionMetadata:
+        """Return the metadata of the id without a transaction, ready for the next transaction."""
         return replace(
             found,
             timeout_ms=request.timeout_ms,

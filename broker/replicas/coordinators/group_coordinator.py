@@ -366,7 +366,7 @@ class GroupCoordinator:
         """Match the costly regular expressions in turns, so that other tasks run between the turns."""
         while self._matching.waiting:
             await self._env.sleep(0)
-            self._matching.go_on()
+            self._matching.advance()
         self._matches = False
 
     def _carry_out(self, shard: HostedGroupShard, effects: Sequence[Effect]) -> None:

@@ -249,10 +249,10 @@ class TransactionCoordinator:
         machine, name = shard.machine, request.transactional_id
         decision = machine.decide(request, self._env.wall_ms(), self._ids.spare)
         if decision.needs_producer_id:
-            self._wait_in_turn(shard, request, answer, self._refilled)
+            self._queue_request(shard, request, answer, self._wait_for_producer_id)
             return
         if self._waits_for_markers(shard, request, decision):
-            self._wait_in_turn(shard, request, answer, self._completed)
+            self._queue_request(shard, request, answer, self._wait_for_completion)
             return
         if decision.records:
             encoded = [records.encode(written, machine.settings.version) for written in decision.records]
@@ -320,7 +320,7 @@ class TransactionCoordinator:
         claimed = (request.producer_id, request.epoch)
         return claimed in ((found.producer_id, found.epoch), (NO_PRODUCER_ID, NO_EPOCH))
 
-    def _wait_in_turn(
+    def _queue_request(
         self,
         shard: HostedTransactionShard,
         request: Request,
@@ -329,18 +329,18 @@ class TransactionCoordinator:
     ) -> None:
         turn = shard.turns[request.transactional_id] = TransactionalIdQueue(request, answer)
         assert self._start_soon is not None
-        self._start_soon(self._go_on, shard, request.transactional_id, turn, until)
+        self._start_soon(self._decide_waiting, shard, request.transactional_id, turn, until)
 
-    async def _refilled(self, turn: TransactionalIdQueue) -> ErrorCode:
+    async def _wait_for_producer_id(self, turn: TransactionalIdQueue) -> ErrorCode:
         return await self._ids.refill()
 
-    async def _completed(self, turn: TransactionalIdQueue) -> ErrorCode:
+    async def _wait_for_completion(self, turn: TransactionalIdQueue) -> ErrorCode:
         with self._env.timeout(self._patience_s):
             await turn.ready.wait()
             return ErrorCode.NONE
         return ErrorCode.CONCURRENT_TRANSACTIONS
 
-    async def _go_on(
+    async def _decide_waiting(
         self,
         shard: HostedTransactionShard,
         name: str,

@@ -259,7 +259,7 @@ def test_a_consumer_group_that_does_not_wait_for_the_owner_of_a_partition_has_tw
 ) -> None:
     """Member 0 does not poll when member 1 comes back: it keeps what it has, and its heartbeats go on."""
     if not waits:
-        monkeypatch.setattr(Reconciliation, "may_have", lambda *_: True)
+        monkeypatch.setattr(Reconciliation, "may_get", lambda *_: True)
     result = played([[3.0, 1, LEAVE, 300, 0], [3.3, 0, PAUSE, 1700, 0]], group_protocol="consumer")
     assert result.judgement is not None
     assert bool(result.violations) is not waits, "the simulator sees it in the broker"

@@ -44,12 +44,12 @@ def test_an_expression_that_costs_much_is_matched_in_short_turns() -> None:
     turns = 0
     while looked.topics_of(COSTLY) is None:
         before = sum(waiting.search._matching.spent for waiting in looked.waiting.values())
-        looked.go_on()
+        looked.advance()
         spent = sum(waiting.search._matching.spent for waiting in looked.waiting.values()) - before
         assert spent < 2 * matching.STEPS_IN_A_TURN
         turns += 1
     assert turns > 10
-    assert looked.topics_of(COSTLY) == tuple(sorted(RegexPattern(COSTLY).among(names)))
+    assert looked.topics_of(COSTLY) == tuple(sorted(RegexPattern(COSTLY).matching(names)))
 
 
 def test_a_new_topic_costs_one_name_and_a_topic_that_goes_costs_none() -> None:
@@ -57,11 +57,11 @@ def test_a_new_topic_costs_one_name_and_a_topic_that_goes_costs_none() -> None:
     known = topics_of(names)
     looked = RegexMatchCache(known)
     while looked.topics_of(COSTLY) is None:
-        looked.go_on()
+        looked.advance()
     other = "a" * 249
     add(known, other)
     del known.table[names[0]]
-    assert looked.topics_of(COSTLY) == tuple(sorted(RegexPattern(COSTLY).among([*names[1:], other])))
+    assert looked.topics_of(COSTLY) == tuple(sorted(RegexPattern(COSTLY).matching([*names[1:], other])))
 
 
 def test_a_change_of_the_cluster_that_is_none_of_its_topics_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_topics_that_come_while_an_expression_is_matched_are_found_too() -> None
     assert looked.topics_of(COSTLY) is None
     add(known, "a" * 249)
     while looked.waiting:
-        looked.go_on()
+        looked.advance()
     found = looked.topics_of(COSTLY)
     assert found is not None
     assert "a" * 249 in found
@@ -101,14 +101,14 @@ def test_a_member_gets_its_topics_at_the_heartbeat_after_the_match(monkeypatch: 
     assert harness.turn(one).assigned is None
     shared = harness.machine.consumers._matching
     while shared.waiting:
-        shared.go_on()
+        shared.advance()
     harness.settle_down(one)
     assert one.owned == places(A, 0, 1, 2, 3)
     add(harness.topics, "c")
     harness.turn(one)
     assert one.owned == places(A, 0, 1, 2, 3), "what was matched before holds until the new topics are"
     while shared.waiting:
-        shared.go_on()
+        shared.advance()
     harness.settle_down(one)
     assert one.owned == (*places(bytes(16), 0), *places(A, 0, 1, 2, 3))
     assert harness.machine.ledger.inspect_consumers() == harness.replayed().inspect_consumers()
@@ -140,8 +140,8 @@ def test_hundreds_of_expressions_of_a_group_cost_a_heartbeat_little_more_than_on
             break
         for _ in range(20):
             if looked.waiting:
-                looked.go_on()
-    assert found == {regex: tuple(sorted(RegexPattern(regex).among(names))) for regex in regexes}
+                looked.advance()
+    assert found == {regex: tuple(sorted(RegexPattern(regex).matching(names))) for regex in regexes}
     looked.spent = 0
     assert dict(looked.of_each(regexes)) == found
     assert looked.spent == 0
@@ -182,7 +182,7 @@ def test_a_heartbeat_writes_no_more_names_than_there_is_room_for(monkeypatch: py
         harness.enter(member, regex=f"a|x{n}")
     shared = harness.machine.consumers._matching
     while shared.waiting:
-        shared.go_on()
+        shared.advance()
         for regex in ("a|x0", "a|x1", "a|x2", "a|x3"):
             shared.topics_of(regex)
     known = []

@@ -402,9 +402,9 @@ def test_a_failed_batch_waits_for_later_ones_even_after_one_of_them_is_acknowled
     assert rig.take() == [one]
 
 
-def rests_until_ms(rig: Rig) -> int:
+def idle_until_ms(rig: Rig) -> int:
     """Until then a producer need not look; what it would find now is nothing."""
-    rests = rig.accumulator.rests_until_ms
+    rests = rig.accumulator.idle_until_ms
     if rig.now_ms < rests:
         assert not rig.accumulator.sendable(rig.now_ms)
         assert rig.accumulator.next_look_ms(rig.now_ms) == rests
@@ -414,10 +414,10 @@ def rests_until_ms(rig: Rig) -> int:
 def test_while_all_that_there_is_lingers_nothing_need_be_looked_for() -> None:
     rig = Rig()
     rig.add()
-    assert rests_until_ms(rig) == 1005
+    assert idle_until_ms(rig) == 1005
     rig.now_ms = 1002
     rig.add(index=1)
-    assert rests_until_ms(rig) == 1005, "the first record goes first"
+    assert idle_until_ms(rig) == 1005, "the first record goes first"
 
 
 @pytest.mark.parametrize("ends", ["a full batch", "a flush", "something in flight"])
@@ -432,4 +432,4 @@ def test_the_rest_is_over_once_anything_may_be_sent_or_answered(ends: str) -> No
         rig.now_ms = 1005
         rig.take()
         rig.add()
-    assert rests_until_ms(rig) <= rig.now_ms
+    assert idle_until_ms(rig) <= rig.now_ms

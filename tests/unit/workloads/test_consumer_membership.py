@@ -53,9 +53,9 @@ def beats(one: ConsumerMembership, told: ConsumerGroupHeartbeatResponse) -> Resp
 def settle(one: ConsumerMembership) -> AssignmentChange:
     """Settle as an application that takes and gives up what it was assigned."""
     change = one.change(NAMES.get)
-    one.gave_up(change.removed)
-    one.takes(change.added)
-    one.settles()
+    one.remove_owned(change.removed)
+    one.add_owned(change.added)
+    one.acknowledges()
     return change
 
 
@@ -99,7 +99,7 @@ def test_what_goes_is_its_own_until_it_says_that_it_gave_it_up() -> None:
     assert one.change(NAMES.get) == AssignmentChange(added=(), removed=((T, 0),))
     assert one.owned == ((T, 0), (T, 1))
     assert said(one) is None, "the application has not given it up yet: silence gives up nothing"
-    one.gave_up([(T, 0)])
+    one.remove_owned([(T, 0)])
     assert said(one) == [(ID, [1])]
     beats(one, answer(5, 1))
     assert one.generation == 5
@@ -131,7 +131,7 @@ def test_what_was_given_up_while_a_heartbeat_was_under_way_is_said_in_the_next_o
     one = member(0, 1)
     beats(one, answer(4, 1))
     asked = one.asked()
-    one.gave_up([(T, 0)])
+    one.remove_owned([(T, 0)])
     one.answered(silence(4), asked)
     assert said(one) == [(ID, [1])]
 
@@ -141,7 +141,7 @@ def test_a_topic_without_a_name_waits_for_metadata() -> None:
     beats(one, answer(1, 0, topic_id=OTHER))
     assert one.change(NAMES.get) == AssignmentChange((), ())
     assert one.unnamed
-    assert not one.settles(), "what it does not read yet is not acknowledged"
+    assert not one.acknowledges(), "what it does not read yet is not acknowledged"
     assert one.change({OTHER: "u"}.get) == AssignmentChange((("u", 0),), ())
     assert not one.unnamed
 

@@ -75,9 +75,9 @@ def test_a_static_leader_that_came_back_assigns_nothing_until_there_are_more_par
     one.joined(answer)
     assert one.sync_request(answer, {T: 3}).assignments == []
     one.synced(SyncGroupResponse())
-    one.recounted({T: 3})
+    one.update_partition_counts({T: 3})
     assert not one.rejoin, "a return within the session is no rebalance"
-    one.recounted({T: 4})
+    one.update_partition_counts({T: 4})
     assert one.rejoin == "partitions"
 
 
@@ -142,12 +142,12 @@ def test_the_leader_assigns_again_when_there_are_more_partitions() -> None:
     leader.joined(answer)
     leader.sync_request(answer, {T: 3})
     leader.synced(SyncGroupResponse())
-    leader.recounted({T: 3})
+    leader.update_partition_counts({T: 3})
     assert not leader.rejoin
-    leader.recounted({T: 4})
+    leader.update_partition_counts({T: 4})
     assert leader.rejoin == "partitions"
     follower = member()
-    follower.recounted({T: 4})
+    follower.update_partition_counts({T: 4})
     assert not follower.rejoin
 
 

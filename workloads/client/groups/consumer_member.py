@@ -89,10 +89,10 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
             if core.life != life:
                 return  # all partitions were lost meanwhile
             self._listener.revoked(removed)
-            core.gave_up(removed)
+            core.remove_owned(removed)
         # Computed again, because a heartbeat may have been answered during the commit.
-        core.takes(core.change(name).added)
-        settled = not core.change(name).removed and core.settles()
+        core.add_owned(core.change(name).added)
+        settled = not core.change(name).removed and core.acknowledges()
         if settled or core.owned != before:
             self._wake.set()
 
@@ -117,7 +117,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
             await self._listener.revoking(places)
             if not self.core.has_lost:
                 self._listener.revoked(places)
-                self.core.gave_up(places)
+                self.core.remove_owned(places)
         self.hear()
         self._left = True
         await self._send_leave(why)

@@ -193,15 +193,15 @@ class ConsumerMembership:
         added = tuple(place for place in wanted if place not in self.owned)
         return AssignmentChange(added, tuple(place for place in self.owned if place not in wanted))
 
-    def gave_up(self, places: Collection[Place]) -> None:
+    def remove_owned(self, places: Collection[Place]) -> None:
         """Remove partitions that the member no longer reads. Its next heartbeat says so."""
         self.owned = tuple(place for place in self.owned if place not in places)
 
-    def takes(self, places: Collection[Place]) -> None:
+    def add_owned(self, places: Collection[Place]) -> None:
         """Add partitions that the member may read from now on."""
         self.owned = tuple(sorted({*self.owned, *places}))
 
-    def settles(self) -> bool:
+    def acknowledges(self) -> bool:
         """Note that the assignment is reconciled. Return whether it has to be acknowledged, even if nothing has
         changed.
         """

@@ -64,7 +64,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
     async def keep_up(self) -> None:
         """Join before a poll if a join is due. Then `owned` holds the partitions that this member may read."""
         self._polled_at = self._env.mono()
-        self.core.recounted(self._counts())
+        self.core.update_partition_counts(self._counts())
         self.hear()
         while self.core.rejoin and not self.core.out:
             await self._join()

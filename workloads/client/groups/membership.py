@@ -184,7 +184,7 @@ class ClassicMembership:
         code = answer.error_code
         if code == ErrorCode.NONE:
             if answer.protocol_name not in self.settings.assignors:
-                return self._over(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                return self._end_for_good(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             self.member_id, self.generation = answer.member_id, answer.generation_id
             self.protocol, self.leads = answer.protocol_name, answer.leader == answer.member_id
             return ResponseAction.GO_ON
@@ -202,7 +202,7 @@ class ClassicMembership:
         try:
             places = decode_assignment(answer.assignment)
         except MalformedFrame:
-            return self._over(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return self._end_for_good(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self.rejoin = ""
         before, self.owned = self.owned, tuple(places)
         return AssignmentChange(_without(places, before), _without(before, places))
@@ -224,14 +224,14 @@ class ClassicMembership:
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.reset(name_of(code))
             return ResponseAction.JOIN
-        return self._over(code)
+        return self._end_for_good(code)
 
-    def recounted(self, counts: Counts) -> None:
+    def update_partition_counts(self, counts: Counts) -> None:
         """Compare the topics' partition counts. If they have changed, the group leader has to assign again."""
         if self.leads and not self.rejoin and dict(counts) != self.counted:
             self.rejoin = "partitions"
 
-    def _over(self, code: int) -> ResponseAction:
+    def _end_for_good(self, code: int) -> ResponseAction:
         self.out = name_of(code)
         self.generation = NO_GENERATION
         return ResponseAction.OUT

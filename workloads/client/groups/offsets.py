@@ -113,7 +113,7 @@ def errors_of(answer: OffsetCommitResponse) -> dict[Place, int]:
     }
 
 
-def worst(codes: Sequence[int]) -> int:
+def decisive_error(codes: Sequence[int]) -> int:
     """Return the error that counts for the whole request: a final error before a doubtful one, before the others."""
     return min(codes, key=lambda code: (code in NOT_YET, code in DOUBTFUL, code), default=int(ErrorCode.NONE))
 
@@ -146,7 +146,7 @@ async def commit(
                 refused = errors_of(answer)
                 if not refused:
                     return CommitOutcome(OperationStatus.OK, unanswered=unanswered)
-                code = worst(list(refused.values()))
+                code = decisive_error(list(refused.values()))
                 error = name_of(code)
                 doubt |= any(each in DOUBTFUL for each in refused.values())
                 if code not in NOT_YET and code not in DOUBTFUL:
@@ -218,4 +218,4 @@ def _decode(answer: OffsetFetchResponse) -> tuple[OffsetFetchResult, int]:
     codes = [part.error_code for part in parts.values() if part.error_code != ErrorCode.NONE]
     offsets = {place: part.committed_offset for place, part in parts.items()}
     metadata = {place: part.metadata or "" for place, part in parts.items()}
-    return OffsetFetchResult(offsets, metadata), group.error_code or worst(codes)
+    return OffsetFetchResult(offsets, metadata), group.error_code or decisive_error(codes)

@@ -21,8 +21,8 @@ from squall.workloads.client.groups.offsets import (
     NOT_YET,
     CommitIdentity,
     CommitOutcome,
+    decisive_error,
     metadata_of,
-    worst,
 )
 from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 from squall.workloads.client.transactions import ProducerIdAndEpoch
@@ -74,7 +74,7 @@ async def commit_in_transaction(
                 codes = [part.error_code for topic in answer.topics for part in topic.partitions if part.error_code]
                 if not codes:
                     return CommitOutcome(OperationStatus.OK)
-                code = worst(codes)
+                code = decisive_error(codes)
                 error = name_of(code)
                 doubt |= any(each in DOUBTFUL for each in codes)
                 if code not in (*NOT_YET, *DOUBTFUL, ErrorCode.CONCURRENT_TRANSACTIONS):

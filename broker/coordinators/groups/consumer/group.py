@@ -111,7 +111,7 @@ class ConsumerGroup:
             case TargetAssignmentRecord(_, member_id, places):
                 _put(self.target, member_id, places)
             case CurrentAssignmentRecord(_, member_id, current):
-                self._reach(member_id, current)
+                self._set_current(member_id, current)
             case RegularExpressionRecord(_, regex, resolved):
                 _put(self.regexes, regex, resolved)
 
@@ -126,7 +126,7 @@ class ConsumerGroup:
             if subscription.instance_id is not None:
                 self.static[subscription.instance_id] = member_id
 
-    def _reach(self, member_id: str, current: CurrentAssignment | None) -> None:
+    def _set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
         before = self.now_of(member_id)
         # Another member may have got a partition since: only partitions that this member still owns become free.
         for place in (*before.assigned, *before.revoking):

@@ -74,7 +74,7 @@ class RegexMatchCache:
         self._kept_names = 0
         """Counts the topics in `_found`."""
         self.waiting: dict[str, PendingRegexMatch] = {}
-        """Maps an expression to its pending match; `go_on` continues these matches."""
+        """Maps an expression to its pending match; `advance` continues these matches."""
 
     def pattern(self, regex: str) -> RegexPattern:
         """Return the compiled expression. Raises BadPattern."""
@@ -128,7 +128,7 @@ class RegexMatchCache:
             waiting = PendingRegexMatch(
                 pattern.search(new), names, [name for name in known.topics if name in names.known]
             )
-        if waiting.search.go_on(steps):
+        if waiting.search.advance(steps):
             return self._learn(regex, waiting), spent + waiting.search.spent
         if len(self.waiting) < MAX_PENDING:
             self.waiting[regex] = waiting
@@ -165,10 +165,10 @@ class RegexMatchCache:
             self._kept_names -= len(gone.topics)
         assert self._kept_names >= 0
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Continue the match that has been pending longest, for one turn."""
         assert self.waiting
         regex, waiting = next(iter(self.waiting.items()))
-        if waiting.search.go_on(STEPS_IN_A_TURN):
+        if waiting.search.advance(STEPS_IN_A_TURN):
             del self.waiting[regex]
             self._learn(regex, waiting)

@@ -60,7 +60,7 @@ class Reconciliation:
         """
         return bool(given_up) and self.still_owns(given_up)
 
-    def may_have(self, place: Place) -> bool:
+    def may_get(self, place: Place) -> bool:
         """Return whether the member may get a partition of its target, because no other member owns it any more."""
         return self._is_free(place)
 
@@ -81,7 +81,7 @@ class Reconciliation:
             )
         # The member has confirmed that it revoked `given_up`: these partitions are free, and not in its target.
         lacking = [place for place in self._target if place not in kept]
-        given = {place: self._target_epoch for place in lacking if self.may_have(place)}
+        given = {place: self._target_epoch for place in lacking if self.may_get(place)}
         state = MemberState.STABLE if len(given) == len(lacking) else MemberState.UNRELEASED
         return self._changed(current, CurrentAssignment(self._target_epoch, current.epoch, state, {**kept, **given}))
 

@@ -127,9 +127,9 @@ class ConsumerGroupRules:
         if isinstance(request, Commit) and not classic and request.version < EPOCHS_FROM:
             return ErrorCode.UNSUPPORTED_VERSION
         stale = ErrorCode.ILLEGAL_GENERATION if classic or in_transaction else ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.NONE if self.owns_since(group, request.member_id, request.generation, places) else stale
+        return ErrorCode.NONE if self.owned_since(group, request.member_id, request.generation, places) else stale
 
-    def owns_since(self, group: ConsumerGroup, member_id: str, epoch: int, places: tuple[Place, ...]) -> bool:
+    def owned_since(self, group: ConsumerGroup, member_id: str, epoch: int, places: tuple[Place, ...]) -> bool:
         """Return whether a member has owned these partitions since `epoch` or before, so that no other member can have
         read them since.
         """
