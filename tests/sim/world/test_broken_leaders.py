@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from squall.broker.apis.offsets import OffsetApis
+from squall.broker.log.manager import LogManager
 from squall.broker.protocol.timestamps import LATEST
 from squall.broker.replicas.replica_manager import ReplicaManager
 from squall.broker.replication.rules import PartitionRules
@@ -19,6 +20,10 @@ pytestmark = pytest.mark.gate
 
 PAUSES = [{"at_s": 2.0, "duration_s": 2.0, "action": "pause", "target": "follower"}]
 ALTERED = [{"at_s": 2.0, "duration_s": 2.0, "action": "topics", "params": {"how": "segment", "value": 65536}}]
+DELETED = [
+    {"at_s": 2.0, "duration_s": 1.0, "action": "topics", "params": {"how": "delete_records"}},
+    *({"at_s": 3.5 + node, "duration_s": 0.5, "action": "kill", "target": f"node:{node}"} for node in (1, 2, 3)),
+]
 SEEDS = range(3)
 
 
@@ -52,9 +57,15 @@ def settings_stay(rule: Callable[..., None]) -> Callable[..., None]:
     return lambda self, kind, name, now_ms: None
 
 
+def no_checkpoint(rule: Callable[..., None]) -> Callable[..., None]:
+    """The starts of logs are not written down."""
+    return lambda self: None
+
+
 BROKEN: dict[str, tuple[Any, str, Callable[..., Any], list[dict[str, Any]]]] = {
     "removed-after-the-lag-time": (PartitionRules, "is_out_of_sync", behind_at_all, PAUSES),
     "listed-offset-is-committed": (OffsetApis, "_list_one", up_to_the_log_end, PAUSES),
+    "log-start-is-kept": (LogManager, "checkpoint_log_starts", no_checkpoint, DELETED),
     "settings-in-force": (ReplicaManager, "_settings_changed", settings_stay, ALTERED),
 }
 

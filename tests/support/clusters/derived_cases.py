@@ -208,5 +208,9 @@ DERIVED: dict[str, list[Case]] = {
         ("no snapshot ends there", (8, [4, 9]), (9, [4, 9])),
         ("no snapshot at all", (8, []), (0, [])),
     ],
-    "log-start-is-kept": [("too early", (50, 50, 52), (52, 50, 52)), ("too late", (53, 50, 52), (60, 60, 52))],
+    "log-start-is-kept": [
+        ("before the one named", (51, 50, 52, 52), (52, 50, 52, 52)),
+        ("without a checkpoint", (50, 50, 0, 52), (52, 50, 0, 52)),
+        ("beyond all", (53, 50, 52, 51), (60, 60, 52, 51)),
+    ],
 }

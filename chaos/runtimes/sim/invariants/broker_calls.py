@@ -24,20 +24,17 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import ClockReading
     from squall.broker.protocol.hot.types import FetchResponsePartition
     from squall.broker.replicas.hosted_partition import HostedPartition
+    from squall.chaos.runtimes.sim.invariants.call_checks import CallChecks
 
 READ_COMMITTED: Final = 1
-CallObserver = Callable[[CheckTrigger, Any, Partition], None]
-ReadObserver = Callable[["HostedPartition", int, "FetchResponsePartition"], None]
 
 
 class BrokerCalls:
     """Holds a clock for each shard of a group coordinator, and reports fetch responses to read_committed readers."""
 
     def __init__(self) -> None:
-        self.answered: ReadObserver = lambda hosted, offset, answer: None
-        """Is called with a partition, the offset that was asked for, and a response that has records."""
-        self.found: CallObserver = lambda trigger, found, state: None
-        """Is called with the argument of the invariants of a trigger, and the state machine of the replica."""
+        self.observer: CallChecks | None = None
+        """Checks the calls; None: they are not checked."""
         self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, GroupClock] = {}
 
@@ -66,12 +63,16 @@ class BrokerCalls:
             for owner, name, rule in before:
                 setattr(owner, name, rule)
 
+    def _found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
+        if self.observer is not None:
+            self.observer.found(trigger, found, state)
+
     def _read(self, rule: Callable[..., FetchResponsePartition]) -> Callable[..., FetchResponsePartition]:
         @wraps(rule)
         def read(api: FetchApi, fetch: Any, want: Any, *more: Any) -> FetchResponsePartition:
             answer = rule(api, fetch, want, *more)
-            if fetch.isolation == READ_COMMITTED and answer.records:
-                self.answered(want.hosted, want.part.offset, answer)
+            if self.observer is not None and want.hosted is not None:
+                self.observer.fetched(want.hosted, want.part.offset, answer)
             return answer
 
         return read
@@ -85,7 +86,7 @@ class BrokerCalls:
                 state = hosted.state
                 stable = state.last_stable_offset(hosted.first_unstable_offset())
                 limit = stable if isolation == READ_COMMITTED else state.high_watermark
-                self.found(CheckTrigger.LISTED, ListedOffset(part.offset, limit), state)
+                self._found(CheckTrigger.LISTED, ListedOffset(part.offset, limit), state)
             return part
 
         return list_one
@@ -122,7 +123,7 @@ class BrokerCalls:
             # A proposal that was not decided is sent again, whatever its followers have fetched since.
             if known is not None and known.is_new(proposal) and state.settings.replica_lag_max_messages < 0:
                 for broker_id in set(state.isr) - {each for each, _ in proposal.isr}:
-                    self.found(CheckTrigger.ISR_REMOVAL, known.removal(state, broker_id, now_ms), state)
+                    self._found(CheckTrigger.ISR_REMOVAL, known.removal(state, broker_id, now_ms), state)
             rule(proposals, hosted, proposal)
 
         return propose

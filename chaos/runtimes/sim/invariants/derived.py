@@ -176,9 +176,13 @@ def _relative(step: tuple[int, int]) -> int:
 
 
 @invariant("log-start-is-kept", CheckTrigger.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
-def log_start_is_kept(start: int, first: int, kept: int) -> str | None:
-    """A loaded log starts at the offset in its checkpoint of log starts, or at its first segment if that is later."""
-    return None if start == max(first, kept) else f"starts at {start}; first segment {first}, checkpoint {kept}"
+def log_start_is_kept(start: int, first: int, kept: int, named: int) -> str | None:
+    """A loaded log starts at its first segment, or later: not before the log start that its node named last in a Fetch
+    response, and not beyond the one in its checkpoint.
+    """
+    if max(first, named) <= start <= max(first, kept, named):
+        return None
+    return f"starts at {start}; first segment {first}, named before {named}, checkpoint {kept}"
 
 
 @invariant("log-start-goes-on", CheckTrigger.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")

@@ -159,6 +159,8 @@ class PartitionModel:
     """Is the leader epoch of the last permitted loss: leaders of earlier epochs no longer count."""
     stale: set[int] = field(default_factory=set)
     """Holds the nodes whose high watermark may be from before a permitted loss."""
+    named: dict[int, int] = field(default_factory=dict)
+    """Maps a node to the latest log start that it has named in a Fetch response."""
     lost: dict[int, LostTail] = field(default_factory=dict)
     believed: LeaderView | None = None
     """Holds the beliefs of the leader that has heard from a follower last, among the leaders of the newest epoch."""

@@ -94,7 +94,7 @@ class PartitionChecks:
     def started(self, known: PartitionModel, node: int, log: Log, kept: int) -> None:
         """Check the start of a log that was loaded. `kept`: its start in the checkpoint of log starts."""
         for each in entered(CheckTrigger.STARTED):
-            wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept)
+            wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept, known.named.get(node, 0))
             if wrong is not None and node not in known.cluster.damaged:
                 self._report(each, wrong, node, known, {})
 

@@ -60,8 +60,8 @@ class CheckTrigger(StrEnum):
     INDEXES = "indexes"
     """Means that a log was loaded or truncated: check(segment: SegmentIndexes), for each segment."""
     STARTED = "started"
-    """Means that a log was loaded: check(start: int, first: int, kept: int), with its start, the base offset of its
-    first segment, and its start in the checkpoint.
+    """Means that a log was loaded: check(start: int, first: int, kept: int, named: int), with its start, the base
+    offset of its first segment, its start in the checkpoint, and the start that its node named last.
     """
     WENT_BACK = "went back"
     """Means that a log's start, or the start that its replica knows, has moved back while the node ran: check(before:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.batches import LogCopy
+from squall.chaos.runtimes.sim.invariants.call_checks import CallChecks, check_replica
 from squall.chaos.runtimes.sim.invariants.derived import kept_start
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
@@ -35,8 +36,6 @@ from squall.chaos.runtimes.sim.invariants.watched import Glance, Place, WatchedN
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
-    from squall.broker.protocol.hot.types import FetchResponsePartition
-    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replication.partition import Partition
     from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
     from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
@@ -119,7 +118,7 @@ class InvariantChecker:
         self._committed: dict[tuple[int, PartitionModel], int] = {}
         """Maps a node and a partition of a coordinators' log to its high watermark at the last look."""
         if calls is not None:
-            calls.answered, calls.found = self._answered, self._found
+            calls.observer = CallChecks(self._report, self._replicas, self._txns)
         if connections is not None:
             connections.tell = self._out_of_order
             self.cluster.asked = connections.asked
@@ -236,7 +235,7 @@ class InvariantChecker:
         if (settings := self._settings) is not None:
             for replica in seen.replicas:
                 found = settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
-                self._check_replica(CheckTrigger.SETTINGS, found, replica)
+                check_replica(self._report, CheckTrigger.SETTINGS, found, replica)
         if seen.id in self.cluster.rotten:
             return
         for kind, topic in COORDINATED.items():
@@ -280,6 +279,7 @@ class InvariantChecker:
             if epoch != copy.batches[-len(found) - 1].epoch:
                 self._checks.began(known, seen.id, epoch, inspection.durable_epochs(seen.sim.disk, log.directory))
         if truncated:
+            known.named.pop(seen.id, None)
             self._checks.derived(known, seen.id, log, seen.sim.disk, anew=True)
             self._checks.shortened(CheckTrigger.TRUNCATED, known, seen.id, held)
 
@@ -401,6 +401,7 @@ class InvariantChecker:
         for place, replica in seen.places.items():
             if place not in places:
                 replica.known.copies.pop(seen.id, None)
+                replica.known.named.pop(seen.id, None)
                 replica.known.views.pop(seen.id, None)
                 replica.known.lost.pop(seen.id, None)
         if places != seen.places:
@@ -434,23 +435,6 @@ class InvariantChecker:
         known = self._by_name.get((topic, partition))
         if known is not None:
             self._checks.served(known, epoch, records)
-
-    def _found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
-        """Check the invariants of a trigger for one replica."""
-        replica = self._replicas.of(state)
-        if replica is not None:
-            self._check_replica(trigger, found, replica)
-
-    def _check_replica(self, trigger: CheckTrigger, found: Any, replica: WatchedReplica) -> None:
-        for each in entered(trigger):
-            if (wrong := each.check(found)) is not None:
-                self._report(each, wrong, replica.node.id, replica.known, {})
-
-    def _answered(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
-        """Check a fetch response with records to a read_committed reader."""
-        replica = self._replicas.of(hosted.state)
-        if replica is not None and replica.log is hosted.log and replica.copy.generation == hosted.log.generation:
-            self._txns.answered(replica, offset, hosted.log.bound_of(answer.records, offset), answer.aborted or ())
 
     def _out_of_order(self, node: int, now: RequestEffect, last: RequestEffect) -> None:
         for each in entered(CheckTrigger.ORDER):

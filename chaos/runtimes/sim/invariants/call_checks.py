@@ -1,0 +1,46 @@
+"""Checks what brokers answer and propose as they do it: see `broker_calls`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
+
+if TYPE_CHECKING:
+    from squall.broker.protocol.hot.types import FetchResponsePartition
+    from squall.broker.replicas.hosted_partition import HostedPartition
+    from squall.broker.replication.partition import Partition
+    from squall.chaos.runtimes.sim.invariants.partition_checks import Report
+    from squall.chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
+    from squall.chaos.runtimes.sim.invariants.watched import WatchedReplica, WatchedReplicas
+
+
+class CallChecks:
+    """Checks the calls of brokers for the replicas that are watched."""
+
+    def __init__(self, report: Report, replicas: WatchedReplicas, txns: TransactionWatch) -> None:
+        self._report, self._replicas, self._txns = report, replicas, txns
+
+    def found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
+        """Check the invariants of a trigger. `found`: their argument; `state`: the state machine of the replica."""
+        replica = self._replicas.of(state)
+        if replica is not None:
+            check_replica(self._report, trigger, found, replica)
+
+    def fetched(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
+        """Check the part of a Fetch response for one partition. `offset`: the requested one."""
+        replica = self._replicas.of(hosted.state)
+        if replica is None or replica.log is not hosted.log or replica.copy.generation != hosted.log.generation:
+            return
+        named, node = replica.known.named, replica.node.id
+        if answer.log_start_offset > named.get(node, 0):
+            named[node] = answer.log_start_offset
+        if answer.aborted is not None and answer.records:
+            self._txns.answered(replica, offset, hosted.log.bound_of(answer.records, offset), answer.aborted)
+
+
+def check_replica(report: Report, trigger: CheckTrigger, found: Any, replica: WatchedReplica) -> None:
+    """Check the invariants of a trigger for one replica, and report those that are broken."""
+    for each in entered(trigger):
+        if (wrong := each.check(found)) is not None:
+            report(each, wrong, replica.node.id, replica.known, {})
