@@ -234,6 +234,7 @@ def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
     events = [(event_s(files, e), e) for trace in files.traces.values() for e in trace if e["e"] in kinds]
     for t, event in sorted(events, key=lambda each: each[0]):
         name, epoch, isr = partition_of(event), integer(event.get("partition_epoch")), event.get("isr")
+        # Partition epochs only rise: a lower one is old news that a broker learned late.
         if epoch > newest.get(name, -1) and isinstance(isr, list):
             newest[name] = epoch
             steps.setdefault(name, []).append((t, len(isr)))

@@ -147,6 +147,7 @@ def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[Owners
 
 
 def _proved(earlier: OwnershipSpan, later: OwnershipSpan) -> bool:
+    # The earlier owner got the partition back after the later one had ended: its proof is of the second ownership.
     is_back = earlier.assigned_at < later.assigned_at <= later.ended < earlier.last_assigned_at <= earlier.proved
     return min(earlier.proved, later.proved) >= later.assigned_at and not is_back
 

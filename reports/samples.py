@@ -73,6 +73,8 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     """
     import numpy as np
 
+    # One sorted list of begins and ends; a stretch lies between two acknowledgements. At the same moment begins come
+    # before ends, so that a write that follows at once leaves no gap.
     t = np.concatenate([begun_s, done_s])
     ends, ok = np.repeat([False, True], len(begun_s)), np.concatenate([acked, acked])
     order = np.lexsort((ok, ends, t))

@@ -118,13 +118,13 @@ class ClientHandle:
 
     # ------------------------------------------------------------------ from outside
 
-    def hold(self, who: int) -> None:
+    def hold(self, holder: int) -> None:
         """Pause the client until every holder has released it by `let_go`."""
-        self._held.add(who)
+        self._held.add(holder)
 
-    def let_go(self, who: int) -> None:
+    def let_go(self, holder: int) -> None:
         """Release this holder's pause; the client continues if no other holder pauses it."""
-        self._held.discard(who)
+        self._held.discard(holder)
         self._wake_waiters()
 
     @property
@@ -139,44 +139,44 @@ class ClientHandle:
         """Is True if the client has a process that could crash."""
         return self._scope is not None
 
-    def crash(self, who: int) -> int | None:
+    def crash(self, holder: int) -> int | None:
         """Crash the client's process, which gets no successor until `replace`. Return the process id, or None if the
         client has no process just now.
         """
         if self._scope is None:
             return None
-        self._down.add(who)
+        self._down.add(holder)
         self._scope.cancel()
         self._scope = None
         return self.processes[-1]
 
-    def replace(self, who: int) -> None:
+    def replace(self, holder: int) -> None:
         """Allow a successor of the crashed process."""
-        self._down.discard(who)
+        self._down.discard(holder)
         self._wake_waiters()
 
-    def make_zombie(self, who: int) -> ZombieRun:
+    def make_zombie(self, holder: int) -> ZombieRun:
         """Make the client's next process a zombie, which pauses inside a transaction until `wake`."""
-        found = self._zombie_runs[who] = ZombieRun()
+        found = self._zombie_runs[holder] = ZombieRun()
         self.notify()
         self._wake_waiters()
         return found
 
-    def wake(self, who: int) -> None:
+    def wake(self, holder: int) -> None:
         """Wake the zombie. If no zombie has paused yet, no process will become one."""
-        zombie_run = self._zombie_runs.pop(who, None)
+        zombie_run = self._zombie_runs.pop(holder, None)
         if zombie_run is not None:
             zombie_run.woken = True
         self._wake_waiters()
 
-    def start_duplicate(self, who: int) -> DuplicateMember:
+    def start_duplicate(self, holder: int) -> DuplicateMember:
         """Request a second process with the client's instance id; it stays until `stop_duplicate`."""
-        found = self._duplicates[who] = DuplicateMember()
+        found = self._duplicates[holder] = DuplicateMember()
         return found
 
-    def stop_duplicate(self, who: int) -> None:
+    def stop_duplicate(self, holder: int) -> None:
         """Ask the second process to leave. If the second process has not begun yet, it never will."""
-        double = self._duplicates.pop(who, None)
+        double = self._duplicates.pop(holder, None)
         if double is not None:
             double.stop_requested.set()
 
@@ -299,7 +299,7 @@ class AdminLog:
 class LoadControls:
     """Holds the handles of a workload's producers and readers, by client number."""
 
-    desk: AdminLog | None = None
+    admin_log: AdminLog | None = None
     """Records topic changes; None if the load is not recorded."""
 
     def __init__(

@@ -76,6 +76,7 @@ def often_asked(protocol: str, *commits: str, both: bool = False) -> tuple[str, 
 
 def sessions_of(session_ms: int) -> dict[str, str]:
     """Return settings for consumer groups whose members have this session time-out and send five heartbeats in it."""
+    # A broker refuses a default outside of its own bounds (KIP-848), so the bounds are set as well.
     beat_ms = max(min(session_ms // 5, LONGEST_BEAT_MS), 1)
     return {
         CONSUMER_SESSION.format("min."): str(session_ms),

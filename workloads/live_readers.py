@@ -103,6 +103,7 @@ class LiveReaders:
             reader.moved_at.clear()
         while True:
             behind = self._behind(goals, began)
+            # A reader that still advances gets the whole limit; a stuck one would only waste the run's time.
             late = self._now - began >= limit_s
             if late or all(each.idle_s >= stuck_s for each in behind):
                 return behind

@@ -23,6 +23,7 @@ async def positions_at(
 
     The end is the last offset that the reader's isolation level can see.
     """
+    # The middle is the mean of both ends: the sum of all bounds, divided by their number.
     found = dict.fromkeys(places, 0)
     bounds = {"start": (EARLIEST,), "middle": (EARLIEST, LATEST), "end": (LATEST,)}[beginning]
     for bound in bounds:

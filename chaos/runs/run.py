@@ -304,7 +304,7 @@ class Run:
         """Carry out all phases in which the workload's readers run: the load, the healing, and the writes after it."""
         counters = LoadCounters()
         around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
-        around.controls.desk = AdminLog(self.plan.workload.topic_list(), recorder, servers)
+        around.controls.admin_log = AdminLog(self.plan.workload.topic_list(), recorder, servers)
         nemesis.clients = around.controls
         status = self.progress.status
         status.load, status.faults, status.coming = counters, tuple(nemesis.played), nemesis.coming

@@ -70,6 +70,7 @@ class AtMostOnce(NonTransactionalProcess):
             await self._clients.rewind()
             return
         end = await self._commit(at, who, due)
+        # An unanswered commit may arrive after a later one: this generation must end, so that the next fences it.
         self._finished = end.status is OperationStatus.INFO or end.unanswered > 0
         if end.status is not OperationStatus.OK:
             await self._clients.rewind()
@@ -90,6 +91,7 @@ class AtLeastOnce(NonTransactionalProcess):
     async def _process_inputs(
         self, inputs: InputValues, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None
     ) -> None:
+        # Outputs of a failed round stay in the log: reading the inputs again doubles them, which at least once permits.
         done = await self._write(inputs, due)
         await self._halts(due)
         if done and (due is None or due.do != ABORT):

@@ -56,7 +56,7 @@ Ask = Callable[[], Awaitable[str]]
 async def change(context: FaultContext, p: FaultExecution) -> None:
     """Change topics as the parameter `how` says. Evidence is the requests and the cluster's answers."""
     context.begun(p)
-    desk = None if context.clients is None else context.clients.desk
+    desk = None if context.clients is None else context.clients.admin_log
     if desk is None:
         raise UnresolvedTargetError("there is no workload")
     how = str(p.fault.params["how"])
