@@ -193,7 +193,7 @@ class FaultContext:
             state = self.runtime.state(node)
             if state is NodeState.RUNNING:
                 if node not in self._leaving:
-                    self._down.pop(node, None)  # who has it down is mistaken: it was started meanwhile
+                    self._down.pop(node, None)  # the node was started meanwhile, so no fault holds it down
                 continue
             if state is not joins or not self.holders(p, node, state):
                 by = ", ".join(f"fault {number} ({action})" for number, action in self.others(p, node).items())
@@ -288,16 +288,16 @@ class FaultContext:
 
         Return evidence for each node: of its start, or which faults still hold the node (`held_by`) and its `state`.
         """
-        told: dict[int, Any] = {}
+        evidence: dict[int, Any] = {}
         for node in nodes:
             holding = self._down.get(node, set())
             state = self.runtime.state(node).value if p.fault.id in holding else "started meanwhile"
             holding.discard(p.fault.id)
             if holding:
-                told[node] = {"node": node, "held_by": sorted(holding), "state": state}
-        free = [node for node in nodes if node not in told]
-        told.update(zip(free, await self.start_all(free), strict=True))
-        return [told[node] for node in nodes]
+                evidence[node] = {"node": node, "held_by": sorted(holding), "state": state}
+        free = [node for node in nodes if node not in evidence]
+        evidence.update(zip(free, await self.start_all(free), strict=True))
+        return [evidence[node] for node in nodes]
 
     async def start_all(self, nodes: Sequence[int]) -> list[Any]:
         """Start nodes together, because one alone may wait for a quorum. Return evidence for each node."""
@@ -412,11 +412,11 @@ class FaultContext:
                 return trouble
 
         with trio.CancelScope(shield=True):
-            told = await self.together(one, links)
-        for each in told:
+            results = await self.together(one, links)
+        for each in results:
             if isinstance(each, HarnessError):
                 raise each
-        return told
+        return results
 
     async def lift(self, name: str, link: Link) -> Evidence:
         """Remove the fault of this name from a link."""

@@ -22,7 +22,7 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
                 found |= {link for link in links if link.source in sources and link.target in targets}
                 if FaultTrait.CUTS_LINKS in fault.traits:  # one way, the answers of the opposite link are cut as well
                     found |= {link for link in links if link.target in sources and link.source in targets}
-            elif FaultTrait.CUTS_LINKS in fault.traits:  # its shape decides between which brokers
+            elif FaultTrait.CUTS_LINKS in fault.traits:  # which links are cut depends on the shape
                 found |= {link for link in links if isinstance(link.source, int)}
             else:
                 found |= {*asked_over(fault.params, _may_be(fault.target, nodes), links)}

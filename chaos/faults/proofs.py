@@ -37,13 +37,13 @@ answered, so that the broker shut down without a controlled shutdown.
 """
 
 
-def left_as_asked(told: Mapping[str, Any], proof: str) -> bool:
+def left_as_asked(evidence: Mapping[str, Any], proof: str) -> bool:
     """Return whether a node went down as its fault promises. `proof`: the word that the node's evidence must contain.
 
     SIGTERM promises that a broker shuts down by itself, in good order. A controller that the broker cannot reach cannot
     release it. If a controller answers, and does not release the broker, this fault is not the cause.
     """
-    return bool(told.get(proof) or (proof == CONTROLLED and told.get(ALONE)))
+    return bool(evidence.get(proof) or (proof == CONTROLLED and evidence.get(ALONE)))
 
 
 def taken_down(proof: str) -> Verify:
@@ -224,9 +224,9 @@ def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     return "" if whole and texts(seen.get("links")) else "not every link answered at the end"
 
 
-def compared(*told: str) -> Verify:
-    """Return the check for links that were measured before, during and after. `told`: further numbers that the evidence
-    must have.
+def compared(*numbers: str) -> Verify:
+    """Return the check for links that were measured before, during and after. numbers: further numbers that the
+    evidence must have.
     """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -234,7 +234,7 @@ def compared(*told: str) -> Verify:
         measured = {when: objects(seen.get(when)) for when in ("before", "during", "after")}
         if any(len(probes) != len(links) for probes in measured.values()):
             return "its links were not measured before, during and after it"
-        if unknown := [name for name in told if number(seen.get(name)) is None]:
+        if unknown := [name for name in numbers if number(seen.get(name)) is None]:
             return f"it does not say {', '.join(unknown)}"
         return _proven(seen) or _measured(links, texts(seen["proven"]), measured)
 

@@ -329,7 +329,7 @@ def _replicas(kind: str, argument: str, view: ClusterSnapshot, avoided: Sequence
             raise UnresolvedTargetError(
                 f"every {kind.removesuffix('s')} of {where} is broker {', '.join(map(str, avoided))} now"
             )
-    # Others are as good while some have no leader: what the target is called says nothing of a partition.
+    # A target without a partition may mean any partition, so prefer one that has a leader now.
     partition = rng.choice([each for each in partitions if view.leaders[each] >= 0] or partitions)
     named = [node for node in _named(kind, partition, view) if node not in avoided]
     if kind in ("isr", "last_isr"):

@@ -151,8 +151,8 @@ def _struck(frame: Json) -> str:
     """Return a sentence about an EndTxn that was hit: what it requested, how long it was delayed, and what resulted."""
     held_ms, answer = integer(frame.get("held_ms"), 0), frame.get("answer")
     held = f" was held for {held_ms / 1000:g} s" if held_ms else " was struck"
-    told = f" and then answered {answer}" if answer else ""
-    return f"EndTxn ({frame.get('said') or 'unreadable'}){held}{told}."
+    answered = f" and then answered {answer}" if answer else ""
+    return f"EndTxn ({frame.get('said') or 'unreadable'}){held}{answered}."
 
 
 def nth(params: Json) -> str:

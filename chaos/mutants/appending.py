@@ -40,7 +40,7 @@ class AppendCall:
 def around_append(rule: Callable[[AppendCall], Appended]) -> ReplacedFunction:
     """Return a replacement of the broker's append by `rule`."""
 
-    # The parameters stand on one line, because they have to be those of the rule, and are nothing of this one's own.
+    # The parameters are on one line, because they only repeat those of the replaced function.
     def _append(self, h, index, records, version, acks, now_ms, wall_ms, checked):  # type: ignore[no-untyped-def]
         return rule(AppendCall(self, h, index, records, version, acks, now_ms, wall_ms, checked))
 

@@ -89,7 +89,7 @@ def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[in
     interval_s = 1 / table["rate"]
     for number in range(int(until_s * table["rate"])):
         at_s = round((number + rng.random()) * interval_s, 3)
-        if at_s < until_s:  # rounding may have brought it there
+        if at_s < until_s:  # rounding may have moved the time to the end
             found.append([at_s, number % table["producers"], SEND, to[number % len(to)], BYTES])
     return found
 

@@ -27,7 +27,7 @@ def plan(seed: int) -> Plan:
 def seen_plan(seed: int) -> Plan:
     """Return a plan in which a leader dies with records that no other replica has. The next leader writes other records
     in their place, in an epoch that it has forgotten when it was stopped and leads again, as the last member of the
-    ISR. The first leader comes back, is not told to truncate, and as the preferred leader serves its old records.
+    ISR. The first leader comes back, gets no reason to truncate, and as the preferred leader serves its old records.
     """
     rng = draw(seed, "7: seen")
     faults = [

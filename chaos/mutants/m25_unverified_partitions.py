@@ -23,7 +23,7 @@ def is_verified(self: ProducerRules, asked: VerificationStateEntry | None, epoch
 def plan(seed: int) -> Plan:
     """Return a plan in which a record arrives so late that its client has given up, and has aborted the transaction."""
     rng = draw(seed, "25")
-    faults, transactions = [], [txn(0.05)]  # so that something is acknowledged in each partition
+    faults, transactions = [], [txn(0.05)]  # so that each partition acknowledges a record first
     for round_ in range(2):
         at_s, place = 0.4 + 6.0 * round_, rng.randrange(2)
         late = {"act": "delay", "delay_ms": rng.randint(2600, 3000), "count": 0, "side": "clients"}

@@ -22,7 +22,7 @@ def first_epoch(self: TransactionCoordinatorShard) -> int:
 
 def is_exhausted(self: TransactionCoordinatorShard, epoch: int) -> bool:
     """Return True only at the very last epoch, which should be reserved for fencing."""
-    return epoch >= MAX_EPOCH
+    return epoch >= MAX_EPOCH  # Kafka reserves the last epoch: one below it, a new producer id is due
 
 
 def epoch_of_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, client_version: int) -> int:

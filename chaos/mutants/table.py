@@ -42,20 +42,20 @@ def results_table(found: Sequence[MutantHuntResult], before: str = "", *, which:
     rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
     for h in found:
         mutant = MUTANTS[h.mutant]
-        # A bug of transactions or groups is hunted by what clients see, with whatever checks.
+        # Bugs of transactions or groups are hunted only by what clients see, so their two hunts are the same.
         both = mutant.is_of_clients and which != SWARM
-        told = {each: _result(h, mutant, each) for each in ((OWN, HISTORY) if both else (which,))}
-        rows[h.mutant] = _row(mutant, told, rows.get(h.mutant, ()))
+        results = {each: _result(h, mutant, each) for each in ((OWN, HISTORY) if both else (which,))}
+        rows[h.mutant] = _row(mutant, results, rows.get(h.mutant, ()))
     head = [*HEAD, *(name for columns in COLUMNS.values() for name in columns)]
     return _markdown(head, [rows[mutant] for mutant in MUTANTS if mutant in rows])
 
 
-def _row(mutant: Mutant, told: dict[str, Sequence[str]], before: Sequence[str]) -> Sequence[str]:
-    """Return a mutant's row, with what `told` has for some of its hunts and what `before` has for the others."""
+def _row(mutant: Mutant, results: dict[str, Sequence[str]], before: Sequence[str]) -> Sequence[str]:
+    """Return a mutant's row, with `results` for some of its hunts and the cells of `before` for the others."""
     row = [mutant.id, mutant.name, ", ".join(mutant.anomalies) or "nothing that clients see"]
     for which, columns in COLUMNS.items():
         kept = before[len(row) : len(row) + len(columns)]
-        row += told.get(which) or kept or [NOT_HUNTED] * len(columns)
+        row += results.get(which) or kept or [NOT_HUNTED] * len(columns)
     return row
 
 

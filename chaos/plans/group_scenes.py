@@ -59,7 +59,8 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
         builder.add(at_s, down_s + 4, "protocol", "all", **late)
         builder.add(at_s + rng.uniform(0.7, 1.5), down_s, "kill", f"coordinator:{rng.choice(groups)}")
         at_s += down_s + rng.uniform(7, 8)
-    # What followers have, and do not know to be committed, is what a load waits for: it must not run out.
+    # A coordinator's load waits for records that followers have without knowing that they are committed. There
+    # must always be such records.
     often = {"commit_every_ms": 0, "auto_commit": False} if "commit_every_ms" in table else {}
     return build_scene(builder, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
 
@@ -98,7 +99,7 @@ def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, 
             down = "kill" if rng.random() < 0.5 else "pause"
             builder.add(at_s + rng.uniform(0.5, 2), rng.uniform(1, 2), down, f"coordinator:{rng.choice(groups)}")
         at_s += rng.uniform(6, 8)
-    # What members do by themselves would hide what is done to them.
+    # The members' own churn would hide the effects of the faults.
     return build_scene(builder, {**BUSY, "churn": 10}, {}, None)
 
 

@@ -24,9 +24,9 @@ def with_line(text: str, wrong: str) -> str:
     return f"line {line}: {wrong}" if line else wrong
 
 
-def in_order(told: Iterable[str]) -> list[str]:
+def in_order(sentences: Iterable[str]) -> list[str]:
     """Sort sentences of `with_line` by their lines. Sentences without a line come last."""
-    return sorted(told, key=lambda each: int(found[1]) if (found := _LINE.match(each)) else sys.maxsize)
+    return sorted(sentences, key=lambda each: int(found[1]) if (found := _LINE.match(each)) else sys.maxsize)
 
 
 def _line_of(text: str, wrong: str) -> int:

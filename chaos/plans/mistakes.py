@@ -122,7 +122,7 @@ def _clients(plan: PlanParts) -> Found:
     for limit in plan.workload.broker_limits() if plan.runtime != "external" else ():
         text = given.get(limit.setting, "")
         if not text.isdecimal() or (int(text) <= limit.asked if limit.least else int(text) >= limit.asked):
-            continue  # what is no number the broker refuses
+            continue  # the broker itself refuses what is no number
         side, bound = ("above", "at most") if limit.least else ("below", "at least")
         yield (
             f"workload {plan.workload.name}: {limit.setting} is {text}, {side} the {limit.asked} of {limit.asked_by}, "
@@ -229,7 +229,7 @@ def _of_fault(
     try:
         check_target(here, planned.target)
     except FaultError:
-        pass  # said already
+        pass  # reported already
     else:
         zones, traffic = plan.workload.zones, plan.workload.traffic()
         names = CoordinatedNames(traffic.ids, traffic.groups)

@@ -77,7 +77,9 @@ class ClusterPlan(StrictModel):
         count as 0.
         """
         given = (self.settings.get(name, "") for name in FAILOVER)
-        return sum(int(text) for text in given if text.isdecimal()) / 1000  # what is no number the broker refuses
+        return (
+            sum(int(text) for text in given if text.isdecimal()) / 1000
+        )  # the broker itself refuses what is no number
 
 
 class LimitsPlan(StrictModel):
@@ -212,7 +214,7 @@ class PlanParts(StrictModel):
             return values
         try:
             read = _operations(name).validate_python(given)
-        except ValidationError:  # what cannot be read stays as it is: it is said with everything else that is wrong
+        except ValidationError:  # an unreadable value stays as it is: it is reported with all other mistakes
             read = tuple(_read(name, each) for each in given) if isinstance(given, list | tuple) else given
         return {**values, "operations": read}
 

@@ -172,7 +172,7 @@ def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
     """Return what is wrong with the readable parts of a plan that has unreadable parts, too."""
     places = [each["loc"] for each in error.errors() if each["loc"]]
     if not places:
-        return []  # all parts could be read, so that they were looked at together
+        return []  # all parts were readable, so they were already checked together
     unread = {str(loc[0]) for loc in places}
     kept = {name: value for name, value in values.items() if name in PlanParts.model_fields and name not in unread}
     found = _beside_settings(values.get("workload"), places)

@@ -119,7 +119,7 @@ def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[
             rng.shuffle(order)
         kind = KINDS[order.pop()]
         draw = rng_for(seed, "fault", number)
-        # One after the other, three brokers need three times what one does, and a bit.
+        # Three brokers, one after the other, need a bit more than three times what one broker needs.
         duration_s = round(draw.uniform(*kind.draw.lasts_s), 2)
         duration_s += 4 * restart_s if FaultTrait.ONE_BY_ONE in kind.traits else 0.0
         yield at_s, _draw(number, round(at_s, 2), duration_s, kind, draw)

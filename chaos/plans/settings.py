@@ -62,7 +62,7 @@ def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
         wrong = {each.setting for each in error.each}
         kept = [tuple(each for each in pairs if each[0] not in wrong) for pairs in (broker, topic)]
         if kept == [broker, topic]:
-            break  # a relation between settings, which names none of those given
+            break  # a relation between settings, none of which the plan gives
         broker, topic = kept
     return found
 

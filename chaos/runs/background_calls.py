@@ -39,5 +39,5 @@ class BackgroundCalls:
         try:
             for call in self._calls:
                 call()
-        except BaseException as failure:  # raised where the results are wanted
+        except BaseException as failure:  # `finish` raises it
             self._failure = failure

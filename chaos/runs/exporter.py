@@ -49,7 +49,7 @@ class MetricsExporter:
                 self.send_header("Content-Type", CONTENT_TYPE)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                # Before the body: whoever has read it may look at once whether somebody has asked.
+                # Set before the body is sent: a scraper's reader may check `awaited` as soon as it has read the body.
                 exporter._asked.set()
                 self.wfile.write(body)
                 if last:
@@ -111,6 +111,6 @@ def serving(progress: Progress, port: int | None) -> Iterator[None]:
             try:
                 exporter.wait_for_last()
             except KeyboardInterrupt:
-                pass  # the run is over, and its verdict stands
+                pass  # the run is over, and its verdict is kept
     finally:
         exporter.close()

@@ -85,7 +85,7 @@ def judge(
     """
     try:
         _judge(directory, say, expect, _AnalysisOptions(spark, phase, prestarted), beside)
-    except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
+    except Exception as error:  # no exception says anything about the cluster, and the run must get a verdict
         (directory.path / TRACEBACK).write_text(traceback_text(error))
         _withdraw(directory)
         give_up(directory.path, f"judging stopped: {error_message(error)} (see {TRACEBACK})")
@@ -96,9 +96,9 @@ def judge(
 def _judge(
     directory: RunDirectory, say: Console, expect: str | None, how: _AnalysisOptions, beside: Callable[[], None] | None
 ) -> None:
-    info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
+    info = run_facts.read(directory.path).info  # the verdict reports what is wrong with it
     beyond = too_large(directory.history) if how.spark is None else ""
-    if refused := info.get("refused") or beyond:  # who tries out a first program waits for no Spark
+    if refused := info.get("refused") or beyond:  # a user who tries out a first program should not wait for Spark
         directory.release()
         _withdraw(directory)
         give_up(directory.path, refused)
@@ -181,7 +181,7 @@ def _changed(before: bytes | None, now: bytes) -> bool:
     try:
         one, other = json.loads(before or b"{}"), json.loads(now)
     except (ValueError, RecursionError):
-        return False  # what it said is not known
+        return False  # the earlier comparison is unreadable
     same_run = isinstance(one, dict) and one.get("run") == other.get("run") and one.get("schema") == other["schema"]
     return same_run and one.get("findings") != other["findings"]
 
@@ -195,7 +195,7 @@ def _not_compared(
         plan = tomllib.loads(directory.plan.read_text())
         replicas, nodes = plan["workload"]["replication_factor"], plan["cluster"]["nodes"]
     except (OSError, ValueError, KeyError, TypeError):
-        return []  # a plan that cannot be read is told of by the verdict
+        return []  # the verdict reports a plan that cannot be read
     # Once they were compared, the data of a valid run is removed.
     earlier = compared is None and (directory.path / REPLICAS).exists()
     if plan.get("runtime") not in HAVE_FILES or replicas < 2 or earlier:
@@ -282,7 +282,7 @@ def analyse(
     trouble = _analyse(directory, command_of(directory.path, there, archive, spark), spark.limit_s, phase, background)
     if trouble is None or archive is None or CRASH not in (directory.path / LOG).read_text(errors="replace"):
         return trouble
-    # A JVM looks at an archive's head and believes the rest: of one that is damaged it may die.
+    # A JVM verifies only an archive's header, and may crash if the rest is damaged.
     say.print("the JVM crashed; judging again without the archive of Spark's classes, which the next run makes anew")
     remove(archive.parent)
     background.settle()

@@ -82,11 +82,11 @@ def merged(answers: Sequence[BrokerClusterView]) -> ClusterSnapshot:
     for place in places:
         knowing = [answer for answer in answers if place in answer.view.leaders]
         newest = max(answer.epochs.get(place, -1) for answer in knowing)
-        told = [answer.view for answer in knowing if answer.epochs.get(place, -1) == newest]
-        # An epoch has one leader at most. A broker to which that one's address is not known yet names none (Kafka's
-        # LEADER_NOT_AVAILABLE), and tells nothing by it.
-        told = [view for view in told if view.leaders[place] >= 0] or told
-        said = Counter((view.leaders[place], view.isr[place], view.replicas[place]) for view in told)
+        views = [answer.view for answer in knowing if answer.epochs.get(place, -1) == newest]
+        # An epoch has at most one leader. A broker that does not know the leader's address yet reports no leader
+        # (Kafka's LEADER_NOT_AVAILABLE), which must not outvote the others.
+        views = [view for view in views if view.leaders[place] >= 0] or views
+        said = Counter((view.leaders[place], view.isr[place], view.replicas[place]) for view in views)
         leaders[place], isr[place], replicas[place] = said.most_common(1)[0][0]
     term = max(answer.term for answer in answers)
     known = [answer.view.controller for answer in answers if answer.term == term and answer.view.controller >= 0]

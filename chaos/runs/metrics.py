@@ -153,6 +153,6 @@ def _seconds(name: str, about: str, value: float | None) -> Metric:
 def _gauge(name: str, about: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
     """Return a gauge with labels. values: a tuple of the labels' values -> the gauge's value."""
     family = GaugeMetricFamily(name, about, labels=labels)
-    for told, value in values.items():
-        family.add_metric(told, value)
+    for label_values, value in values.items():
+        family.add_metric(label_values, value)
     return family

@@ -145,8 +145,8 @@ class ClusterObserver:
         found: dict[str, list[list[int]]] = {}
         wanted = set(topics)
         with trio.move_on_after(timeout_s):
-            told = await admin.metadata(self.client)
-            places = [(each.name, p.partition_index) for each in told.topics for p in each.partitions]
+            metadata = await admin.metadata(self.client)
+            places = [(each.name, p.partition_index) for each in metadata.topics for p in each.partitions]
             left = [(name, index) for name, index in places if name in wanted]
             self.client.track(wanted)
             while left:
@@ -200,11 +200,13 @@ class ClusterObserver:
     async def _ask(self, client: Client) -> BrokerClusterView | None:
         """Return the metadata that a client's single broker reports, or None if the broker does not answer."""
         try:
-            told = await admin.metadata(client)
+            metadata = await admin.metadata(client)
             epochs = {
-                f"{topic.name}-{p.partition_index}": p.leader_epoch for topic in told.topics for p in topic.partitions
+                f"{topic.name}-{p.partition_index}": p.leader_epoch
+                for topic in metadata.topics
+                for p in topic.partitions
             }
-            seen = self._read(told)
+            seen = self._read(metadata)
             if found := await self._coordinators(client):
                 states = await admin.transaction_states(client, self._described.ids)
                 of_groups = await admin.group_states(client, self._described.groups)
@@ -213,7 +215,7 @@ class ClusterObserver:
                 return BrokerClusterView(seen, epochs)
             try:
                 quorum = await admin.describe_quorum(client)
-            except UnsupportedApi:  # a broker without KRaft: who the controller is stays unknown
+            except UnsupportedApi:  # a broker without KRaft: the controller stays unknown
                 return BrokerClusterView(replace(seen, controller=-1), epochs)
             return BrokerClusterView(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
         except (RequestFailed, UnsupportedApi):

@@ -44,11 +44,11 @@ class PrestartedSpark:
         Raises OSError.
         """
         self.log, self._folder = directory.path / LOG, directory.path / FOLDER
-        # A harness that is killed takes it along: its files are in the run directory, and nowhere else.
+        # Spark's temporary files go into the run directory, so that a killed harness leaves none elsewhere.
         self._folder.mkdir()
         self._ended = False
         with self.log.open("wb") as out:
-            # In a session of its own: the terminal's Ctrl-C is the harness's to answer.
+            # In a session of its own, so that the terminal's Ctrl-C reaches only the harness.
             self._program = subprocess.Popen(
                 [*command, "--ahead"],
                 env={**os.environ, "TMPDIR": str(self._folder.absolute())},
@@ -64,7 +64,7 @@ class PrestartedSpark:
         died, or it is not ready and cannot get more CPU time.
         """
         hurried = _raise_priority(self._program.pid)
-        # Whoever was given no CPU so far will be given none now.
+        # Without a higher priority, a Spark that got no CPU so far would get none now.
         if self._program.poll() is not None or not (hurried or self._ready()):
             return None
         assert self._program.stdin is not None
@@ -90,7 +90,7 @@ class PrestartedSpark:
             self._program.stdin.close()
         if running:
             self._wait_until_gone(PATIENCE_S)
-        # Java ends after the program that started it, and lives on where that one was killed.
+        # Java ends after the program that started it, and survives if that program was killed.
         with suppress(ProcessLookupError):
             os.killpg(self._program.pid, signal.SIGKILL)
             self._wait_until_gone(PATIENCE_S)
@@ -144,7 +144,7 @@ def _raise_priority(pid: int) -> bool:
     with suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text("0")
     try:
-        # Twice: a thread that is started meanwhile has the class of the one that starts it.
+        # Twice: a thread that is started meanwhile inherits the scheduling class of its parent.
         for _ in range(2):
             for thread in _threads(pid):
                 with suppress(ProcessLookupError):
@@ -170,8 +170,8 @@ def _threads(pid: int) -> Iterator[int]:
 
 def _free_memory_mib() -> float:
     """Return the free memory of this machine, or of the container in which this process runs, in MiB."""
-    told = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    free = int(told["MemAvailable"].split()[0]) / 1024
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free = int(meminfo["MemAvailable"].split()[0]) / 1024
     group = Path("/sys/fs/cgroup")
     try:
         limit = int((group / "memory.max").read_text())

@@ -152,20 +152,20 @@ class Progress(ProgressDisplay):
         assert phase is not None
         self._last = now
         self._measure(now)
-        told = [f"[{now - self._began:5.1f} s] {phase.words(now)}"]
+        parts = [f"[{now - self._began:5.1f} s] {phase.words(now)}"]
         counts = self.status.counts()
         if counts == self._said:
             pass  # once is enough
         elif counts.get("acked"):
-            told.append(f"{counts['acked']} acknowledged, {self._rate:.0f}/s")
+            parts.append(f"{counts['acked']} acknowledged, {self._rate:.0f}/s")
         elif counts.get("final reads"):
-            told.append(f"{counts['final reads']} records read")
+            parts.append(f"{counts['final reads']} records read")
         self._said = counts
         if faults := self.status.under_way():
-            told.append("| " + ", ".join(map(describe, faults)))
+            parts.append("| " + ", ".join(map(describe, faults)))
         if coming := next_words(self.status.coming()):
-            told.append(f"| next: {coming}")
-        self.console.print("  ".join(told), highlight=False, markup=False)
+            parts.append(f"| next: {coming}")
+        self.console.print("  ".join(parts), highlight=False, markup=False)
 
     def _render(self) -> Any:
         now = time.monotonic()
@@ -189,9 +189,9 @@ class Progress(ProgressDisplay):
 
     def _render_load(self, table: Table) -> None:
         if counts := self.status.counts():
-            told = "  ".join(f"{name} {value:,}" for name, value in counts.items())
+            counters = "  ".join(f"{name} {value:,}" for name, value in counts.items())
             rate = f"  ({self._rate:,.0f} acknowledged/s)" if "acked" in counts else ""
-            table.add_row("", told + rate)
+            table.add_row("", counters + rate)
         if faults := self.status.under_way():
             table.add_row("[red]hurt[/]", Text(", ".join(map(describe, faults))))
 
@@ -210,9 +210,9 @@ def describe(played: FaultExecution) -> str:
 
 def next_words(coming: Sequence[UpcomingFault]) -> str:
     """Return the next faults in words: "kill in 3 s, then pause in 9 s"."""
-    told = [_coming(each) for each in coming[:NEXT]]
+    named = [_coming(each) for each in coming[:NEXT]]
     more = f", and {len(coming) - NEXT} more" if len(coming) > NEXT else ""
-    return ", then ".join(told) + more
+    return ", then ".join(named) + more
 
 
 def _coming(each: UpcomingFault) -> str:

@@ -162,7 +162,7 @@ def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapp
             found[name] += tells(line)
         if line["e"] == "controller_active":
             leaders.add(line.get("epoch"))
-    # The first one follows nobody.
+    # The first controller follows no other.
     found["controller failover"] = max(found["controller failover"], len(leaders) - 1)
     return found
 

@@ -83,7 +83,7 @@ def run_and_judge(
     # Whatever takes minutes to install is installed before anything is timed.
     if engine == SPARK:
         class_archive(java(say.print), say.print)
-    if plan.runtime != "docker":  # whose image has it
+    if plan.runtime != "docker":  # the image contains it
         toxiproxy_server(say.print)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed, label=label)
@@ -114,7 +114,7 @@ def run_and_judge(
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
             if run.info["trouble"] and prestarted is not None:
-                # What hurt the harness, a full disk, may have hurt a Java that was starting: it would say nothing more.
+                # A full disk stops a starting Java as well, which would then never answer.
                 prestarted.end()
                 prestarted = None
             spark = HERE if engine == SPARK else None
@@ -193,7 +193,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
 
     settings = dict(plan.cluster.settings)
     faults = plan.timeline()
-    # Others have the real files, at no cost.
+    # Other runtimes use the real files, at no cost.
     hurt = any(FaultTrait.NEEDS_HURT_FILES in fault.traits or counts_calls(fault.when) for fault in faults)
     zones = zone_names(plan.workload.zones)
     framed = framed_links(faults, plan.nodes, links(plan.nodes, zones))

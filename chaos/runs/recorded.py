@@ -56,13 +56,13 @@ def recorded(path: Path) -> RecordedRun:
         plan = read_plan(directory.plan)
     except PlanError as wrong:
         raise PreconditionError(str(wrong)) from None
-    told = directory.read_info().get("simulated")
-    if plan.runtime == "sim" and not isinstance(told, dict):
+    entry = directory.read_info().get("simulated")
+    if plan.runtime == "sim" and not isinstance(entry, dict):
         raise PreconditionError(
             f"{directory.path}: run.json is missing or does not say how the simulation ended; the plan alone can be "
             f"simulated anew: {typed('sim', '--plan', directory.plan)}"
         )
-    simulated: dict[str, Any] = told if isinstance(told, dict) else {}
+    simulated: dict[str, Any] = entry if isinstance(entry, dict) else {}
     failed = simulated.get("failure")
     failure = FailureSignature(failed["kind"], failed["name"]) if isinstance(failed, dict) else None
     mutant, digest = simulated.get("mutant"), simulated.get("digest")

@@ -210,9 +210,9 @@ class Run:
         planned = {seal.PLAN: seal.plan_seal(self.plan.model_dump(exclude={"operations"}))}
         recorder = Recorder(env, self.store.history, self.store.run_id, served=served, about={"seals": planned})
         observer = self._observer(servers, foreign=self._stranger is not None)
-        probe_ms, told = self.plan.probe_ms, self.store.fault
+        probe_ms, record = self.plan.probe_ms, self.store.fault
         nemesis = Nemesis(
-            self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=told, probe_ms=probe_ms
+            self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=record, probe_ms=probe_ms
         )
         self._played = nemesis.played
         try:
@@ -318,11 +318,11 @@ class Run:
             async with self._phase("writes after healing"):
                 written = await self._write_afterwards(observer, servers, recorder)
             async with self._phase("reads after healing"):
-                told = await self._read_afterwards(observer, around.readers, written)
-                self.info["reads_after_healing"] = told
-            if any(each["client"] != OWN and each["idle_s"] >= told["limit_s"] for each in told["behind"]):
+                reads = await self._read_afterwards(observer, around.readers, written)
+                self.info["reads_after_healing"] = reads
+            if any(each["client"] != OWN and each["idle_s"] >= reads["limit_s"] for each in reads["behind"]):
                 await self._read_finally(servers, recorder)
-                await self._mark_stuck_readers(around.readers, written, told)
+                await self._mark_stuck_readers(around.readers, written, reads)
             around.readers.let_go()
 
     async def _work(self, around: ScenarioEnvironment) -> None:
@@ -417,8 +417,8 @@ class Run:
         if lacking:
             view = await _seen_by(observer)
             lacking = {name: f"{why}; {leader_and_isr(view, name)}" for name, why in lacking.items()}
-        told = {"ok": not lacking, "limit_s": limit_s, "took_s": took_s, "lacking": lacking}
-        self.info["writes_after_healing"] = told
+        outcome = {"ok": not lacking, "limit_s": limit_s, "took_s": took_s, "lacking": lacking}
+        self.info["writes_after_healing"] = outcome
         return written
 
     async def _read_afterwards(
@@ -441,12 +441,12 @@ class Run:
             "behind": [reader_as_json(each, view) for each in behind],
         }
 
-    async def _mark_stuck_readers(self, readers: LiveReaders, written: PostHealWrites, told: dict[str, Any]) -> None:
+    async def _mark_stuck_readers(self, readers: LiveReaders, written: PostHealWrites, reads: dict[str, Any]) -> None:
         """Mark readers that still make no progress once new readers have read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
         still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= OUTLASTED_S}
-        for each in told["behind"]:
+        for each in reads["behind"]:
             each["outlasted"] = (each["process"], each["place"]) in still
 
     async def _read_finally(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
@@ -470,9 +470,9 @@ def _ends(p: FaultExecution, gone: NodeExit) -> bool:
 
 def _read_as_json(read: FinalReadResult) -> dict[str, Any]:
     missing = {f"{topic}-{index}": m.why for (topic, index), m in read.missing.items()}
-    told = {"process": read.process, "round": read.round, "isolation": read.isolation, "records": read.records}
+    entry = {"process": read.process, "round": read.round, "isolation": read.isolation, "records": read.records}
     waiting = [f"{topic}-{index}" for topic, index in read.waiting]
-    return {**told, "missing": missing, "waiting": waiting, "idle_s": round(read.idle_s, 3)}
+    return {**entry, "missing": missing, "waiting": waiting, "idle_s": round(read.idle_s, 3)}
 
 
 async def _seen_by(observer: ClusterObserver) -> ClusterSnapshot | None:

@@ -50,7 +50,7 @@ def save(
     files = result.files
     info = json.loads(files[INFO])
     if result.violations and info.get("trouble"):
-        # It was ended where it should be: that is no trouble of the harness.
+        # The run was ended on purpose: that is no trouble of the harness.
         info.update(trouble=None, stopped="the simulation was stopped at the first broken invariant")
     export({name: content for name, content in files.items() if name != INFO}, directory)
     seen = {simulated.STAMP: seal.stamp(directory.path / simulated.FILE)}

@@ -102,7 +102,7 @@ class _SimulatedRun:
         """
         self.trouble: str | None = None
 
-    # What the run tells, as `squall.chaos.runs.run.RunObserver`.
+    # Reports of the run, as `squall.chaos.runs.run.RunObserver`.
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """Pass an acknowledged record to the invariants."""
@@ -117,7 +117,7 @@ class _SimulatedRun:
         """Check, after each event, the invariants of the nodes that the event may have changed."""
         kernel = self.world.kernel
         dirty_nodes = None if kernel.all_dirty else kernel.dirty_nodes
-        # First: after what is raised here everything still has to come to its end.
+        # First of all: after SimulationTimeout the simulation still has to come to its end.
         kernel.all_dirty, kernel.dirty_nodes = False, set()
         self.looks += 1
         if not self.looks % ENOUGH_EVERY and self.enough():
@@ -129,7 +129,7 @@ class _SimulatedRun:
     async def main(self) -> None:
         """Carry out the run, until it ends or an invariant is broken."""
         limits = self.plan.limits
-        # A final reader, as the live ones together, has at least as long as counts as stuck.
+        # A final reader has at least `stuck_s`, and so have all live readers together.
         reads_s = 5 * (limits.final_read_s + limits.stuck_s)
         most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + limits.stuck_s + reads_s
         self.run = Run(self.plan, self.store, self.runtime, NullProgress(), "", invariants=_InvariantObserver(self))
@@ -160,7 +160,7 @@ class _SimulatedRun:
                 return  # nothing is left to happen
             self.deadlock = str(dead)
         elif self.world.violations and self.stop_at_first:
-            return  # what was cut short may say anything
+            return  # after a cancellation any error may follow
         elif isinstance(trouble := gravest_error(error), HarnessError):
             self.cut = str(trouble)
         else:
@@ -244,10 +244,10 @@ def simulate(
             judgement = _judge(sim, troubles)
         except Exception as error:  # a checker that stops is no finding either
             sim.trouble = traceback_text(error)
-    failure, told = failure_of(sim, judgement)
+    failure, reasons = failure_of(sim, judgement)
     verdict = INVALID if failure is not None else judgement.verdict.verdict if judgement else UNKNOWN
     if judgement is not None and failure is not None:
-        judgement = replace(judgement, verdict=_found(judgement, told))
+        judgement = replace(judgement, verdict=_found(judgement, reasons))
     anomalies = judgement.verdict.anomalies if judgement else ()
     return SimResult(
         plan=plan,
@@ -258,7 +258,7 @@ def simulate(
         anomalies=tuple(dict.fromkeys(each.name for each in anomalies if each.permitted is False)),
         verdict=verdict,
         failure=failure,
-        reasons=told or (judgement.verdict.reasons if judgement else ()),
+        reasons=reasons or (judgement.verdict.reasons if judgement else ()),
         counts=rare_paths.count(world.trace, world.counts, _landed(sim)),
         sim_s=world.kernel.now,
         cpu_s=(ended := time.process_time()) - began,
@@ -385,10 +385,10 @@ def _exits(sim: _SimulatedRun) -> list[dict[str, Any]]:
     return list(sim.run.info.get("node_exits", ())) if sim.run else []
 
 
-def _found(judgement: RunJudgement, told: tuple[str, ...]) -> Any:
+def _found(judgement: RunJudgement, reasons: tuple[str, ...]) -> Any:
     """Return the verdict, including the findings of invariants and of liveness."""
     verdict = judgement.verdict
-    return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*told, *verdict.reasons])))
+    return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*reasons, *verdict.reasons])))
 
 
 def _find(error: BaseException, kind: type[BaseException]) -> BaseException | None:

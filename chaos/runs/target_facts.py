@@ -80,8 +80,8 @@ class ClusterCapabilities:
         if self.unknown_settings:
             found.append(f"it does not know, and was not given, {', '.join(self.unknown_settings)}")
         if self.other_settings:
-            told = ", ".join(f"{name} = {value}" for name, value in self.other_settings.items())
-            found.append(f"it has set otherwise: {told}")
+            changed = ", ".join(f"{name} = {value}" for name, value in self.other_settings.items())
+            found.append(f"it has set otherwise: {changed}")
         return found
 
 

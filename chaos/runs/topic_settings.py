@@ -46,12 +46,12 @@ async def asked_settings(
         with env.timeout(limit_s):
             while left := [topic for topic in topics if topic not in found]:
                 try:
-                    told = await settings_in_force(client, left, NAMES)
+                    answered = await settings_in_force(client, left, NAMES)
                 except RequestFailed:
-                    told = {}
+                    answered = {}
                 except UnsupportedApi:
                     break
-                found |= {topic: each for topic, each in told.items() if each.keys() >= set(NAMES)}
+                found |= {topic: each for topic, each in answered.items() if each.keys() >= set(NAMES)}
                 if len(found) < len(topics):
                     await env.sleep(AGAIN_S)
         client.close()

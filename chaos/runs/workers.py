@@ -49,7 +49,7 @@ def forked(
     try:
         while left or workers:
             while left and len(workers) < jobs:
-                # Ever smaller ones: towards the end nobody waits long for the last process.
+                # Ever smaller shares, so that the last process does not run much longer than the others.
                 count = min(SHARE, max(1, len(left) // (2 * jobs)) if jobs > 1 else len(left))
                 share = deque(left.popleft() for _ in range(count))
                 results, pid = _fork(work, share, [*workers])
@@ -58,7 +58,7 @@ def forked(
                 assert isinstance(ready, Connection)
                 try:
                     result = ready.recv()
-                except (EOFError, OSError):  # an OSError where it ended in the middle of a result
+                except (EOFError, OSError):  # an OSError if the process ended in the middle of a result
                     worker = workers.pop(ready)
                     why = _ended(ready, worker.pid)
                     if worker.tasks:
@@ -83,7 +83,7 @@ def _fork(
         if pid == 0:
             code = FAILED
             try:
-                # Ending is the parent's to order: one Ctrl-C in a terminal meets all of its processes.
+                # Only the parent handles Ctrl-C, which a terminal sends to all processes.
                 for number in ENDING:
                     signal.signal(number, signal.SIG_IGN)
                 for each in (results, *others):
@@ -96,7 +96,7 @@ def _fork(
             except BaseException:
                 os.write(2, traceback.format_exc().encode())
             finally:
-                # Not `sys.exit`: what the parent had not flushed, and what it does at its end, is the parent's.
+                # Not `sys.exit`: the child must not flush the parent's buffers or run its exit handlers.
                 os._exit(code)
     sent.close()
     return results, pid

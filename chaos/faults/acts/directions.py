@@ -146,6 +146,8 @@ class DirectionProbes:
         """
         with suppress(OSError, MalformedFrame), trio.move_on_after(PEEK_S):
             code = (await self._ask(way.target, way.session, SECOND)).error_code
+            # KIP-227: a session accepts only its next epoch. Any other error, such as that of an evicted session,
+            # proves neither.
             known = {int(ErrorCode.NONE): True, int(ErrorCode.INVALID_FETCH_SESSION_EPOCH): False}
             way.reached = known.get(code)
 

@@ -268,8 +268,8 @@ async def _successor(
         quorum = await admin.describe_quorum(inside)
         if quorum.epoch > before.epoch:
             return quorum if quorum.leader_id >= 0 else None
-        told = await admin.unseat_controller(inside)
-        asked += told.epoch == before.epoch  # A request without an answer may have reached nobody.
+        response = await admin.unseat_controller(inside)
+        asked += response.epoch == before.epoch  # A request without an answer may not have reached the controller.
         return None
 
     after = await _answer(context, p, ask, waiting)

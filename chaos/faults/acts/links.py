@@ -79,7 +79,7 @@ async def _cut(
         with context.proving(links):
             await context.put_all(p, name, cuts)
             during = await _both_looks(context, links, first, context.probe_timeout_s)
-        # One that has gone meanwhile did not silence a link that answered before.
+        # A fault that has ended meanwhile did not silence a link that answered before.
         alone = [link for link in whole if context.company(p, link) <= company[link]]
         context.check_landed(p, context.now_ns())
         middle = await _in_the_middle(context, p, links, second)
@@ -87,7 +87,7 @@ async def _cut(
         last, then = list[ProbeResult](), {link: context.company(p, link) for link in whole}
         if context.left_s(p) >= LOOK_S:
             last = await context.probes(links, LOOK_S)
-            # Those that came as it began may have gone: then it is this one that silences the link still.
+            # Faults that began at the same time may have ended: then this fault still silences the link.
             alone = alone or [link for link in whole if then[link] | context.company(p, link) <= company[link]]
         await trio.sleep(max(0.0, context.left_s(p)))
     finally:
@@ -145,7 +145,7 @@ def frames(params: Mapping[str, Any]) -> Frames:
     """Return which frames the parameters select, and what the link does to these frames."""
     api, side = int(ApiKey[api_constant(params["api"])]), params["side"]
     also: tuple[int, ...] = ()
-    if api == FETCH and side != BrokerTraffic.REPLICATION:  # what fetches the metadata log is a Fetch, too
+    if api == FETCH and side != BrokerTraffic.REPLICATION:  # the metadata log is replicated by Fetch as well
         api, also = (METADATA_FETCH, ()) if side == BrokerTraffic.CONTROLLER else (FETCH, (METADATA_FETCH,))
     return Frames(
         api=api,
@@ -177,9 +177,11 @@ async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link],
         hits = [int(str(each.get("hits") or 0)) for each in healed]
         if any(hits):
             break
-    p.ended = lifted  # Not between the turns: others may wait for this fault's end.
+    p.ended = lifted  # Only after the extension: other faults may wait for this fault's end.
     p.evidence = {"links": [str(link) for link in links], "hits": hits}
-    struck = [{"link": str(link), **each} for link, told in zip(links, healed, strict=True) for each in _struck(told)]
+    struck = [
+        {"link": str(link), **each} for link, evidence in zip(links, healed, strict=True) for each in _struck(evidence)
+    ]
     if struck:
         p.evidence["struck"] = struck
     p.landed = sum(hits) > 0
@@ -189,8 +191,8 @@ async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link],
 
 def _struck(healed: Evidence) -> list[dict[str, Any]]:
     """Return the frames that the evidence of a healed link lists."""
-    told = healed.get("struck")
-    return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    frames = healed.get("struck")
+    return [each for each in frames if isinstance(each, dict)] if isinstance(frames, list) else []
 
 
 async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
@@ -204,26 +206,26 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
     links = links_of(p.fault.params, p.hit, context.runtime.links())
     if not links:
         raise UnresolvedTargetError(f"{p.fault.target} has no such links")
-    waiting, patience_s, told = (
+    waiting, patience_s, resets = (
         ExtendableDeadline(lambda: context.any_other_on(p)),
         context.probe_timeout_s,
         list[Evidence](),
     )
-    while not told:
+    while not resets:
         async with _watched(context, links, patience_s) as (opened, ended):
             if waiting.is_over() or opened:
                 context.begun(p)
-                told = [await context.runtime.reset_links(links)]
-        if not told:
+                resets = [await context.runtime.reset_links(links)]
+        if not resets:
             patience_s = min(2 * patience_s, WHOLE_WITHIN_S)
             await trio.sleep(POLL_S)
     while every_s and context.left_s(p) > every_s:
         await trio.sleep(every_s)
-        told.append(await context.runtime.reset_links(links))
+        resets.append(await context.runtime.reset_links(links))
     p.ended = context.now_ns()
     p.evidence = {
         "links": [str(link) for link in links],
-        "resets": told,
+        "resets": resets,
         "opened": [str(link) for link in links if link in opened],
         "ended": {str(link): ended[link].evidence() for link in links if link in opened},
     }

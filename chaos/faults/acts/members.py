@@ -70,7 +70,7 @@ async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool 
             while at_work and handle.done == done:
                 await context.sleep(POLL_S)
             if handle.alive and known.member_id and await listed(context, known.group, known.member_id):
-                # It may have gone, or have become another one, while its coordinator answered.
+                # The member may have ended, or have joined under another id, while its coordinator answered.
                 if handle.alive and handle.group_identity() == known:
                     return known
             await context.sleep(POLL_S)

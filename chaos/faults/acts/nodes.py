@@ -43,7 +43,9 @@ async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proo
     with context.taking_down(p, own):
         taken = dict(zip(own, await context.together(take, own), strict=True))
     if proof == CONTROLLED:
-        p.on = context.now_ns()  # It is down from now on: how long it takes to leave is its own affair.
+        p.on = (
+            context.now_ns()
+        )  # The fault's duration counts from now: a controlled shutdown takes as long as the broker needs.
     p.evidence = {"down": [{**taken, **found}[node] for node in p.resolved]}
     async with context.started_after_error(p):
         await _hold(context, p, found)
@@ -128,7 +130,7 @@ async def one_by_one(
         await _until_running(context, p, node)
         context.claim(p, [node])
         step: dict[str, Any] = {"node": node, **await before(node)}
-        # The node starts at once. A fault that wants it down waits, and has it down afterwards.
+        # The node starts at once. Another fault that wants to take it down waits until then.
         with context.taking_down(p, [node]):
             step |= {"down": await take(node), **await between(node)}
             steps.append(step)

@@ -81,19 +81,19 @@ async def _retry(context: FaultContext, p: FaultExecution, ask: Ask, fine: tuple
     """Send the request until its error is in `fine` ("" means success), and return this error. Raise HarnessError with
     the last error once the time for retries is over.
     """
-    told = ""
+    error = ""
     while True:
         try:
-            told = await ask()
+            error = await ask()
         except UnsupportedApi as failure:
             raise HarnessError(str(failure)) from None
         except RequestFailed as failure:
-            told = str(failure)
+            error = str(failure)
         else:
-            if told in fine:
-                return told
+            if error in fine:
+                return error
         if context.left_s(p) + PATIENCE_S <= 0:
-            raise HarnessError(f"the cluster refused: {told}")
+            raise HarnessError(f"the cluster refused: {error}")
         await trio.sleep(AGAIN_S)
 
 
@@ -166,7 +166,7 @@ async def _recreate(context: FaultContext, p: FaultExecution, desk: AdminLog) ->
         return ""
 
     async def everywhere() -> str:
-        # A broker that lags behind would serve the topic that is gone to clients that believe its metadata.
+        # A broker with old metadata would still serve the deleted topic to clients that trust this metadata.
         for node in context.runtime.nodes:
             if context.runtime.state(node) is not NodeState.DOWN:
                 [seen] = (await admin.metadata(client, [topic.name], node=node)).topics

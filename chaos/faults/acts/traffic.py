@@ -65,7 +65,7 @@ async def cut_traffic(
     try:
         await context.put_all(p, name, faults)
         during, other = await context.each(whole, ask), await context.probes(whole)
-        # One that has gone meanwhile did not silence a link that answered before.
+        # A fault that has ended meanwhile did not silence a link that answered before.
         alone = [link for link in whole if context.company(p, link) <= company[link]]
         middle = list[ProbeResult]()
 

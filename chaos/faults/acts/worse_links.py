@@ -105,7 +105,9 @@ def _against(
         if with_it and proof.is_proof(without, with_it):
             shown = True
         elif with_it and not company:
-            return False  # Company may hide it: if two faults slow a link down, the slower one counts.
+            return (
+                False  # With company this proves nothing: if two faults slow a link down, only the slower fault shows.
+            )
     return shown
 
 
@@ -160,7 +162,7 @@ def ends(
     """Return the check of a fault that ends connections which stay open without the fault."""
     return LinkFaultProof(
         fault,
-        # Not longer than before: how long a connection stays open is what is compared.
+        # No longer time-out than before: the comparison is how long a connection stays open.
         lambda link, before_s: measure(link),
         is_whole,
         lambda probe: is_whole(probe) or is_struck(probe),
@@ -280,7 +282,7 @@ async def _while_on(
     fault cuts a link's measurement short, repeat the measurement as long as this fault lasts.
     """
     began, took_s = trio.current_time(), context.left_s(p)
-    with trio.move_on_after(max(0.0, took_s - POLL_S)):  # a link that another fault cuts is not waited for any longer
+    with trio.move_on_after(max(0.0, took_s - POLL_S)):  # do not wait longer for a link that another fault cuts
         for _ in range(proof.rounds):
             await _sample(context, p, proof, proof.is_usable, into, before_s)
         took_s = trio.current_time() - began
@@ -324,7 +326,7 @@ async def cut_in_turns(context: FaultContext, p: FaultExecution) -> None:
             name = f"fault-{p.fault.id}-{len(turns)}"
             on = p.on
             await context.put_all(p, name, dict.fromkeys(links, cut))
-            p.on = on or p.on  # the whole counts from its first turn
+            p.on = on or p.on  # the duration counts from the first cut
             answered = await _while_down(context, whole, down_s)
             await context.lift_all(name, links)
             up = await _for(min(up_s, max(0.0, context.left_s(p))), context.probes(whole))

@@ -34,8 +34,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 def describe_evidence(seen: Json) -> str:
     """Name the files, and where in them bits were flipped."""
     rotten = [each for each in objects(seen.get("rotten")) if each.get("path")]
-    told = (f"{each['path']} at byte {each.get('offset')}" for each in rotten)
-    return f"Flipped: {', '.join(told) or 'nothing'}."
+    flipped = (f"{each['path']} at byte {each.get('offset')}" for each in rotten)
+    return f"Flipped: {', '.join(flipped) or 'nothing'}."
 
 
 KIND = FaultKind(

@@ -44,7 +44,7 @@ async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle)
     history.
     """
     me = p.fault.id
-    # Between two processes, as after a transaction that could not go on, there is none for a moment.
+    # A client has no process for a moment between two processes, as after a fatal error of a transaction.
     with context.within(ALIVE_WITHIN_S):
         while not handle.alive:
             await context.sleep(POLL_S)

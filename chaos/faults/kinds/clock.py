@@ -106,7 +106,7 @@ def clock_evidence(words: Sequence[ClockReport], offset_ms: float, rate: float) 
     jumps = 0
     for word in words:
         if last is None or (word.set_ms, word.rate) != (last.set_ms, last.rate):
-            since, jumps = word.t_ns, jumps + 1
+            since, jumps = word.t_ns, jumps + 1  # a wrong rate adds to the offset only from here on
         if (word.set_ms, word.rate) == (offset_ms, rate):
             expected = offset_ms + (rate - 1.0) * (word.t_ns - since) / 1e6
             matches += abs(word.offset_ms - expected) <= CLOCK_TOLERANCE_MS
@@ -138,10 +138,10 @@ def describe_evidence(seen: Json) -> str:
     """Describe the wrong clock that each broker's trace shows."""
     words = []
     for node, each in mapping(seen.get("said")).items():
-        told = mapping(each)
-        shown = [number(ms) for ms in told.get("shown_ms") or ()]
+        report = mapping(each)
+        shown = [number(ms) for ms in report.get("shown_ms") or ()]
         off = " to ".join(f"{ms / 1000:+,.3f} s" for ms in shown if ms is not None)
-        lines = told.get("words")
+        lines = report.get("words")
         words.append(f"Broker {node}'s own trace shows its clock off by {off or 'nothing'}, in {lines} lines.")
     return " ".join(words)
 

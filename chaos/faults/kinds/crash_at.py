@@ -30,7 +30,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     (node,) = p.resolved
     await context.begin_on_running_nodes(p)
     op, number = cast(CrashOp, p.fault.params["op"]), int(p.fault.params["nth"])
-    # As faults of requests do: now and then nobody writes for a while.
+    # Extended like faults of requests: now and then a broker writes nothing for a while.
     within_s = p.fault.duration_s + min(p.fault.duration_s, LONGER_S)
     down = await context.runtime.crash_at(node, op, number, within_s=within_s)
     p.evidence = {"down": down}

@@ -38,7 +38,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
         if not running or any(each.get("hits") for each in healed):
             break
     stopped = [node for node in p.resolved if context.runtime.state(node) is NodeState.DOWN]
-    ended = [node for node in stopped if not _at_its_crash_point(context, p, node)]  # which starts what it took down
+    ended = [
+        node for node in stopped if not _at_its_crash_point(context, p, node)
+    ]  # `crash_at` starts such a node itself
     context.hold_down(p, ended)
     started = await context.release_down(p, ended)
     p.ended = context.now_ns()

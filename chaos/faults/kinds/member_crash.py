@@ -138,15 +138,15 @@ def describe_evidence(seen: Json) -> str:
     process, group = seen.get("process"), seen.get("group")
     if not seen.get("listed"):
         return f"{who}: once process {process} was gone, the coordinator of {group} did not list it."
-    told = f"{who}: process {process} was gone without leaving group {group}; the coordinator still listed it then"
+    sentence = f"{who}: process {process} was gone without leaving group {group}; the coordinator still listed it then"
     last_s = seen.get("listed_until_s")
     since = f"between {last_s} and" if last_s is not None else "at the latest"
     if "taken_over_s" in seen:
-        told += f", until its successor took its place {since} {seen['taken_over_s']} s after that process was gone"
+        sentence += f", until its successor took its place {since} {seen['taken_over_s']} s after that process was gone"
     elif "given_up_s" in seen:
-        told += f", and gave it up {since} {seen['given_up_s']} s after that process was gone"
+        sentence += f", and gave it up {since} {seen['given_up_s']} s after that process was gone"
     followed = integer(seen.get("followed_by"))
-    return f"{told}. {f'Process {followed}' if followed >= 0 else 'Nobody'} followed."
+    return f"{sentence}. {f'Process {followed}' if followed >= 0 else 'Nobody'} followed."
 
 
 KIND = FaultKind(

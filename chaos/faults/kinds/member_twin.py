@@ -60,14 +60,14 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _seen(double: DuplicateMember) -> dict[str, object]:
-    told = {"told_first": double.error_first, "told_second": double.error_second}
+    first_errors = {"told_first": double.error_first, "told_second": double.error_second}
     processes = ((double.first, double.fencings_first), (double.second, double.fencings_second))
     fenced = [
         {"process": process, "told": error, "times": times}
         for process, fencings in processes
         for error, times in sorted(Counter(fencings).items())
     ]
-    return {"first": double.first, "second": double.second, **told, "fenced": fenced}
+    return {"first": double.first, "second": double.second, **first_errors, "fenced": fenced}
 
 
 def refuse(params: Params, setting: PlanCapabilities) -> str:
@@ -95,8 +95,8 @@ def describe_evidence(seen: Json) -> str:
     for which, error in (("first", "told_first"), ("second", "told_second")):
         if seen.get(error) and seen[error] not in errors[seen.get(which)]:
             errors[seen.get(which)].append(f"{'in the end ' if errors[seen.get(which)] else ''}{seen[error]}")
-    told = [f"process {process} was told {', '.join(words)}" for process, words in errors.items() if words]
-    return f"{who}: {joined}; {' and '.join(told) or 'neither was told anything'}."
+    answers = [f"process {process} was told {', '.join(words)}" for process, words in errors.items() if words]
+    return f"{who}: {joined}; {' and '.join(answers) or 'neither was told anything'}."
 
 
 KIND = FaultKind(

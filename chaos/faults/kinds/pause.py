@@ -36,12 +36,14 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     async def hold(node: int) -> Any:
         try:
             return await (_held_already(context, node) if node in already else runtime.pause(node))
-        except HarnessError as trouble:  # Raised only once all others are paused: else nobody would resume them.
+        except (
+            HarnessError
+        ) as trouble:  # Raised only once all nodes are paused: otherwise the paused nodes would not be resumed.
             troubles.append(trouble)
             return None
 
     try:
-        # All at once. In turn, the first node would stay paused for as long as the others take to show it.
+        # All at once: in turn, the first node would stay paused until all others have been inspected.
         held = await context.together(hold, p.resolved)
         for trouble in troubles:
             raise trouble

@@ -38,8 +38,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     p.ended = context.now_ns()
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
     p.evidence |= {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
-    told: Any = lost.get("nodes", {})
-    if not all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) or not context.came_back(up):
+    by_node: Any = lost.get("nodes", {})
+    if not all("bytes_pending" in by_node.get(str(node), {}) for node in p.resolved) or not context.came_back(up):
         p.error = "not every node said what was pending on its disk when the power went, and came back"
     else:
         p.error = proofs.stayed_down(p.evidence, p.resolved) or None
@@ -66,9 +66,9 @@ def describe_evidence(seen: Json) -> str:
     """Say how much of its pending data each broker lost."""
     words = []
     for node, lost in mapping(mapping(seen.get("lost")).get("nodes")).items():
-        told = mapping(lost)
-        what = f"{told.get('bytes_lost', '?')} of {told.get('bytes_pending', '?')} unsynced bytes"
-        names = f"{told.get('names_lost', '?')} of {told.get('names_pending', '?')} unsynced names"
+        loss = mapping(lost)
+        what = f"{loss.get('bytes_lost', '?')} of {loss.get('bytes_pending', '?')} unsynced bytes"
+        names = f"{loss.get('names_lost', '?')} of {loss.get('names_pending', '?')} unsynced names"
         words.append(f"Broker {node} lost {what} and {names}.")
     return " ".join([*words, *came_back(seen.get("up"))])
 

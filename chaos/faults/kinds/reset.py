@@ -46,10 +46,10 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
 
 def describe_evidence(seen: Json) -> str:
     """Count the connections that were reset, and say how often that was done."""
-    told = [each.get("reset") for each in objects(seen.get("resets"))]
-    known = [each for each in told if isinstance(each, int)]
+    counts = [each.get("reset") for each in objects(seen.get("resets"))]
+    known = [each for each in counts if isinstance(each, int)]
     count = f"{sum(known)} connections" if known else "The connections there were"
-    return f"{count} were reset, {len(told)} {'time' if len(told) == 1 else 'times'}."
+    return f"{count} were reset, {len(counts)} {'time' if len(counts) == 1 else 'times'}."
 
 
 KIND = FaultKind(

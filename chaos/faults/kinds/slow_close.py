@@ -21,7 +21,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
     delay_ms = int(p.fault.params["delay_ms"])
     limit_s = context.probe_timeout_s + 3 * delay_ms / 1000
-    # Another fault may cause a reset, but not a late one.
+    # Another fault may cause a reset, but not a late reset.
     await worse(
         context,
         p,

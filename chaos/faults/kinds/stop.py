@@ -43,7 +43,7 @@ KIND = FaultKind(
     title="SIGTERM (controlled shutdown), restart at the end",
     fault_class="P",
     duration_s=NumericParameter(0.2, 600, 3),
-    # A controlled shutdown needs a quorum: most of its members cannot leave together.
+    # A controlled shutdown needs a quorum: a majority of the voters cannot shut down together.
     traits=frozenset({FaultTrait.TAKES_DOWN, FaultTrait.BY_SIGNAL, FaultTrait.OF_ONE_NODE, FaultTrait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
     draw=DrawRules(lasts_s=(2.0, 4.0), by_default_on_foreign=True, swarm="first"),

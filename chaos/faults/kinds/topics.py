@@ -69,15 +69,15 @@ def _alters(params: Params) -> bool:
 
 def describe_evidence(seen: Json) -> str:
     """Describe the requests and their results."""
-    topic, told = seen.get("topic"), [str(each) for each in texts(seen.get("acknowledged"))]
+    topic, acked = seen.get("topic"), [str(each) for each in texts(seen.get("acknowledged"))]
     if "ids" in seen:
         made = len(texts(seen.get("ids")))
         if "crashed" in seen:
             crashed = integer(seen.get("crashed"))
             return f"Topic {topic} was deleted and made again, after {crashed} clients had crashed."
-        return f"Topic {topic} was made {made} times; {', '.join(told)} records were acknowledged."
+        return f"Topic {topic} was made {made} times; {', '.join(acked)} records were acknowledged."
     if "partitions" in seen:
-        return f"Topic {topic} has {seen.get('partitions')} partitions; the new one acknowledged {told[0]} records."
+        return f"Topic {topic} has {seen.get('partitions')} partitions; the new one acknowledged {acked[0]} records."
     if "setting" in seen:
         before = seen.get("before")
         was = "the broker's value" if before is None else before

@@ -55,8 +55,8 @@ def describe_evidence(seen: Json) -> str:
     steps = [step for step in objects(seen.get("steps")) if "is" in step]
     changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in steps]
     by = " and ".join(dict.fromkeys(str(now.get("by")) for _, now in changes))
-    told = {f"{_short(was.get('runs'))} before, {_short(now.get('runs'))} after" for was, now in changes}
-    return f"{steps_in_turn(seen)} What ran was {'; '.join(sorted(told))} ({by})."
+    versions = {f"{_short(was.get('runs'))} before, {_short(now.get('runs'))} after" for was, now in changes}
+    return f"{steps_in_turn(seen)} What ran was {'; '.join(sorted(versions))} ({by})."
 
 
 def _short(runs: object) -> str:

@@ -101,8 +101,8 @@ def describe_evidence(seen: Json) -> str:
     stood = f"{who}: process {zombie} stood still inside a transaction; process {seen.get('followed_by')} took over"
     stood += f" its transactional id, and ended {seen.get('ended')} of its own."
     tried = f"Then process {zombie} began {seen.get('sends')} sends and {seen.get('ends')} ends"
-    told = ", ".join(dict.fromkeys(texts(seen.get("told"))))
-    return f"{stood} {tried}: {told or 'no outcome'}."
+    results = ", ".join(dict.fromkeys(texts(seen.get("told"))))
+    return f"{stood} {tried}: {results or 'no outcome'}."
 
 
 KIND = FaultKind(
