@@ -192,8 +192,8 @@ def _told(error: BaseException) -> int:
             return INTERRUPTED
         case SystemExit():
             raise gravest
-        case ModuleNotFoundError(name=str(module)) if told := install_hint(module):
-            click.echo(f"squall: {told}", err=True)
+        case ModuleNotFoundError(name=str(module)) if hint := install_hint(module):
+            click.echo(f"squall: {hint}", err=True)
             return USAGE
         case OSError():
             sentence = f"the machine refused: {gravest}"

@@ -99,11 +99,11 @@ async def _tell_of_exits(runtime: ProcessRuntime) -> None:
     """Print a line for each broker that ends by itself; the other brokers keep running."""
     import trio
 
-    told = 0
+    reported = 0
     while True:
-        for gone in runtime.exits()[told:]:
+        for gone in runtime.exits()[reported:]:
             click.echo(
                 f"broker {gone.node} ended by itself with {gone.code}: see {runtime.log_path(gone.node)}", err=True
             )
-            told += 1
+            reported += 1
         await trio.sleep(LOOK_S)

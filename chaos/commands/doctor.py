@@ -47,5 +47,7 @@ def command() -> int:
 def _output(found: Iterable[ComponentStatus]) -> CommandOutput:
     from squall.chaos.commands import outputs
 
-    told = (outputs.DoctorComponent(name=each.name, found=each.found, costs=each.costs, get=each.get) for each in found)
-    return outputs.DoctorOutput(parts=tuple(told))
+    parts = (
+        outputs.DoctorComponent(name=each.name, found=each.found, costs=each.costs, get=each.get) for each in found
+    )
+    return outputs.DoctorOutput(parts=tuple(parts))

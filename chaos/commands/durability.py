@@ -163,17 +163,17 @@ def _run(arguments: Sequence[str], say: Say) -> None:
 
 def _nothing_there(runs: Sequence[Mapping[str, Any]], where: Mapping[str, str]) -> str:
     """Return a sentence that says why no run matches the selection `where`, and which values exist."""
-    told = " and ".join(f"{axis}={value}" for axis, value in where.items())
+    asked = " and ".join(f"{axis}={value}" for axis, value in where.items())
     for axis in where:
         values = sorted({run["axes"][axis] for run in runs if axis in (run["axes"] or {})})
         if not values:
             names = sorted({name for run in runs for name in run["axes"] or {}})
             return (
-                f"--where {told}: no run of these nights has an axis {axis!r}; there are: {', '.join(names) or 'none'}"
+                f"--where {asked}: no run of these nights has an axis {axis!r}; there are: {', '.join(names) or 'none'}"
             )
         if where[axis] not in values:
-            return f"--where {told}: no run of these nights has it; {axis} is {', '.join(values)}"
-    return f"--where {told}: no run of these nights has all of it"
+            return f"--where {asked}: no run of these nights has it; {axis} is {', '.join(values)}"
+    return f"--where {asked}: no run of these nights has all of it"
 
 
 def _scope(chosen: Sequence[str], wanted: NightSelection) -> str:

@@ -68,13 +68,13 @@ def _output(path: Path, name: str) -> CommandOutput:
     from squall.reports.run_files import read_run
 
     def cause_of(group: WitnessGroup) -> FindingCause:
-        told = tuple(
+        witnesses_json = tuple(
             ExplainedWitness(
                 text=text, fields=dict(fields), story=tuple(f"{line.t:.3f} s  {line.text}" for line in lines)
             )
             for text, lines, fields in group.witnesses
         )
-        return FindingCause(cause=group.cause, witnesses=told)
+        return FindingCause(cause=group.cause, witnesses=witnesses_json)
 
     files = read_run(path)
     found = found_as(checks.checks_of(files), name)

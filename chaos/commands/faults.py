@@ -43,7 +43,7 @@ def _tell(runtime: str) -> None:
     actions = support.everything().values()
     can = {action.name: action for action in actions if support.possible(action, runtime)}
     wanted = {need.name: need for action in can.values() for need in support.needs(action, runtime)}
-    lacking = {name: told[0] for name, need in wanted.items() if (told := support.missing([need]))}
+    lacking = {name: sentences[0] for name, need in wanted.items() if (sentences := support.missing([need]))}
     click.echo(f"{runtime}  needs {', '.join(wanted) or 'nothing'}")
     for what, why in lacking.items():
         click.echo(f"  missing: {what}: {why}")

@@ -173,13 +173,13 @@ def _output(cells: Iterable[tuple[str, AppliedGuarantee]]) -> CommandOutput:
                 mechanism="" if needs is ITSELF else needs.name,
             )
 
-    told = list(cells)
+    rows = list(cells)
     classes = dict(UNDER)
     return GuaranteesOutput(
-        row=told[0][1].row,
+        row=rows[0][1].row,
         promises=tuple(
             ConfigurationGuarantees(under=title, fault_classes=classes[title], permitted=tuple(permissions(each)))
-            for title, each in told
+            for title, each in rows
         ),
         looked_for=tuple(FOUND),
     )

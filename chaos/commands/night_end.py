@@ -100,7 +100,7 @@ def night_findings(
     Every attempt that no finding of `found` covers becomes a new finding without a fingerprint.
     """
     today = datetime.now(UTC).date()
-    told = [
+    findings = [
         NightFinding(
             fingerprint=each.first["fingerprint"],
             anomalies=each.anomalies,
@@ -113,15 +113,15 @@ def night_findings(
         )
         for each in found
     ]
-    explained = {attempt for each in told for attempt in each.attempts}
+    explained = {attempt for each in findings for attempt in each.attempts}
     for item in player.items:
         for each in player.attempts.get(item.item, ()):
             key = item.item, each.attempt
             if each.fails and key not in explained:
                 why, names = outcomes.found(each), (item.configuration,)
                 anomalies = _anomalies(player.directory, each)
-                told.append(NightFinding("", anomalies, why, names, frozenset({key}), (), None, today))
-    return tuple(told)
+                findings.append(NightFinding("", anomalies, why, names, frozenset({key}), (), None, today))
+    return tuple(findings)
 
 
 def _anomalies(directory: NightDirectory, attempt: Attempt) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def _announce(
     change the exit code.
     """
     planned = directory.planned()[0]
-    told = night_output(
+    output = night_output(
         outcome,
         interrupted=interrupted,
         began=str(planned.get("began", "")),
@@ -160,8 +160,8 @@ def _announce(
         report=str(Path(page).absolute()) if page else None,
         commit=str(planned.get("commit", "")),
     )
-    set_json_result(lambda: told)
-    facts = {**msgspec.to_builtins(told), "exit": code}
+    set_json_result(lambda: output)
+    facts = {**msgspec.to_builtins(output), "exit": code}
     for failed in announce(facts, directory.facts, flags["metrics"], flags["notify"]):
         click.echo(f"squall: {failed}", err=True)
 
@@ -184,8 +184,8 @@ def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Seq
                 raise
     click.echo(outcomes.text(outcome), nl=False)
     played, planned = len(outcome.last), len(outcome.items)
-    told = f"the night ended early: {full}. {played} of {planned} runs are on record and stay so."
-    click.echo(f"squall: {told} Make room, then: {typed('nightly', '--resume', directory.path)}", err=True)
+    ended_early = f"the night ended early: {full}. {played} of {planned} runs are on record and stay so."
+    click.echo(f"squall: {ended_early} Make room, then: {typed('nightly', '--resume', directory.path)}", err=True)
     return code
 
 
@@ -258,7 +258,7 @@ def _write_end(
     code: int = INTERRUPTED,
 ) -> None:
     """Write end.json. code: the exit code of a night that was interrupted."""
-    told = {
+    content = {
         "schema": SCHEMA,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "exit": code if interrupted else outcome.exit,
@@ -269,7 +269,7 @@ def _write_end(
         "counts": outcome.counts(),
         "contradicted": outcome.contradicted,
     }
-    directory.write(directory.end, told)
+    directory.write(directory.end, content)
 
 
 def _allure(directory: NightDirectory, say: Console, room: int) -> None:
@@ -277,8 +277,8 @@ def _allure(directory: NightDirectory, say: Console, room: int) -> None:
 
     needed = int(PAGE_SHARE * bytes_of(directory.allure))
     if needed > room:
-        told = f"Allure's page would take {needed // MIB} MiB, more than --keep-mib leaves: not made"
-        say.print(f"{told}; {directory.allure} is there for any Allure", markup=False, soft_wrap=True)
+        too_large = f"Allure's page would take {needed // MIB} MiB, more than --keep-mib leaves: not made"
+        say.print(f"{too_large}; {directory.allure} is there for any Allure", markup=False, soft_wrap=True)
         return
     try:
         page = allure.make_page(
@@ -301,8 +301,8 @@ def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Nigh
         path, report = make_report(directory.path, NightSelection(), say.print)
         return str(path), report
     except Exception as error:  # the runs are judged, whatever becomes of their table
-        told = f"the durability report could not be made: {error_message(error)}"
-        say.print(f"{told}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
+        failed = f"the durability report could not be made: {error_message(error)}"
+        say.print(f"{failed}; again: {typed('report', '--nightly', directory.path)}", markup=False, soft_wrap=True)
     return "", None
 
 
@@ -340,10 +340,10 @@ def _conclude(
 ) -> int:
     text = outcomes.text(outcome, page)
     write_whole(directory.summary, outcomes.markdown(outcome, page))
-    for flag, told in (("summary", outcomes.markdown(outcome, page)), ("mail", text)):
+    for flag, content in (("summary", outcomes.markdown(outcome, page)), ("mail", text)):
         if (file := flags[flag]) is not None:
             try:
-                file.write_text(told)
+                file.write_text(content)
             except OSError as error:  # the night is over: its exit code stays
                 click.echo(f"squall: --{flag} {file} cannot be written: {error.strerror}", err=True)
     click.echo(text, nl=False)

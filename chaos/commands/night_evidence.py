@@ -52,22 +52,22 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
 def _phases(files: RunFiles) -> Iterable[EvidenceStep]:
     """Yield each phase with the faults that began in it; faults that never began come last."""
     rows = fault_rows(files)
-    told: set[int] = set()
+    listed: set[int] = set()
     for name, began, ended in files.phases:
         inside = [row for row in rows if row.began is not None and began is not None and row.began >= began]
-        inside = [row for row in inside if (ended is None or (row.began or 0.0) < ended) and row.id not in told]
-        told |= {row.id for row in inside}
+        inside = [row for row in inside if (ended is None or (row.began or 0.0) < ended) and row.id not in listed]
+        listed |= {row.id for row in inside}
         yield EvidenceStep(name, GOOD if ended is not None else UNSURE, began, ended, steps=tuple(map(_fault, inside)))
-    yield from (_fault(row) for row in rows if row.id not in told)
+    yield from (_fault(row) for row in rows if row.id not in listed)
 
 
 def _fault(row: FaultRow) -> EvidenceStep:
     ended = row.began + row.length if row.began is not None and row.length is not None else None
-    told = {"asked": row.asked, "hit": row.hit, "evidence": row.evidence, "state": row.state}
+    details = {"asked": row.asked, "hit": row.hit, "evidence": row.evidence, "state": row.state}
     if row.recovery_s is not None:
-        told["recovery"] = f"{row.recovery_s:.2f} s"
+        details["recovery"] = f"{row.recovery_s:.2f} s"
     title = f"{row.what} → {row.hit}" if row.hit else row.what
-    return EvidenceStep(f"{title}: {row.evidence}", GOOD if row.state == LANDED else UNSURE, row.began, ended, told)
+    return EvidenceStep(f"{title}: {row.evidence}", GOOD if row.state == LANDED else UNSURE, row.began, ended, details)
 
 
 def _checks(every: Iterable[CheckResult]) -> Iterable[EvidenceStep]:
@@ -75,13 +75,12 @@ def _checks(every: Iterable[CheckResult]) -> Iterable[EvidenceStep]:
     quiet = []
     for check in every:
         if check.state in (checks.CLEAN, checks.LITTLE, checks.NOT_RUN):
-            quiet.append(
-                EvidenceStep(check.title, STATUS.get(check.state, GOOD), told={"why": check.why} if check.why else {})
-            )
+            why = {"why": check.why} if check.why else {}
+            quiet.append(EvidenceStep(check.title, STATUS.get(check.state, GOOD), details=why))
             continue
-        told = {"found": str(check.count), "judged": check.state, "why": check.why, "definition": check.definition}
+        details = {"found": str(check.count), "judged": check.state, "why": check.why, "definition": check.definition}
         yield EvidenceStep(
-            f"{check.title}: {check.count} found, {check.state}", STATUS.get(check.state, GOOD), told=told
+            f"{check.title}: {check.count} found, {check.state}", STATUS.get(check.state, GOOD), details=details
         )
     ran = sum(1 for each in quiet if each.status != SKIPPED)
     unseen = f"{len(quiet) - ran} did not run or saw little"

@@ -54,8 +54,8 @@ def _vary(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Axes
         axis, equals, values = each.partition("=")
         if not equals:
             raise click.BadParameter(f"{each!r}: AXIS=VALUE,VALUE is wanted, as in --vary acks=all,1")
-        axis, told = axis.strip(), tuple(value.strip() for value in values.split(",") if value.strip())
-        axes[axis] = (*axes.get(axis, ()), *told)
+        axis, words = axis.strip(), tuple(value.strip() for value in values.split(",") if value.strip())
+        axes[axis] = (*axes.get(axis, ()), *words)
     return axes
 
 
@@ -287,16 +287,16 @@ def command(
     chosen = session.chosen(opened.items, flags["select"])
     for each in flags["accepted"].values():
         if each.expired(datetime.now(UTC).date()):
-            told = f"finding {each.fingerprint} was accepted by {each.owner} until {each.until}: it fails nights again"
-            say.print(told, markup=False, soft_wrap=True)
+            line = f"finding {each.fingerprint} was accepted by {each.owner} until {each.until}: it fails nights again"
+            say.print(line, markup=False, soft_wrap=True)
     if only_list:
         return _list(directory, opened, chosen, flags)
     with directory.locked():
         if resume is None:
             scheduling.write(directory, opened)
         else:
-            for told in scheduling.note_resumption(directory, planned if gone else None):
-                say.print(told, markup=False, soft_wrap=True)
+            for line in scheduling.note_resumption(directory, planned if gone else None):
+                say.print(line, markup=False, soft_wrap=True)
         entries = [each.model_dump(mode="json") for each in flags["accepted"].values()]
         directory.write(directory.night, {**directory.planned()[0], "flags": kept, "accepted": entries})
         return _play(directory, opened, chosen, flags, say)
@@ -361,8 +361,8 @@ def _list(
     from rich import box
     from rich.table import Table
 
-    told = _forecast(opened, chosen, flags)
-    out = {item.item: why for item, why in told.left_out} | opened.missing
+    expected = _forecast(opened, chosen, flags)
+    out = {item.item: why for item, why in expected.left_out} | opened.missing
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("configuration", "faults", "seed", "about, s", "left out"):
         table.add_column(name, justify="right" if name in ("seed", "about, s") else "left")
@@ -372,7 +372,7 @@ def _list(
     set_json_result(lambda: _planned(directory, opened, chosen, out))
     screen = console()
     screen.print(table)
-    _say_plan(screen, directory, opened, chosen, told)
+    _say_plan(screen, directory, opened, chosen, expected)
     return 0
 
 
@@ -388,7 +388,7 @@ def _planned(
 
 
 def _say_plan(
-    say: Console, directory: NightDirectory, opened: ScheduledNight, chosen: Sequence[PlannedRun], told: Forecast
+    say: Console, directory: NightDirectory, opened: ScheduledNight, chosen: Sequence[PlannedRun], expected: Forecast
 ) -> None:
     from squall.chaos.nightly.budget import MIB
     from squall.chaos.nightly.items import idle
@@ -396,18 +396,19 @@ def _say_plan(
 
     cells = {each.configuration for each in chosen}
     budget = "" if opened.matrix.budget is None else f", of {opened.matrix.budget / 60:.0f} min"
-    size = f"at most about {told.bytes / MIB:.0f} MiB stay on disk; the night may take {opened.matrix.keep_mib}"
+    size = f"at most about {expected.bytes / MIB:.0f} MiB stay on disk; the night may take {opened.matrix.keep_mib}"
     runs = f"{many(len(chosen), 'run')} over {many(len(cells), 'configuration')}, seeds from {opened.first_seed}"
-    say.print(f"{runs}; to play: {len(told.plays)}", soft_wrap=True)
-    say.print(f"about {told.seconds / 60:.0f} min{budget}; {size}", soft_wrap=True)
+    say.print(f"{runs}; to play: {len(expected.plays)}", soft_wrap=True)
+    say.print(f"about {expected.seconds / 60:.0f} min{budget}; {size}", soft_wrap=True)
     missing = [opened.missing[each.item] for each in chosen if each.item in opened.missing]
     for why, count in Counter(missing).most_common():
         say.print(f"left out: {count} x {why}", markup=False, soft_wrap=True)
-    if told.left_out:
-        say.print(f"likely to be left out at the end: {len(told.left_out)}, for want of time or room", soft_wrap=True)
-        if opened.matrix.budget is not None and told.enough_s > opened.matrix.budget:
-            say.print(f"time for all of them: --budget {ceil(told.enough_s / 60)}m", soft_wrap=True)
-    if (free := shutil.disk_usage(directory.existing_folder()).free) < told.bytes:
+    if expected.left_out:
+        count = len(expected.left_out)
+        say.print(f"likely to be left out at the end: {count}, for want of time or room", soft_wrap=True)
+        if opened.matrix.budget is not None and expected.enough_s > opened.matrix.budget:
+            say.print(f"time for all of them: --budget {ceil(expected.enough_s / 60)}m", soft_wrap=True)
+    if (free := shutil.disk_usage(directory.existing_folder()).free) < expected.bytes:
         say.print(f"only {free // MIB} MiB are free there: the disk may be full before the night is over")
     for each in opened.excluded:
         say.print(f"excluded: {each['what']}: {each['why']}", markup=False, soft_wrap=True)
@@ -457,8 +458,8 @@ def _play(
 def _say_begun(say: Console, player: NightRunner, item: PlannedRun, log: Path) -> None:
     """Print a line for a run that begins, if the run is expected to take QUIET_S or longer."""
     if (cost_s := player.costs.of(item).seconds) >= QUIET_S:
-        told = f"begins: {item.configuration}, {item.faults}, seed {item.seed}: about {cost_s:.0f} s; {place(log)}"
-        say.print(told, style="dim", markup=False, soft_wrap=True)
+        line = f"begins: {item.configuration}, {item.faults}, seed {item.seed}: about {cost_s:.0f} s; {place(log)}"
+        say.print(line, style="dim", markup=False, soft_wrap=True)
 
 
 def _say_ended(say: Console, player: NightRunner, item: PlannedRun, attempt: Attempt) -> None:
@@ -469,15 +470,15 @@ def _say_ended(say: Console, player: NightRunner, item: PlannedRun, attempt: Att
     limits = player.limits
     budget = None if limits.budget_s is None else limits.budget_s - player.elapsed_s()
     done = sum(1 for each in player.items if player.done(each))
-    told = forecast(rest, player.costs, budget, limits.keep_bytes, limits.slots, done)
+    expected = forecast(rest, player.costs, budget, limits.keep_bytes, limits.slots, done)
     word = "invalid" if attempt.fails else attempt.verdict
     head = f"[{done} of {len(player.items)}] [{STYLES.get(word, 'yellow')}]{word}[/] {attempt.seconds:.0f} s"
     again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
     last = [player.attempts[each.item][-1] for each in player.items if player.attempts.get(each.item)]
     so_far = Counter("invalid" if each.fails else each.verdict for each in last)
     left = ", ".join(f"{count} {verdict}" for verdict, count in so_far.most_common())
-    left += f"; {told.seconds / 60:.0f} min left{'' if rest else ', for the report'}"
-    left += f", {len(told.left_out)} will be left out" if told.left_out else ""
+    left += f"; {expected.seconds / 60:.0f} min left{'' if rest else ', for the report'}"
+    left += f", {len(expected.left_out)} will be left out" if expected.left_out else ""
     say.print(f"{head}  {item.configuration}, {item.faults}, seed {item.seed}{again}  | {left}", soft_wrap=True)
     run = place(player.directory.path / attempt.run) if attempt.run else ""
     if word == "valid" and attempt.permitted_loss:

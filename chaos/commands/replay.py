@@ -168,10 +168,9 @@ def until_it_shows(what: RecordedRun, tries: int, say: Console) -> int:
     found = search(what, tries, run, attempts)
     (path / ATTEMPTS).write_text(json.dumps({"schema": 1, "wanted": list(what.anomalies), "tries": attempts}, indent=1))
     if found is None:
-        told = sorted({str(each["failure"]) for each in attempts if each["failure"]})
-        say.print(
-            f"it did not show in {len(attempts)} seeds" + (f"; other failures: {', '.join(told)}" if told else "")
-        )
+        failures = sorted({str(each["failure"]) for each in attempts if each["failure"]})
+        others = f"; other failures: {', '.join(failures)}" if failures else ""
+        say.print(f"it did not show in {len(attempts)} seeds{others}")
         return EXIT_DIFFERENT
     directory = save_at(found, path / FOUND, absolute_command("sim", "--plan", path / FOUND / "plan.toml"))
     say.print(f"[bold]{found.failure}[/] in seed {found.plan.seed}, after {len(attempts)} tries: {directory.path}")

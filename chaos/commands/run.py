@@ -70,10 +70,10 @@ def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
     """Return the default of a setting as text. If workloads differ, or some lack the setting, the text names each
     workload.
     """
-    told = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
-    if len(set(told.values())) == 1 and len(told) == len(_scenarios(simulated=light)):
-        return next(iter(told.values()))
-    return ", ".join(f"{value} ({workload})" if len(SCENARIOS) > 1 else value for workload, value in told.items())
+    defaults = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
+    if len(set(defaults.values())) == 1 and len(defaults) == len(_scenarios(simulated=light)):
+        return next(iter(defaults.values()))
+    return ", ".join(f"{value} ({workload})" if len(SCENARIOS) > 1 else value for workload, value in defaults.items())
 
 
 def _word(name: str, about: FieldInfo, workload: str, *, light: bool) -> str:

@@ -46,5 +46,5 @@ def finding_of(check: checks.CheckResult) -> dict[str, Any]:
 
 
 def _row(run: RunListEntry) -> dict[str, Any]:
-    told = {name: getattr(run, name) for name in RunRow.__struct_fields__}
-    return {**told, "path": str(run.path), "began": None if run.began is None else run.began.isoformat()}
+    fields = {name: getattr(run, name) for name in RunRow.__struct_fields__}
+    return {**fields, "path": str(run.path), "began": None if run.began is None else run.began.isoformat()}

@@ -122,8 +122,8 @@ def _compare(paths: Sequence[Path], runs: Path) -> int:
     from squall.reports.run_list import compared, one, plan_of
 
     if not 2 <= len(paths) <= MOST:
-        told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]
-        raise click.UsageError("; ".join([*told, f"two to {MOST} runs can be compared: squall runs RUN RUN"]))
+        hints = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]
+        raise click.UsageError("; ".join([*hints, f"two to {MOST} runs can be compared: squall runs RUN RUN"]))
     rows = [one(RunDirectory.open(each, runs).path) for each in paths]
     set_json_result(lambda: _output(rows))
     _show_beside("", compared(rows))
@@ -223,10 +223,10 @@ def _table(rows: Sequence[RunListEntry]) -> Table:
 def _found(row: RunListEntry) -> Text:
     from rich.text import Text
 
-    told = [Text(each) for each in row.findings]
-    told += [Text(row.loss, "yellow")] if row.loss else []
-    told += [Text(f"{each} (permitted)") for each in row.permitted]
-    return Text("; ").join(told)
+    parts = [Text(each) for each in row.findings]
+    parts += [Text(row.loss, "yellow")] if row.loss else []
+    parts += [Text(f"{each} (permitted)") for each in row.permitted]
+    return Text("; ").join(parts)
 
 
 def _show_beside(head: str, cells: Sequence[tuple[str, Sequence[str]]]) -> None:

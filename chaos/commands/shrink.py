@@ -157,8 +157,8 @@ def _tell(directory: RunDirectory, done: ShrinkResult, took_s: float, wanted: st
         render(directory.path)
     except ModuleNotFoundError as missing:  # the plan and its story are what was asked for
         click.echo(no_report(missing))
-    told = write_story(directory.path, wanted)
-    click.echo(told)
+    story = write_story(directory.path, wanted)
+    click.echo(story)
     more = "" if done.finished else "; there was no time for more: give it a larger --budget"
     more = "; interrupted: a smaller plan may exist" if done.interrupted else more
     nothing = "" if done.tries else "; nothing was shrunk"

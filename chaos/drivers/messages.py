@@ -43,4 +43,4 @@ def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int])
         if why:
             bad.append((int(record.offset), why))
         at[place] = record.offset + 1
-    return [PolledPartition(place, at[place], *told) for place, told in found.items()]
+    return [PolledPartition(place, at[place], *pairs_and_bad) for place, pairs_and_bad in found.items()]

@@ -114,7 +114,7 @@ class ConsumerWorker:
             if place not in found and now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
                 self._empty_told[place] = now
                 found[place] = ([], [])
-        return [[*place, self._at[place], *told] for place, told in found.items()]
+        return [[*place, self._at[place], *pairs_and_bad] for place, pairs_and_bad in found.items()]
 
     def _recover(self, gone: OffsetOutOfRange) -> None:
         """Move positions that are out of range to the nearest valid offset."""

@@ -45,11 +45,11 @@ def report_attempt(node: pytest.Item, item: PlannedRun, attempt: Attempt, eviden
     reporter = _reporter(node.config)
     if reporter is None:
         return
-    told = reporter.get_test(None).parameters  # allure.dynamic.parameter would show words in quotes
-    told += [Parameter(name=axis, value=value) for axis, value in {**item.cell, "faults": item.faults}.items()]
+    parameters = reporter.get_test(None).parameters  # allure.dynamic.parameter would show words in quotes
+    parameters += [Parameter(name=axis, value=value) for axis, value in {**item.cell, "faults": item.faults}.items()]
     # Each night has seeds of its own: a seed must not make another test of it.
     seeded = {"seed": str(item.seed), "attempts": str(runs), **(evidence.facts if evidence is not None else {})}
-    told += [Parameter(name=name, value=value, excluded=True) for name, value in seeded.items()]
+    parameters += [Parameter(name=name, value=value, excluded=True) for name, value in seeded.items()]
     allure.dynamic.severity(_severity(attempt, evidence))
     allure.dynamic.tag(*item.faults.split(","), attempt.verdict)
     if evidence is None:
@@ -78,8 +78,8 @@ def _step(reporter: Any, step: EvidenceStep, origin_s: float) -> None:
     uuid = str(uuid4())
     began = origin_s if step.began is None else origin_s + step.began
     ended = began if step.ended is None or step.began is None else origin_s + step.ended
-    told = [Parameter(name=name, value=value) for name, value in step.told.items() if value]
-    reporter.start_step(None, uuid, TestStepResult(name=step.title, start=round(began * 1000), parameters=told))
+    details = [Parameter(name=name, value=value) for name, value in step.details.items() if value]
+    reporter.start_step(None, uuid, TestStepResult(name=step.title, start=round(began * 1000), parameters=details))
     for each in step.steps:
         _step(reporter, each, origin_s)
     reporter.stop_step(uuid, stop=round(ended * 1000), status=step.status)
@@ -121,13 +121,13 @@ def write_environment(folder: Path, night: Mapping[str, Any]) -> None:
     """Write what Allure shows beside the results: the machine and the commit, categories of failures, the executor."""
     folder.mkdir(parents=True, exist_ok=True)
     machine = night.get("machine") if isinstance(night.get("machine"), dict) else {}
-    told = {
+    environment = {
         "night": night.get("night"),
         "commit": night.get("commit"),
         "squall": night.get("squall"),
         **(machine or {}),
     }
-    (folder / "environment.properties").write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+    (folder / "environment.properties").write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
     (folder / "categories.json").write_text(json.dumps(CATEGORIES, indent=1) + "\n")
     executor = {"name": "squall nightly", "type": "squall", "buildName": f"night {night.get('night')}"}
     (folder / "executor.json").write_text(json.dumps(executor, indent=1) + "\n")

@@ -203,13 +203,13 @@ def _plain(name: str, value: str) -> Any:
 def flags_of(cell: Cell) -> tuple[str, ...]:
     """Return the flags of `squall run` or `squall sim` for a configuration. Values that are the default are left out.
     """
-    told: list[str] = []
+    flags: list[str] = []
     for name, value in cell.items():
         if name == "runtime" and value in ("sim", "process"):
             continue
         if name in ("runtime", "workload") or value != usual(cell, name):
-            told += AXES[name].flags(value)
-    return tuple(told)
+            flags += AXES[name].flags(value)
+    return tuple(flags)
 
 
 def usual(cell: Cell, name: str) -> str:

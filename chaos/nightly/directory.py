@@ -97,15 +97,15 @@ class NightDirectory:
             if each.name not in (self.runs.name, full_disk.RESERVE)
         )
 
-    def write(self, path: Path, told: Mapping[str, Any]) -> None:
+    def write(self, path: Path, content: Mapping[str, Any]) -> None:
         """Write a JSON file, replacing the whole file at once."""
-        write_whole(path, json.dumps(told, indent=1) + "\n")
+        write_whole(path, json.dumps(content, indent=1) + "\n")
 
     def planned(self) -> tuple[dict[str, Any], list[PlannedRun]]:
         """Return night.json and its items. Raise PreconditionError if night.json cannot be read."""
         try:
-            told = read_head(self.path)
-            return told, [item_of(each) for each in told["items"]]
+            plan = read_head(self.path)
+            return plan, [item_of(each) for each in plan["items"]]
         except NoNight as nothing:
             raise PreconditionError(str(nothing)) from None
         except (KeyError, TypeError) as error:

@@ -20,7 +20,7 @@ class EvidenceStep:
     status: str = GOOD
     began: float | None = None
     ended: float | None = None
-    told: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
     """Holds further facts about the step, by name."""
     steps: tuple[EvidenceStep, ...] = ()
 

@@ -48,15 +48,15 @@ class PlannedRun:
 
     def as_json(self) -> dict[str, Any]:
         """Return the run as night.json contains it."""
-        told = ("workload", "target", "runtime", "client")
-        named = {name: self.cell.get(name, "squall") for name in told}
+        axes = ("workload", "target", "runtime", "client")
+        named = {name: self.cell.get(name, "squall") for name in axes}
         return {**asdict(self), "cell": dict(self.cell), "configuration": self.configuration, **named}
 
 
-def item_of(told: Mapping[str, Any]) -> PlannedRun:
+def item_of(entry: Mapping[str, Any]) -> PlannedRun:
     """Return the run that an entry of night.json describes. Raise KeyError or TypeError if the entry is invalid."""
-    plain = {name: told[name] for name in ("item", "cell", "faults", "mix", "seed", "time_s", "part")}
-    return PlannedRun(arguments=tuple(told["arguments"]), clients=tuple(told.get("clients", ())), **plain)
+    plain = {name: entry[name] for name in ("item", "cell", "faults", "mix", "seed", "time_s", "part")}
+    return PlannedRun(arguments=tuple(entry["arguments"]), clients=tuple(entry.get("clients", ())), **plain)
 
 
 @dataclass(frozen=True, slots=True)

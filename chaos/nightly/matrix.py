@@ -264,8 +264,8 @@ def _sound(axes: Any) -> dict[str, tuple[Any, ...]]:
     """Return the axes with their valid values. An axis without any is left out, because that mistake is reported
     already.
     """
-    told = axes.items() if isinstance(axes, dict) else ()
-    kept = {axis: tuple(each for each in _values(given) if isinstance(each, str | bool | int)) for axis, given in told}
+    pairs = axes.items() if isinstance(axes, dict) else ()
+    kept = {axis: tuple(each for each in _values(given) if isinstance(each, str | bool | int)) for axis, given in pairs}
     return {axis: values for axis, values in kept.items() if values or axis not in AXES}
 
 
@@ -279,7 +279,7 @@ def _lines(error: ValidationError) -> list[str]:
             message = f"there is no such setting{_near(each['loc'])}"
         elif each["type"] == "too_short":
             if each["loc"] in spoilt:
-                continue  # it is short because what is in it is wrong, which is told
+                continue  # it is short because its entries are wrong, which is reported
             message = "names none, and needs one"
         elif len(each["loc"]) > 1 and each["loc"][-1] in ("str", "bool", "int"):
             # Of a value that is none of three types pydantic tells three times.

@@ -112,11 +112,11 @@ class NightResult:
             return []
         names = {item.configuration for item in self.items}
         missing = len(self.items) - len(self.last)
-        told = [f"NOT PLAYED: {missing} of {many(len(self.items), 'planned run')} ({self.share_unplayed:.0%})."]
+        sentences = [f"NOT PLAYED: {missing} of {many(len(self.items), 'planned run')} ({self.share_unplayed:.0%})."]
         if out := self.configurations_without_run:
             shown = "; ".join(out[:NAMED]) + (f"; and {len(out) - NAMED} more" if len(out) > NAMED else "")
-            told.append(f"WITHOUT ANY RUN: {len(out)} of {many(len(names), 'configuration')}: {shown}.")
-        return told
+            sentences.append(f"WITHOUT ANY RUN: {len(out)} of {many(len(names), 'configuration')}: {shown}.")
+        return sentences
 
     def counts(self) -> dict[str, int]:
         """Return how many runs ended with each verdict. A run with a forbidden finding counts as invalid."""
@@ -126,14 +126,15 @@ class NightResult:
     def sentence(self) -> str:
         """Return the result of the night in a sentence or two."""
         counts = self.counts()
-        told = ", ".join(f"{counts[word]} {word}" for word in (VALID, INVALID, UNKNOWN, "no verdict") if word in counts)
-        played = f"{len(self.last)} of {many(len(self.items), 'run')} played" + (f": {told}" if told else "")
+        words = (VALID, INVALID, UNKNOWN, "no verdict")
+        verdicts = ", ".join(f"{counts[word]} {word}" for word in words if word in counts)
+        played = f"{len(self.last)} of {many(len(self.items), 'run')} played" + (f": {verdicts}" if verdicts else "")
         out = f"; {len(self.left_out)} left out" if self.left_out else ""
         well = TOLERATED if self.findings else HEADS[WELL]
         head = HEADS[FOUND] if self.failing else self.too_little or well
         states = Counter(each.state for each in self.by_cause)
-        told = ", ".join(f"{states[each]} {each}" for each in STATES if states[each])
-        head += f" Findings: {told}." if told else ""
+        by_state = ", ".join(f"{states[each]} {each}" for each in STATES if states[each])
+        head += f" Findings: {by_state}." if by_state else ""
         lossy = many(len(self.with_permitted_loss), "valid run")
         lost = f" {lossy} lost acknowledged records, as permitted." if self.with_permitted_loss else ""
         return f"{head}{lost} {played}{out}."
@@ -259,11 +260,11 @@ def text(outcome: NightResult, page: str = "") -> str:
     for item, each in outcome.with_permitted_loss:
         lines += [f"LOST AS PERMITTED  {_run(item)}", f"  {each.permitted_loss}"]
     for name, (runs, valid, bad, unproven, out) in by_configuration(outcome).items():
-        told = [f"{valid} of {runs} valid" if runs else "not played"]
-        told += [f"{bad} with findings"] if bad else []
-        told += [f"{unproven} unknown"] if unproven else []
-        told += [f"{out} left out"] if out else []
-        lines.append(f"{name}: {', '.join(told)}")
+        parts = [f"{valid} of {runs} valid" if runs else "not played"]
+        parts += [f"{bad} with findings"] if bad else []
+        parts += [f"{unproven} unknown"] if unproven else []
+        parts += [f"{out} left out"] if out else []
+        lines.append(f"{name}: {', '.join(parts)}")
     lines += [f"left out: {count} x {why}" for why, count in Counter(outcome.left_out.values()).most_common()]
     lines += [f"tried again because unknown: {many(outcome.retried, 'time')}"] if outcome.retried else []
     lines += [f"report: {page}"] if page else []

@@ -314,12 +314,13 @@ class NightRunner:
     def _attempt(self, child: _RunProcess) -> Attempt:
         code = child.popen.returncode
         run = next(iter(self._runs_of(child.item, child.number)), None)
-        written, told = (NO_VERDICT, {}) if run is None else read_verdict(run)
+        written, content = (NO_VERDICT, {}) if run is None else read_verdict(run)
         verdict = judged(written, code, ended_by_us=child.asked is not None)
-        unexpected = () if verdict == NO_VERDICT else self._unexpected(child.item.cell, told)
+        unexpected = () if verdict == NO_VERDICT else self._unexpected(child.item.cell, content)
         if run is not None and verdict == VALID and not unexpected:
-            thin(run, found=bool(told.get("anomalies")))
+            thin(run, found=bool(content.get("anomalies")))
         log = self.directory.logs / f"{label(child.item, child.number)}.txt"
+        overdue = self._overdue(child.item) if verdict == NO_VERDICT and child.asked else ""
         return Attempt(
             item=child.item.item,
             attempt=child.number,
@@ -328,17 +329,17 @@ class NightRunner:
             run="" if run is None else run.relative_to(self.directory.path.absolute()).as_posix(),
             began=child.began.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - child.clock, 1),
-            why=self._overdue(child.item) if verdict == NO_VERDICT and child.asked else _why(verdict, told, code, log),
+            why=overdue or _why(verdict, content, code, log),
             unexpected=unexpected,
             bytes=0 if run is None else bytes_of(run),
-            permitted_loss=str(permitted_loss(told) or ""),
+            permitted_loss=str(permitted_loss(content) or ""),
         )
 
     def _overdue(self, item: PlannedRun) -> str:
         return f"ended because it took longer than {self.limit_s(item):g} s (--run-limit)"
 
-    def _unexpected(self, cell: Cell, told: Mapping[str, object]) -> tuple[str, ...]:
-        return forbidden(self._expected, cell, told.get("anomalies"))
+    def _unexpected(self, cell: Cell, content: Mapping[str, object]) -> tuple[str, ...]:
+        return forbidden(self._expected, cell, content.get("anomalies"))
 
     def _runs_of(self, item: PlannedRun, number: int) -> list[Path]:
         """Return the run directory of an attempt in a list, which is empty if there is none."""
@@ -367,8 +368,8 @@ def read_verdict(run: Path) -> tuple[str, Mapping[str, object]]:
     judged.
     """
     try:
-        told = json.loads((run / "verdict.json").read_text())
-        return str(told["verdict"]), told
+        content = json.loads((run / "verdict.json").read_text())
+        return str(content["verdict"]), content
     except (OSError, ValueError, KeyError, TypeError):
         return NO_VERDICT, {}
 
@@ -388,10 +389,10 @@ ASIDE = "squall: the traceback is in"
 """Begins the last line of a run whose harness failed; the line before it says why."""
 
 
-def _why(verdict: str, told: Mapping[str, object], code: int, log: Path) -> str:
+def _why(verdict: str, content: Mapping[str, object], code: int, log: Path) -> str:
     if verdict == VALID:
         return ""
-    reasons = told.get("reasons")
+    reasons = content.get("reasons")
     if verdict != NO_VERDICT and isinstance(reasons, list) and reasons:
         # What the harness had trouble with is why there is no history, say.
         reason = next((str(each) for each in reasons if str(each).startswith(TROUBLE)), str(reasons[0]))

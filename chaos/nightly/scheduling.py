@@ -64,8 +64,8 @@ def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int
     first_seed = next(each for each in (seed, matrix.seed, seed_of(directory.path.name)) if each is not None)
     planned = plan_night(matrix, first_seed, seeds)
     if not planned.items:
-        told = "\n".join(f"  {each.what}: {each.why}" for each in planned.excluded)
-        raise PreconditionError(f"nothing of this matrix can be run:\n{told}")
+        reasons = "\n".join(f"  {each.what}: {each.why}" for each in planned.excluded)
+        raise PreconditionError(f"nothing of this matrix can be run:\n{reasons}")
     before = _before(directory)
     history = history_of([(items, attempts) for items, attempts, _ in before])
     items = tuple(in_order(planned.items, history))
@@ -108,7 +108,7 @@ def write(directory: NightDirectory, opened: ScheduledNight) -> None:
         raise PreconditionError(f"{directory.path}: there is a night already: {hint}")
     directory.runs.mkdir(parents=True, exist_ok=True)
     write_whole(directory.matrix, write_matrix(opened.matrix))
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "schema": SCHEMA,
         "night": opened.id,
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -122,7 +122,7 @@ def write(directory: NightDirectory, opened: ScheduledNight) -> None:
         "lacking": [{"item": item, "why": why} for item, why in opened.missing.items()],
         "items": [each.as_json() for each in opened.items],
     }
-    directory.write(directory.night, told)
+    directory.write(directory.night, content)
 
 
 def planned_by(directory: NightDirectory) -> tuple[Matrix, bool]:
@@ -141,9 +141,10 @@ def planned_by(directory: NightDirectory) -> tuple[Matrix, bool]:
     except (OSError, ValueError) as error:
         raise PreconditionError(f"{directory.matrix} cannot be read: {error}. {_without_it(directory)}") from None
     if changed := changes(stored, now):
-        told = "".join(f"\n  {line}" for line in changed)
+        differences = "".join(f"\n  {line}" for line in changed)
         raise PreconditionError(
-            f"{directory.matrix} is not the matrix that this night was planned by:{told}\n{_without_it(directory)} "
+            f"{directory.matrix} is not the matrix that this night was planned by:{differences}\n"
+            f"{_without_it(directory)} "
             f"For a night of the changed one: {typed('nightly', '--matrix', directory.matrix)}"
         )
     return make_matrix(stored), False
@@ -155,12 +156,12 @@ def _without_it(directory: NightDirectory) -> str:
 
 def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
     """Return a night that was begun, as it was planned then. Raise PreconditionError if the folder has none."""
-    told, items = directory.planned()
+    head, items = directory.planned()
     before = _before(directory)
     costs = _costs([(items, directory.attempts(), None), *before])
     missing = {each.item: why for each in items if (why := missing_for(each, matrix.bootstrap))}
-    excluded = tuple(told.get("excluded", ()))
-    return ScheduledNight(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
+    excluded = tuple(head.get("excluded", ()))
+    return ScheduledNight(str(head["night"]), matrix, tuple(items), excluded, missing, costs, int(head.get("seed", 0)))
 
 
 def ended(directory: NightDirectory) -> list[Attempt]:
@@ -178,22 +179,22 @@ def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[s
     """Record what has changed since the night began, and return it as sentences. missing: the matrix, if its file must
     be written again.
     """
-    told = [note_commit(directory)]
+    notes = [note_commit(directory)]
     if missing is not None:
         write_whole(directory.matrix, write_matrix(missing))
-        told.append(f"{directory.matrix} was gone: written again, as {directory.night.name} has it")
-    return [each for each in told if each]
+        notes.append(f"{directory.matrix} was gone: written again, as {directory.night.name} has it")
+    return [each for each in notes if each]
 
 
 def note_commit(directory: NightDirectory) -> str:
     """Record for the report that a resumed night runs another commit now. Return that in words; empty if the commit is
     the same.
     """
-    told, _ = directory.planned()
-    now, commits = commit(), [str(told.get("commit") or ""), *map(str, told.get("commits_since", ()))]
+    head, _ = directory.planned()
+    now, commits = commit(), [str(head.get("commit") or ""), *map(str, head.get("commits_since", ()))]
     if now == commits[-1]:
         return ""
-    directory.write(directory.night, {**told, "commits_since": [*commits[1:], now]})
+    directory.write(directory.night, {**head, "commits_since": [*commits[1:], now]})
     return f"it began at commit {commits[0][:12] or 'unknown'}; what is played now is of {now[:12] or 'unknown'}"
 
 

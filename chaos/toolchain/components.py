@@ -78,10 +78,10 @@ def components() -> list[Component]:
 
 def _clients(say: Say) -> None:
     """Install the client libraries by pip. In a checkout, the launcher installs them before `squall setup` begins."""
-    if not (told := missing("clients")):
+    if not (sentences := missing("clients")):
         return
     if is_checkout():
-        raise PreconditionError(f"{told[0]}; this is not the Python of {typed('setup', '--clients')}")
+        raise PreconditionError(f"{sentences[0]}; this is not the Python of {typed('setup', '--clients')}")
     say("installing the client libraries")
     run([sys.executable, "-m", "pip", "install", "--no-input", "squall[clients]"], what="pip")
 
@@ -94,8 +94,8 @@ def _as_root(asked: str, lacks: Sequence[Lack], say: Say) -> None:
     if not line or os.getuid():
         refuse(asked, lacks)
     if any(lack.packages for lack in lacks) and shutil.which("apt-get") is None:
-        told = "; ".join(lack.what for lack in lacks)
-        raise PreconditionError(f"{asked}: {told}. There is no apt-get here: install it with your system's packages")
+        reasons = "; ".join(lack.what for lack in lacks)
+        raise PreconditionError(f"{asked}: {reasons}. There is no apt-get here: install it with your system's packages")
     say(line)
     shell = ["sh", "-c", f"({line}) >&2 || {{ apt-get -qq update && {line}; }} >&2"]
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -485,5 +485,5 @@ def _unless_gone(what: str, function: Callable[..., object], *arguments: Any, **
 
 def _advised(message: str) -> str:
     """Return a message with advice about its cause, if the cause is known."""
-    told = next((advice for sign, advice in ADVICE if sign in message.lower()), None)
-    return f"{message}; {told}" if told else message
+    advice_found = next((advice for sign, advice in ADVICE if sign in message.lower()), None)
+    return f"{message}; {advice_found}" if advice_found else message

@@ -45,6 +45,6 @@ def refuse(asked: str, lacks: Sequence[Lack]) -> None:
     all.
     """
     if lacks:
-        told = "\n".join(f"  {lack.what}" for lack in lacks)
+        lines = "\n".join(f"  {lack.what}" for lack in lacks)
         how = remedy(lacks)
-        raise PreconditionError(f"{asked} needs what is not here:\n{told}" + (f"\nget it: {how}" if how else ""))
+        raise PreconditionError(f"{asked} needs what is not here:\n{lines}" + (f"\nget it: {how}" if how else ""))

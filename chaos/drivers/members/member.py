@@ -111,7 +111,7 @@ class MemberWorker(RebalanceListener):
         changed = kept.status == OK and self.adapter.member_generation() != who
         return CommitResult(INFO, CHANGED) if changed else kept
 
-    # ------------------------------------------------------------------------------------------- told by the library
+    # ------------------------------------------------------------------------------------------- called by the library
 
     @override
     def on_assigned(self, added: Collection[Place], owned: Collection[Place]) -> None:
@@ -160,7 +160,7 @@ class MemberWorker(RebalanceListener):
                     self._empty_told[place] = now
                     found[place] = ([], [])
             if found:
-                parts = [[*place, self._at[place], *told] for place, told in found.items()]
+                parts = [[*place, self._at[place], *pairs_and_bad] for place, pairs_and_bad in found.items()]
                 self._out.send("r", self._began_ns, _rows(self._from), parts)
             self._began_ns, self._from = time.monotonic_ns(), dict(self._at)
 

@@ -138,8 +138,8 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         async def all_of_them() -> dict[Place, int]:
             found = {}
             for place in places:
-                told = await self._consumer.committed(TopicPartition(*place))
-                found[place] = -1 if told is None else told
+                offset = await self._consumer.committed(TopicPartition(*place))
+                found[place] = -1 if offset is None else offset
             return found
 
         return self._io.run(all_of_them(), FETCH_S)

@@ -123,11 +123,11 @@ class _LibrdkafkaMember(MemberAdapter):
 
     @override
     def committed_offsets(self, places: Sequence[Place]) -> Mapping[Place, int]:
-        told = self._consumer.committed([TopicPartition(*place) for place in places], FETCH_S)
-        for each in told:
+        partitions = self._consumer.committed([TopicPartition(*place) for place in places], FETCH_S)
+        for each in partitions:
             if each.error is not None:
                 raise KafkaException(each.error)
-        return {(each.topic, each.partition): max(each.offset, -1) for each in told}
+        return {(each.topic, each.partition): max(each.offset, -1) for each in partitions}
 
     @override
     def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
@@ -171,11 +171,11 @@ class _LibrdkafkaMember(MemberAdapter):
         """
         wanted = [TopicPartition(*place, position) for place, position in offsets.items()]
         try:
-            told = self._consumer.commit(offsets=wanted, asynchronous=False)
+            partitions = self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as raised:
             error = raised.args[0]
             return CommitResult(FAIL if error.code() in UNSENT else INFO, error.name())
-        errors = {(each.topic, each.partition): each.error.name() for each in told if each.error is not None}
+        errors = {(each.topic, each.partition): each.error.name() for each in partitions if each.error is not None}
         if not errors:
             return CommitResult(OK)
         # Where some were committed, the rest is in doubt, as above: no error of a partition says more.

@@ -100,8 +100,8 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
 
     @override
     def member_generation(self) -> MemberGeneration:
-        told = self._consumer.group_metadata()
-        return MemberGeneration(told.member_id, told.generation_id)
+        metadata = self._consumer.group_metadata()
+        return MemberGeneration(metadata.member_id, metadata.generation_id)
 
     @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
@@ -121,8 +121,8 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
     def committed_offsets(self, places: Sequence[Place]) -> Mapping[Place, int]:
         found = {}
         for place in places:
-            told = self._consumer.committed(TopicPartition(*place), timeout_ms=int(FETCH_S * 1000))
-            found[place] = -1 if told is None else told
+            offset = self._consumer.committed(TopicPartition(*place), timeout_ms=int(FETCH_S * 1000))
+            found[place] = -1 if offset is None else offset
         return found
 
     @override

@@ -92,8 +92,8 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
         manager = getattr(self._producer, "_transaction_manager", None)
         if manager is None:
             return -1, -1
-        told = manager.producer_id_and_epoch
-        return told.producer_id, told.epoch
+        current = manager.producer_id_and_epoch
+        return current.producer_id, current.epoch
 
     def _refused(self, op: int, error: BaseException) -> None:
         self._lost(op, HAND, error)
