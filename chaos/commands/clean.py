@@ -27,12 +27,12 @@ def command(dry_run: bool, images: bool) -> int:
       squall clean
       squall clean --dry-run
     """
-    tidied = LeftoverReport(dry_run)
-    _theirs(tidied)
-    _processes(tidied)
-    _containers(tidied, images)
-    if not tidied.ended:
-        click.echo("nothing was left behind" + (f" ({tidied.under_way} under way)" if tidied.under_way else ""))
+    report = LeftoverReport(dry_run)
+    _resume_foreign_containers(report)
+    _end_processes(report)
+    _remove_containers(report, images)
+    if not report.ended:
+        click.echo("nothing was left behind" + (f" ({report.under_way} under way)" if report.under_way else ""))
     return 0
 
 
@@ -43,24 +43,24 @@ class LeftoverReport:
         self.dry_run = dry_run
         self.ended = self.under_way = 0
 
-    def alone(self, run: str, what: str) -> None:
+    def count_running(self, run: str, what: str) -> None:
         """Print that the run is still under way, and count it."""
         self.under_way += 1
         click.echo(f"{run}: under way with {what}, left alone")
 
-    def gone(self, run: str, name: str) -> None:
+    def count_ended(self, run: str, name: str) -> None:
         """Print that the process, container or image was ended, or with --dry-run would be, and count it."""
         self.ended += 1
         click.echo(f"{run}: {'would end' if self.dry_run else 'ended'} {name}")
 
-    def mended(self, run: str, name: str) -> None:
+    def count_resumed(self, run: str, name: str) -> None:
         """Print that a foreign container runs again, or with --dry-run would, and count it."""
         self.ended += 1
         click.echo(f"{run}: {'would let run' if self.dry_run else 'let run'} {name} again")
 
 
-def _theirs(tidied: LeftoverReport) -> None:
-    """Restart or resume the foreign containers that dead runs had stopped or paused. Call this before `_processes`,
+def _resume_foreign_containers(report: LeftoverReport) -> None:
+    """Restart or resume the foreign containers that dead runs had stopped or paused. Call this before `_end_processes`,
     which removes those runs from the registry.
     """
     from squall.chaos.runtimes.real.processes import registry
@@ -74,25 +74,25 @@ def _theirs(tidied: LeftoverReport) -> None:
         status = engine.status(container)
         if status not in ("paused", "exited"):
             continue
-        tidied.mended(run, f"container {container[:12]}, which it left {status}")
-        if not tidied.dry_run:
+        report.count_resumed(run, f"container {container[:12]}, which it left {status}")
+        if not report.dry_run:
             (engine.unpause if status == "paused" else engine.start)(container)
     engine.close()
 
 
-def _processes(tidied: LeftoverReport) -> None:
+def _end_processes(report: LeftoverReport) -> None:
     from squall.chaos.runtimes.real.processes import registry
 
     for run in registry.runs():
         if run.harness_alive:
-            tidied.alone(run.run, f"{len(run.processes)} processes")
+            report.count_running(run.run, f"{len(run.processes)} processes")
             continue
         would = [f"{each.what} (pid {each.process.pid})" for each in run.processes]
-        for name in would if tidied.dry_run else registry.end(run):
-            tidied.gone(run.run, name)
+        for name in would if report.dry_run else registry.end(run):
+            report.count_ended(run.run, name)
 
 
-def _containers(tidied: LeftoverReport, images: bool) -> None:
+def _remove_containers(report: LeftoverReport, images: bool) -> None:
     """Remove the containers and networks of dead runs, and with `images` Squall's images. Without an engine, print
     nothing unless DOCKER_HOST or `dockerd` shows that there should be one.
     """
@@ -108,24 +108,24 @@ def _containers(tidied: LeftoverReport, images: bool) -> None:
         return
     for left in labels.find(engine):
         if left.harness_alive:
-            tidied.alone(left.run, f"{len(left.containers)} containers")
+            report.count_running(left.run, f"{len(left.containers)} containers")
             continue
         names = left.names()
-        for name in names if tidied.dry_run else labels.remove(engine, left):
-            tidied.gone(left.run, name)
+        for name in names if report.dry_run else labels.remove(engine, left):
+            report.count_ended(left.run, name)
     if images:
-        _images(engine, tidied)
+        _remove_images(engine, report)
     engine.close()
 
 
-def _images(engine: Engine, tidied: LeftoverReport) -> None:
+def _remove_images(engine: Engine, report: LeftoverReport) -> None:
     from squall.chaos.toolchain.images import LABEL
 
     # Those that others are made of go last.
     made_of = {"base": 2, "broker": 1}
     for image in sorted(engine.images(LABEL), key=lambda each: made_of.get(each["Labels"].get(LABEL), 0)):
         name = (image.get("RepoTags") or [image["Id"]])[0]
-        if tidied.dry_run or engine.forget_image(image["Id"]):
-            tidied.gone("images", name)
+        if report.dry_run or engine.forget_image(image["Id"]):
+            report.count_ended("images", name)
         else:
             click.echo(f"images: {name} is in use, left alone")

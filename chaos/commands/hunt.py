@@ -122,14 +122,14 @@ def command(
         click.echo("\n".join(line for mutant in select(names) for line in planted(mutant)))
         return 0
     shrink_s = shrink_budget if shrinks else 0.0
-    orders = [
+    tasks = [
         HuntTask(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks == HISTORY)
         for m in select(names)
         if not (swarm and m.is_setting)
     ]
     results = console()
     found = []
-    for hunted in _carried_out(orders, jobs):
+    for hunted in _run_tasks(tasks, jobs):
         found.append(hunted)
         results.print(_line(hunted))
         if hunted.plan:
@@ -141,38 +141,38 @@ def command(
     return 0 if all(hunted.is_as_required for hunted in found) else 1
 
 
-def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult]:
-    if jobs == 1 or len(orders) == 1:
-        yield from map(carry_out, orders)
+def _run_tasks(tasks: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult]:
+    if jobs == 1 or len(tasks) == 1:
+        yield from map(run_task, tasks)
         return
     # Each in a fresh process: what one simulation leaves in memory must not slow down or change the next one.
     with multiprocessing.get_context("spawn").Pool(jobs, outlive_readers, maxtasksperchild=1) as pool:
-        yield from pool.imap_unordered(carry_out, orders)
+        yield from pool.imap_unordered(run_task, tasks)
 
 
 @garbage_waits()
-def carry_out(order: HuntTask) -> MutantHuntResult:
+def run_task(task: HuntTask) -> MutantHuntResult:
     """Run one hunt in this process, and return its result."""
 
     def say(words: str) -> None:
         click.echo(f"{mutant.id:>3} {mutant.name}: {words}", err=True)
 
-    mutant = find(order.mutant)
-    seeds = range(order.first, order.first + order.seeds)
-    run = simulated(history=order.history)
-    before = tuple(alarms(mutant, seeds[: order.controls], run))
-    shrink = shrinker(order.shrink_s) if order.shrink_s else None
-    own = mutant.seen_plan if order.history else None
-    plan = partial(drawn_plan, workload=mutant.workload, mutant=mutant.id) if order.swarm else own
+    mutant = find(task.mutant)
+    seeds = range(task.first, task.first + task.seeds)
+    run = simulator(history=task.history)
+    before = tuple(alarms(mutant, seeds[: task.controls], run))
+    shrink = shrinker(task.shrink_s) if task.shrink_s else None
+    own = mutant.seen_plan if task.history else None
+    plan = partial(drawn_plan, workload=mutant.workload, mutant=mutant.id) if task.swarm else own
     hunted = hunt(
         mutant,
         seeds,
         run,
-        budget_s=order.budget_s,
+        budget_s=task.budget_s,
         plan=plan,
-        named=order.history,
+        named=task.history,
         shrink=shrink,
-        more=order.more,
+        more=task.more,
         say=say,
     )
     if not before:
@@ -182,7 +182,7 @@ def carry_out(order: HuntTask) -> MutantHuntResult:
     return replace(hunted, false_alarms=tuple(dict.fromkeys((*before, *hunted.false_alarms))))
 
 
-def simulated(*, history: bool = False) -> Run:
+def simulator(*, history: bool = False) -> Run:
     """Return the function that simulates a plan, with or without a mutant, and returns its failure or None.
 
     For mutants of transactions and groups only failures that clients can see count; with `history` that holds for every

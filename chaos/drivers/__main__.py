@@ -61,7 +61,7 @@ class HarnessPipe:
 def main() -> None:
     """Run the driver until the harness sends "finish" or closes the pipe."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    order = msgspec.json.decode(sys.argv[1], type=DriverConfig)
+    config = msgspec.json.decode(sys.argv[1], type=DriverConfig)
     # Whatever a library prints must not get between the frames.
     out = HarnessPipe(os.dup(1))
     os.dup2(2, 1)
@@ -69,22 +69,22 @@ def main() -> None:
     answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(inbox, answers), daemon=True).start()
     try:
-        if order.role == "member":
-            attend(members.load(order.library), order, out, inbox, answers)
-        elif order.role == "instance":
-            instance(MemberWorker(members.load(order.library), order, out, answers), order, out, inbox)
-        elif order.role == "transactor":
+        if config.role == "member":
+            attend(members.load(config.library), config, out, inbox, answers)
+        elif config.role == "instance":
+            instance(MemberWorker(members.load(config.library), config, out, answers), config, out, inbox)
+        elif config.role == "transactor":
             transact(
-                transactors.load(order.library),
-                TransactorConsumer(lambda: load(order.library), order, out),
-                order,
+                transactors.load(config.library),
+                TransactorConsumer(lambda: load(config.library), config, out),
+                config,
                 out,
                 inbox,
             )
-        elif order.role == "producer":
-            produce(load(order.library), order, out, inbox)
+        elif config.role == "producer":
+            produce(load(config.library), config, out, inbox)
         else:
-            ConsumerWorker(load(order.library), order, out, inbox).run()
+            ConsumerWorker(load(config.library), config, out, inbox).run()
     except Exception as trouble:
         logging.exception("the driver ends")
         out.send("x", f"{type(trouble).__name__}: {trouble}")
@@ -104,31 +104,33 @@ def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list
     inbox.put(["f"])
 
 
-def produce(library: ClientLibrary, order: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
+def produce(
+    library: ClientLibrary, config: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]
+) -> None:
     """Hand the requested records over to the library, and send their outcomes."""
-    producer = library.producer(order, out.add_outcome)
+    producer = library.producer(config, out.add_outcome)
     out.send("up", library.version)
     for message in _messages(inbox):
         if message is not None:
             producer.send(*message[1:])
         producer.pump()
         out.send_outcomes()
-    producer.finish(order.delivery_timeout_ms / 1000 + FINISH_SLACK_S)
+    producer.finish(config.delivery_timeout_ms / 1000 + FINISH_SLACK_S)
     out.send_outcomes()
 
 
 def transact(
     library: transactors.TransactionLibrary,
     polls: TransactorConsumer,
-    order: DriverConfig,
+    config: DriverConfig,
     out: HarnessPipe,
     inbox: queue.SimpleQueue[list[Any]],
 ) -> None:
     """Make the requested transactional calls, one after the other, and hand records over. The producer is not closed at
     the end.
     """
-    producer = library.transactor(order, out.add_outcome)
-    calls = TransactionCalls(producer, out, order.delivery_timeout_ms / 1000)
+    producer = library.transactor(config, out.add_outcome)
+    calls = TransactionCalls(producer, out, config.delivery_timeout_ms / 1000)
     out.send("up", library.version)
     for message in _messages(inbox):
         if message is not None and message[0] == "s":
@@ -142,13 +144,13 @@ def transact(
 
 def attend(
     library: members.MemberLibrary,
-    order: DriverConfig,
+    config: DriverConfig,
     out: HarnessPipe,
     inbox: queue.SimpleQueue[list[Any]],
     answers: queue.SimpleQueue[list[Any]],
 ) -> None:
     """Be a member of a group: poll, commit and leave on request, one after the other."""
-    member = MemberWorker(library, order, out, answers)
+    member = MemberWorker(library, config, out, answers)
     out.send("up", library.version)
     while (message := inbox.get())[0] != "f":
         _of_member(member, message)
@@ -169,21 +171,21 @@ def _of_member(member: MemberWorker, message: list[Any]) -> None:
             raise AssertionError(f"nobody says this to a member: {message!r}")
 
 
-def instance(member: MemberWorker, order: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
+def instance(member: MemberWorker, config: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
     """Be a group member and a producer, transactional if it has a transactional id. Neither is closed at the end."""
-    if order.transactional_id:
-        library = transactors.load(order.library)
-        transacting = library.transactor(order, out.add_outcome)
-        producer, calls = transacting, TransactionCalls(transacting, out, order.delivery_timeout_ms / 1000)
+    if config.transactional_id:
+        library = transactors.load(config.library)
+        transacting = library.transactor(config, out.add_outcome)
+        producer, calls = transacting, TransactionCalls(transacting, out, config.delivery_timeout_ms / 1000)
         pump = calls.pump
     else:
-        producer = load(order.library).producer(order, out.add_outcome)
+        producer = load(config.library).producer(config, out.add_outcome)
 
         def pump() -> None:
             producer.pump()
             out.send_outcomes()
 
-    out.send("up", order.library)
+    out.send("up", config.library)
     for message in _messages(inbox):
         match message:
             case None:

@@ -233,7 +233,7 @@ class LibraryDriver(LibraryClientFactory):
             self.version = "unknown"
         self._settings, self._log = needs.producer, log
         w = needs.producer
-        self._order = partial(
+        self._config = partial(
             DriverConfig,
             library=client,
             bootstrap=bootstrap,
@@ -259,7 +259,7 @@ class LibraryDriver(LibraryClientFactory):
     @override
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> LibraryProducer:
         made = LibraryProducer(
-            DriverProcess(self._order(role="producer", client_id=client_id), self._log), self._settings, flush
+            DriverProcess(self._config(role="producer", client_id=client_id), self._log), self._settings, flush
         )
         await nursery.start(made.run)
         return made
@@ -268,7 +268,7 @@ class LibraryDriver(LibraryClientFactory):
     async def transactor(
         self, nursery: trio.Nursery, task: TransactorConfig, flush: Callable[[], None]
     ) -> LibraryTransactor:
-        order = self._order(
+        config = self._config(
             role="transactor",
             transactional_id=task.transactional_id,
             transaction_timeout_ms=task.timeout_ms,
@@ -276,7 +276,7 @@ class LibraryDriver(LibraryClientFactory):
             isolation=task.isolation,
             beginning=task.beginning,
         )
-        made = LibraryTransactor(DriverProcess(order, self._log), order, flush)
+        made = LibraryTransactor(DriverProcess(config, self._log), config, flush)
         await nursery.start(made.run)
         return made
 
@@ -284,9 +284,9 @@ class LibraryDriver(LibraryClientFactory):
     async def member(
         self, nursery: trio.Nursery, task: MemberConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryMember:
-        order = self._order(role="member", isolation=task.isolation, **of_member(task))
-        limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
-        made = LibraryMember(DriverProcess(order, self._log), hearing, limit_s, flush)
+        config = self._config(role="member", isolation=task.isolation, **of_member(task))
+        limit_s = (config.session_timeout_ms + config.max_poll_interval_ms) / 1000
+        made = LibraryMember(DriverProcess(config, self._log), hearing, limit_s, flush)
         await nursery.start(made.run)
         return made
 
@@ -294,24 +294,24 @@ class LibraryDriver(LibraryClientFactory):
     async def instance(
         self, nursery: trio.Nursery, task: InstanceConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
-        order = self._order(
+        config = self._config(
             role="instance",
             transactional_id=task.transactional_id,
             transaction_timeout_ms=task.timeout_ms,
             isolation=task.isolation,
             **of_member(MemberConfig(task.settings, task.isolation)),
         )
-        process = DriverProcess(order, self._log)
-        made = LibraryTransactionalMember(process, order, flush)
-        limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
+        process = DriverProcess(config, self._log)
+        made = LibraryTransactionalMember(process, config, flush)
+        limit_s = (config.session_timeout_ms + config.max_poll_interval_ms) / 1000
         made.member = LibraryMember(process, hearing, limit_s, flush, made.say)
         await nursery.start(made.run)
         return MemberProcess(made.member, made)
 
     @override
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> LibraryReader:
-        order = self._order(role="reader", places=list(places), isolation=isolation)
-        made = LibraryReader(DriverProcess(order, self._log))
+        config = self._config(role="reader", places=list(places), isolation=isolation)
+        made = LibraryReader(DriverProcess(config, self._log))
         await nursery.start(made.run)
         return made
 

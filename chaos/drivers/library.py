@@ -11,7 +11,7 @@ from squall.workloads.payload import NOT_KNOWN
 OK, FAIL, INFO = 0, 1, 2
 """Are the values of `squall.workloads.client.outcomes.Status`."""
 
-Answer = Callable[[int, int, int, int, str], None]
+OutcomeCallback = Callable[[int, int, int, int, str], None]
 """Takes the outcome of a record: operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread
 may call it.
 """
@@ -128,10 +128,10 @@ class ClientLibrary(Protocol):
 
     version: str
 
-    def producer(self, order: DriverConfig, answer: Answer) -> ProducerAdapter:
+    def producer(self, config: DriverConfig, answer: OutcomeCallback) -> ProducerAdapter:
         """Return a producer, connected as far as the library connects before the first record."""
 
-    def consumer(self, order: DriverConfig) -> ConsumerAdapter:
+    def consumer(self, config: DriverConfig) -> ConsumerAdapter:
         """Return a consumer without partitions."""
 
 

@@ -222,9 +222,9 @@ class PipedProcess:
 class DriverProcess(PipedProcess):
     """Is the process of a driver (`python -m squall.chaos.drivers`)."""
 
-    def __init__(self, order: DriverConfig, log: Path) -> None:
-        program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(order).decode()]
-        super().__init__(f"{order.library} {order.role}", program, log, FrameCodec())
+    def __init__(self, config: DriverConfig, log: Path) -> None:
+        program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(config).decode()]
+        super().__init__(f"{config.library} {config.role}", program, log, FrameCodec())
 
     @override
     def environment(self) -> dict[str, str]:

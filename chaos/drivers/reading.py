@@ -45,11 +45,11 @@ class ConsumerWorker:
     """Runs a library's consumer: keeps its position in each partition, polls, and reports the records."""
 
     def __init__(
-        self, library: ClientLibrary, order: DriverConfig, out: MessageSink, inbox: queue.SimpleQueue[list[Any]]
+        self, library: ClientLibrary, config: DriverConfig, out: MessageSink, inbox: queue.SimpleQueue[list[Any]]
     ) -> None:
-        self._library, self._order, self._out, self._inbox = library, order, out, inbox
-        self._places = [(str(topic), int(index)) for topic, index in order.places]
-        self._consumer: ConsumerAdapter = library.consumer(order)
+        self._library, self._config, self._out, self._inbox = library, config, out, inbox
+        self._places = [(str(topic), int(index)) for topic, index in config.places]
+        self._consumer: ConsumerAdapter = library.consumer(config)
         self._at: dict[Place, int] = {}
         self._empty_told: dict[Place, float] = {}
 
@@ -64,7 +64,7 @@ class ConsumerWorker:
         self._out.send("a", [[*place, position] for place, position in self._at.items()])
         while self._inbox.empty():
             self._poll()
-            time.sleep(self._order.poll_pause_ms / 1000)
+            time.sleep(self._config.poll_pause_ms / 1000)
         self._consumer.close()
 
     def poll_once(self, beginning: str) -> None:
@@ -136,16 +136,16 @@ class TransactorConsumer:
     ["p"].
     """
 
-    def __init__(self, library: Callable[[], ClientLibrary], order: DriverConfig, out: MessageSink) -> None:
-        self._library, self._order, self._out = library, order, out
+    def __init__(self, library: Callable[[], ClientLibrary], config: DriverConfig, out: MessageSink) -> None:
+        self._library, self._config, self._out = library, config, out
         self._reader: ConsumerWorker | None = None
 
     def poll(self) -> None:
         """Poll once. An error of the cluster or the library is sent, and never raised."""
         try:
             if self._reader is None:
-                self._reader = ConsumerWorker(self._library(), self._order, self._out, queue.SimpleQueue())
-            self._reader.poll_once(self._order.beginning)
+                self._reader = ConsumerWorker(self._library(), self._config, self._out, queue.SimpleQueue())
+            self._reader.poll_once(self._config.beginning)
         except Exception as error:  # a library's errors are of many roots; the next poll tries again
             self._out.send("e", f"{type(error).__name__}: {error}")
         self._out.send("p")

@@ -23,10 +23,10 @@ from squall.chaos.drivers.library import (
     FAIL,
     INFO,
     OK,
-    Answer,
     ConsumerAdapter,
     DriverConfig,
     OffsetOutOfRange,
+    OutcomeCallback,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -63,24 +63,24 @@ class EventLoopThread:
         return asyncio.run_coroutine_threadsafe(bounded(), self.loop).result()
 
 
-def settings(order: DriverConfig) -> dict[str, Any]:
+def settings(config: DriverConfig) -> dict[str, Any]:
     """Return the settings of every producer, except its time-out."""
     return {
-        "bootstrap_servers": order.bootstrap,
-        "client_id": order.client_id,
-        "acks": "all" if order.acks == -1 else order.acks,
-        "enable_idempotence": order.idempotence,
-        "linger_ms": order.linger_ms,
-        "max_batch_size": order.batch_size,
-        "compression_type": None if order.codec == "none" else order.codec,
-        "max_request_size": max(order.max_record_bytes + 1024, 1_048_576),
+        "bootstrap_servers": config.bootstrap,
+        "client_id": config.client_id,
+        "acks": "all" if config.acks == -1 else config.acks,
+        "enable_idempotence": config.idempotence,
+        "linger_ms": config.linger_ms,
+        "max_batch_size": config.batch_size,
+        "compression_type": None if config.codec == "none" else config.codec,
+        "max_request_size": max(config.max_record_bytes + 1024, 1_048_576),
     }
 
 
 class AiokafkaSender(RecordSender):
     """Hands records over to aiokafka's producer."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: OutcomeCallback) -> None:
         self._answer = answer
         self._io = EventLoopThread()
         self._unanswered = 0
@@ -134,13 +134,13 @@ class AiokafkaSender(RecordSender):
 
 
 class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
         super().__init__(answer)
-        self._io.run(self._start(order), START_S)
+        self._io.run(self._start(config), START_S)
 
-    async def _start(self, order: DriverConfig) -> None:
+    async def _start(self, config: DriverConfig) -> None:
         # It has one time-out for both: a batch is given up when it is this old.
-        producer = AIOKafkaProducer(**settings(order), request_timeout_ms=order.delivery_timeout_ms)
+        producer = AIOKafkaProducer(**settings(config), request_timeout_ms=config.delivery_timeout_ms)
         await producer.start()
         self.serve(producer)
 
@@ -158,17 +158,17 @@ class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):
 
 
 class _AiokafkaConsumer(ConsumerAdapter):
-    def __init__(self, order: DriverConfig) -> None:
+    def __init__(self, config: DriverConfig) -> None:
         self._io = EventLoopThread()
-        self._io.run(self._start(order), START_S)
+        self._io.run(self._start(config), START_S)
 
-    async def _start(self, order: DriverConfig) -> None:
+    async def _start(self, config: DriverConfig) -> None:
         self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=order.bootstrap,
+            bootstrap_servers=config.bootstrap,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            isolation_level=("read_uncommitted", "read_committed")[order.isolation],
-            request_timeout_ms=max(order.request_timeout_ms, 1000),
+            isolation_level=("read_uncommitted", "read_committed")[config.isolation],
+            request_timeout_ms=max(config.request_timeout_ms, 1000),
         )
         await self._consumer.start()
 

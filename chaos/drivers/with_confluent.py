@@ -15,10 +15,10 @@ from squall.chaos.drivers.library import (
     FAIL,
     INFO,
     OK,
-    Answer,
     ConsumerAdapter,
     DriverConfig,
     OffsetOutOfRange,
+    OutcomeCallback,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -50,21 +50,21 @@ def read_record(place: Place, message: Any) -> ReadRecord:
     return ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or (), sent_ms)
 
 
-def settings(order: DriverConfig) -> dict[str, Any]:
+def settings(config: DriverConfig) -> dict[str, Any]:
     """Return the settings of every producer."""
     return {
-        "bootstrap.servers": order.bootstrap,
-        "client.id": order.client_id,
-        "acks": order.acks,
-        "enable.idempotence": order.idempotence,
-        "max.in.flight.requests.per.connection": order.max_in_flight,
-        "linger.ms": order.linger_ms,
-        "batch.size": order.batch_size,
-        "compression.type": order.codec,
-        "request.timeout.ms": order.request_timeout_ms,
-        "socket.timeout.ms": max(order.request_timeout_ms, 1000),
-        "message.timeout.ms": order.delivery_timeout_ms,
-        "message.max.bytes": max(order.max_record_bytes + 1024, 1_000_000),
+        "bootstrap.servers": config.bootstrap,
+        "client.id": config.client_id,
+        "acks": config.acks,
+        "enable.idempotence": config.idempotence,
+        "max.in.flight.requests.per.connection": config.max_in_flight,
+        "linger.ms": config.linger_ms,
+        "batch.size": config.batch_size,
+        "compression.type": config.codec,
+        "request.timeout.ms": config.request_timeout_ms,
+        "socket.timeout.ms": max(config.request_timeout_ms, 1000),
+        "message.timeout.ms": config.delivery_timeout_ms,
+        "message.max.bytes": max(config.max_record_bytes + 1024, 1_000_000),
         **RECONNECT,
     }
 
@@ -72,7 +72,7 @@ def settings(order: DriverConfig) -> dict[str, Any]:
 class LibrdkafkaSender(RecordSender):
     """Hands records over to librdkafka's producer, which gets the settings `configuration`."""
 
-    def __init__(self, configuration: dict[str, Any], answer: Answer) -> None:
+    def __init__(self, configuration: dict[str, Any], answer: OutcomeCallback) -> None:
         self._answer = answer
         self._producer = Producer(configuration)
 
@@ -120,8 +120,8 @@ class LibrdkafkaSender(RecordSender):
 
 
 class _LibrdkafkaProducer(LibrdkafkaSender, ProducerAdapter):
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
-        super().__init__(settings(order), answer)
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
+        super().__init__(settings(config), answer)
 
     @override
     def finish(self, within_s: float) -> None:
@@ -129,15 +129,15 @@ class _LibrdkafkaProducer(LibrdkafkaSender, ProducerAdapter):
 
 
 class _LibrdkafkaConsumer(ConsumerAdapter):
-    def __init__(self, order: DriverConfig) -> None:
+    def __init__(self, config: DriverConfig) -> None:
         self._errors: deque[tuple[Place, Any]] = deque()
         self._consumer = Consumer(
             {
-                "bootstrap.servers": order.bootstrap,
+                "bootstrap.servers": config.bootstrap,
                 "group.id": "squall",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                "isolation.level": ("read_uncommitted", "read_committed")[order.isolation],
+                "isolation.level": ("read_uncommitted", "read_committed")[config.isolation],
                 "fetch.wait.max.ms": 500,
                 **RECONNECT,
             }

@@ -15,10 +15,10 @@ from squall.chaos.drivers.library import (
     FAIL,
     INFO,
     OK,
-    Answer,
     ConsumerAdapter,
     DriverConfig,
     OffsetOutOfRange,
+    OutcomeCallback,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -31,21 +31,21 @@ ROOM_MS = 5000
 """Limits the ms for which a record waits for metadata and for room in the buffer before it is refused."""
 
 
-def settings(order: DriverConfig) -> dict[str, Any]:
+def settings(config: DriverConfig) -> dict[str, Any]:
     """Return the settings of every producer."""
     return {
-        "bootstrap_servers": order.bootstrap.split(","),
-        "client_id": order.client_id,
-        "acks": "all" if order.acks == -1 else order.acks,
-        "enable_idempotence": order.idempotence,
-        "max_in_flight_requests_per_connection": order.max_in_flight,
-        "linger_ms": order.linger_ms,
-        "batch_size": order.batch_size,
-        "compression_type": None if order.codec == "none" else order.codec,
-        "request_timeout_ms": order.request_timeout_ms,
-        "delivery_timeout_ms": max(order.delivery_timeout_ms, order.request_timeout_ms + order.linger_ms),
+        "bootstrap_servers": config.bootstrap.split(","),
+        "client_id": config.client_id,
+        "acks": "all" if config.acks == -1 else config.acks,
+        "enable_idempotence": config.idempotence,
+        "max_in_flight_requests_per_connection": config.max_in_flight,
+        "linger_ms": config.linger_ms,
+        "batch_size": config.batch_size,
+        "compression_type": None if config.codec == "none" else config.codec,
+        "request_timeout_ms": config.request_timeout_ms,
+        "delivery_timeout_ms": max(config.delivery_timeout_ms, config.request_timeout_ms + config.linger_ms),
         "max_block_ms": ROOM_MS,
-        "max_request_size": max(order.max_record_bytes + 1024, 1_048_576),
+        "max_request_size": max(config.max_record_bytes + 1024, 1_048_576),
         "reconnect_backoff_max_ms": 1000,
         "allow_auto_create_topics": False,
     }
@@ -57,7 +57,7 @@ class KafkaPythonSender(RecordSender):
     REFUSALS: tuple[type[Exception], ...] = (KafkaTimeoutError, MessageSizeTooLargeError)
     """Lists the exceptions that kafka-python raises for a record that it does not take."""
 
-    def __init__(self, configuration: dict[str, Any], answer: Answer) -> None:
+    def __init__(self, configuration: dict[str, Any], answer: OutcomeCallback) -> None:
         self._answer = answer
         self._producer = KafkaProducer(**configuration)
 
@@ -86,8 +86,8 @@ class KafkaPythonSender(RecordSender):
 
 
 class _KafkaPythonProducer(KafkaPythonSender, ProducerAdapter):
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
-        super().__init__(settings(order), answer)
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
+        super().__init__(settings(config), answer)
 
     @override
     def finish(self, within_s: float) -> None:
@@ -98,16 +98,16 @@ class _KafkaPythonProducer(KafkaPythonSender, ProducerAdapter):
 
 
 class _KafkaPythonConsumer(ConsumerAdapter):
-    def __init__(self, order: DriverConfig) -> None:
+    def __init__(self, config: DriverConfig) -> None:
         self._consumer = KafkaConsumer(
-            bootstrap_servers=order.bootstrap.split(","),
+            bootstrap_servers=config.bootstrap.split(","),
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            isolation_level=("read_uncommitted", "read_committed")[order.isolation],
+            isolation_level=("read_uncommitted", "read_committed")[config.isolation],
             max_poll_records=500,
             reconnect_backoff_max_ms=1000,
-            request_timeout_ms=max(order.request_timeout_ms, 1000),
+            request_timeout_ms=max(config.request_timeout_ms, 1000),
         )
 
     @override

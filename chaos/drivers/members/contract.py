@@ -103,7 +103,7 @@ class MemberLibrary(Protocol):
 
     version: str
 
-    def member(self, order: DriverConfig, listener: RebalanceListener) -> MemberAdapter:
+    def member(self, config: DriverConfig, listener: RebalanceListener) -> MemberAdapter:
         """Return a member that has subscribed."""
 
 

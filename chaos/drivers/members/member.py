@@ -45,9 +45,9 @@ class MemberWorker(RebalanceListener):
     """
 
     def __init__(
-        self, library: MemberLibrary, order: DriverConfig, out: MessageSink, answers: queue.SimpleQueue[list[Any]]
+        self, library: MemberLibrary, config: DriverConfig, out: MessageSink, answers: queue.SimpleQueue[list[Any]]
     ) -> None:
-        self._out, self._answers, self._order = out, answers, order
+        self._out, self._answers, self._config = out, answers, config
         self._at: dict[Place, int] = {}
         """Maps each partition that is being read to its next offset."""
         self._left_at: dict[Place, int] = {}
@@ -61,7 +61,7 @@ class MemberWorker(RebalanceListener):
         self._began_ns, self._from = time.monotonic_ns(), dict[Place, int]()
         """Hold the start of the last poll, in ns, and the next offset of each partition at that time."""
         self._empty_told: dict[Place, float] = {}
-        self.adapter: MemberAdapter = library.member(order, self)
+        self.adapter: MemberAdapter = library.member(config, self)
 
     # ------------------------------------------------------------------------------------------ asked by the harness
 

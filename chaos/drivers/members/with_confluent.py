@@ -38,17 +38,17 @@ FATAL = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, Kafka
 class _LibrdkafkaMember(MemberAdapter):
     stable = True
 
-    def __init__(self, order: DriverConfig, listener: RebalanceListener) -> None:
+    def __init__(self, config: DriverConfig, listener: RebalanceListener) -> None:
         self._listener = listener
         self._errors: deque[tuple[Place, Any]] = deque()
         self._polled: list[ReadRecord] = []
         self._owned: set[Place] = set()
         self._read: dict[Place, int] = {}
         """Maps the partitions that were assigned to librdkafka to their next offsets."""
-        self._consumer = Consumer(configuration(order))
-        self._cooperative = order.group_protocol == CONSUMER or order.assignor.startswith("cooperative")
+        self._consumer = Consumer(configuration(config))
+        self._cooperative = config.group_protocol == CONSUMER or config.assignor.startswith("cooperative")
         self._consumer.subscribe(
-            list(order.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            list(config.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
 
     # ------------------------------------------------------------------------------------------------- callbacks
@@ -190,26 +190,26 @@ class _LibrdkafkaMember(MemberAdapter):
         self._consumer.close()
 
 
-def configuration(order: DriverConfig) -> dict[str, Any]:
+def configuration(config: DriverConfig) -> dict[str, Any]:
     """Return the consumer's configuration. In a consumer group the brokers decide about sessions and heartbeats."""
-    if order.group_protocol == CONSUMER:
-        of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": order.assignor}
+    if config.group_protocol == CONSUMER:
+        of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": config.assignor}
     else:
         of_protocol = {
-            "partition.assignment.strategy": order.assignor,
-            "session.timeout.ms": order.session_timeout_ms,
-            "heartbeat.interval.ms": order.heartbeat_interval_ms,
+            "partition.assignment.strategy": config.assignor,
+            "session.timeout.ms": config.session_timeout_ms,
+            "heartbeat.interval.ms": config.heartbeat_interval_ms,
         }
     return {
-        "bootstrap.servers": order.bootstrap,
-        "group.id": order.group,
-        "max.poll.interval.ms": order.max_poll_interval_ms,
+        "bootstrap.servers": config.bootstrap,
+        "group.id": config.group,
+        "max.poll.interval.ms": config.max_poll_interval_ms,
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
-        "isolation.level": ("read_uncommitted", "read_committed")[order.isolation],
-        "socket.timeout.ms": max(order.request_timeout_ms, 1000),
+        "isolation.level": ("read_uncommitted", "read_committed")[config.isolation],
+        "socket.timeout.ms": max(config.request_timeout_ms, 1000),
         "fetch.wait.max.ms": 100,
-        **({"group.instance.id": order.instance} if order.instance else {}),
+        **({"group.instance.id": config.instance} if config.instance else {}),
         **of_protocol,
         **RECONNECT,
     }

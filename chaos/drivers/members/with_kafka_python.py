@@ -48,25 +48,25 @@ OVER = {FencedInstanceIdError: "FENCED_INSTANCE_ID", InvalidSessionTimeoutError:
 class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type: ignore[misc]
     stable = False
 
-    def __init__(self, order: DriverConfig, listener: RebalanceListener) -> None:
+    def __init__(self, config: DriverConfig, listener: RebalanceListener) -> None:
         self._listener = listener
         self._consumer = KafkaConsumer(
-            bootstrap_servers=order.bootstrap.split(","),
-            group_id=order.group,
-            group_instance_id=order.instance or None,
-            partition_assignment_strategy=[ASSIGNORS[order.assignor]],
-            session_timeout_ms=order.session_timeout_ms,
-            heartbeat_interval_ms=order.heartbeat_interval_ms,
-            max_poll_interval_ms=order.max_poll_interval_ms,
+            bootstrap_servers=config.bootstrap.split(","),
+            group_id=config.group,
+            group_instance_id=config.instance or None,
+            partition_assignment_strategy=[ASSIGNORS[config.assignor]],
+            session_timeout_ms=config.session_timeout_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            max_poll_interval_ms=config.max_poll_interval_ms,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            isolation_level=("read_uncommitted", "read_committed")[order.isolation],
+            isolation_level=("read_uncommitted", "read_committed")[config.isolation],
             fetch_max_wait_ms=100,
             max_poll_records=500,
             reconnect_backoff_max_ms=1000,
-            request_timeout_ms=max(order.request_timeout_ms, 1000),
+            request_timeout_ms=max(config.request_timeout_ms, 1000),
         )
-        self._consumer.subscribe(list(order.topics), listener=self)
+        self._consumer.subscribe(list(config.topics), listener=self)
 
     # ------------------------------------------------------------------------------------------------- callbacks
 

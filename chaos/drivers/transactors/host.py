@@ -48,10 +48,10 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
     retired = ""
     unanswered = -1
 
-    def __init__(self, process: DriverProcess, order: DriverConfig, flush: Callable[[], None]) -> None:
+    def __init__(self, process: DriverProcess, config: DriverConfig, flush: Callable[[], None]) -> None:
         self._process, self._flush = process, flush
-        self.id, self.timeout_ms = order.transactional_id, order.transaction_timeout_ms
-        self._limit_s = order.delivery_timeout_ms / 1000 + FINISH_SLACK_S
+        self.id, self.timeout_ms = config.transactional_id, config.transaction_timeout_ms
+        self._limit_s = config.delivery_timeout_ms / 1000 + FINISH_SLACK_S
         self._records: dict[int, Callable[[Outcome], None]] = {}
         self._next = 0
         self._call: str = ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place, RecordSender
+from squall.chaos.drivers.library import FAIL, INFO, DriverConfig, OutcomeCallback, Place, RecordSender
 
 INIT, BEGIN, COMMIT, ABORT = "init", "begin", "commit", "abort"
 OFFSETS = "txn_offsets"
@@ -77,7 +77,7 @@ class TransactionLibrary(Protocol):
 
     version: str
 
-    def transactor(self, order: DriverConfig, answer: Answer) -> TransactionalAdapter:
+    def transactor(self, config: DriverConfig, answer: OutcomeCallback) -> TransactionalAdapter:
         """Return a transactional producer that is not connected yet."""
 
 

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaConnectionError
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place
+from squall.chaos.drivers.library import FAIL, INFO, DriverConfig, OutcomeCallback, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -41,23 +41,23 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
     next record has a gap before its sequence number.
     """
 
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
         super().__init__(answer)
-        self._order = order
+        self._config = config
         self._producer: AIOKafkaProducer | None = None
         self.spent = ""
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
 
     async def _make(self) -> None:
         """Start a new producer, which sends InitProducerId."""
-        order = self._order
+        config = self._config
         if self._producer is not None:
             await self._producer.stop()
         self._producer = AIOKafkaProducer(
-            **settings(order),
-            request_timeout_ms=order.request_timeout_ms,
-            transactional_id=order.transactional_id,
-            transaction_timeout_ms=order.transaction_timeout_ms,
+            **settings(config),
+            request_timeout_ms=config.request_timeout_ms,
+            transactional_id=config.transactional_id,
+            transaction_timeout_ms=config.transaction_timeout_ms,
         )
         await self._producer.start()
         self.serve(self._producer)
@@ -68,7 +68,7 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
         requested twice.
         """
         if which == INIT:
-            self._io.run(self._make(), self._order.delivery_timeout_ms / 1000)
+            self._io.run(self._make(), self._config.delivery_timeout_ms / 1000)
             return
         producer = self._producer
         assert producer is not None, "init comes first"
@@ -76,14 +76,14 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
             at, group = self.offsets
             wanted = {TopicPartition(*place): position for place, position in at.items()}
             sent = producer.send_offsets_to_transaction(wanted, group)
-            self._io.run(sent, self._order.delivery_timeout_ms / 1000)
+            self._io.run(sent, self._config.delivery_timeout_ms / 1000)
             return
         calls = {
             BEGIN: producer.begin_transaction,
             COMMIT: producer.commit_transaction,
             ABORT: producer.abort_transaction,
         }
-        self._io.run(calls[which](), self._order.delivery_timeout_ms / 1000)
+        self._io.run(calls[which](), self._config.delivery_timeout_ms / 1000)
 
     @override
     def weigh(self, which: str, error: BaseException) -> ErrorMeaning:

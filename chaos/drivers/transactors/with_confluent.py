@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place
+from squall.chaos.drivers.library import FAIL, INFO, DriverConfig, OutcomeCallback, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -55,21 +55,21 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
     (KIP-360), so that the producer can be used further.
     """
 
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
         self._identity = (-1, -1)
         self._doubtful = False
         """Is True if a record of the current transaction has failed."""
         self.spent = ""
-        timeout_ms = order.transaction_timeout_ms
+        timeout_ms = config.transaction_timeout_ms
         super().__init__(
             {
-                **settings(order),
-                "transactional.id": order.transactional_id,
+                **settings(config),
+                "transactional.id": config.transactional_id,
                 "transaction.timeout.ms": timeout_ms,
                 # It refuses time-outs that a transaction cannot outlive.
-                "message.timeout.ms": min(order.delivery_timeout_ms, timeout_ms),
-                "socket.timeout.ms": min(max(order.request_timeout_ms, 1000), timeout_ms),
+                "message.timeout.ms": min(config.delivery_timeout_ms, timeout_ms),
+                "socket.timeout.ms": min(max(config.request_timeout_ms, 1000), timeout_ms),
                 "statistics.interval.ms": STATISTICS_MS,
                 "stats_cb": self._told,
             },

@@ -16,7 +16,7 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place
+from squall.chaos.drivers.library import FAIL, INFO, DriverConfig, OutcomeCallback, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -52,8 +52,8 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
 
     REFUSALS = (KafkaError,)
 
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
-        self._answer, self._order = answer, order
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
+        self._answer, self._config = answer, config
         self._producer: KafkaProducer | None = None
         self.spent = ""
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
@@ -61,13 +61,13 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
     @override
     def call(self, which: str, within_s: float) -> None:
         """Make one call. Commit and abort take no time-out: the caller stops waiting by itself."""
-        order = self._order
+        config = self._config
         if self._producer is None:
-            longest_ms = max(order.request_timeout_ms + order.linger_ms, order.transaction_timeout_ms)
+            longest_ms = max(config.request_timeout_ms + config.linger_ms, config.transaction_timeout_ms)
             self._producer = KafkaProducer(
-                **{**settings(order), "delivery_timeout_ms": min(order.delivery_timeout_ms, longest_ms)},
-                transactional_id=order.transactional_id,
-                transaction_timeout_ms=order.transaction_timeout_ms,
+                **{**settings(config), "delivery_timeout_ms": min(config.delivery_timeout_ms, longest_ms)},
+                transactional_id=config.transactional_id,
+                transaction_timeout_ms=config.transaction_timeout_ms,
             )
         producer = self._producer
         if which == OFFSETS:

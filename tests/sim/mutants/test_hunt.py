@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from squall.chaos.commands.hunt import HuntTask, carry_out
+from squall.chaos.commands.hunt import HuntTask, run_task
 from squall.chaos.mutants import MUTANTS, find
 from squall.chaos.mutants.hunt import MutantHuntResult
 from squall.chaos.runs.simulation import simulate
@@ -54,7 +54,7 @@ NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts ten")
 def hunted(mutant: str, *, history: bool) -> MutantHuntResult:
     """Return the result of `squall hunt` with a mutant, without a limit of time."""
     order = HuntTask(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, history=history)
-    found = carry_out(order)
+    found = run_task(order)
     assert not found.false_alarms, f"a sound broker fails under these plans: {found.false_alarms}"
     assert not found.troubles
     assert found.seed is not None, f"none of {found.tried} plans shows it"

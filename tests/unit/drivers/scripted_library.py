@@ -12,10 +12,10 @@ from squall.chaos.drivers.library import (
     FAIL,
     INFO,
     OK,
-    Answer,
     ConsumerAdapter,
     DriverConfig,
     OffsetOutOfRange,
+    OutcomeCallback,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -36,7 +36,7 @@ version = "0-scripted"
 class producer(ProducerAdapter):
     """Answers b"ok", b"fail" and b"doubt" at once; says nothing to b"silent"; dies of b"die"."""
 
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
         self._answer = answer
         self._offset = 0
 
@@ -68,9 +68,9 @@ class transactor(producer, TransactionalAdapter):
     again. It dies of "die", and says nothing more after "silent". Identities grow with each `init`.
     """
 
-    def __init__(self, order: DriverConfig, answer: Answer) -> None:
-        super().__init__(order, answer)
-        which, _, outcomes = order.transactional_id.partition(": ")
+    def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
+        super().__init__(config, answer)
+        which, _, outcomes = config.transactional_id.partition(": ")
         self._script = {which: outcomes.split(", ")}
         self._identity = (7, -1)
         self.spent = ""
@@ -108,8 +108,8 @@ class transactor(producer, TransactionalAdapter):
 class consumer(ConsumerAdapter):
     """Two records, one of them damaged; then a position that is impossible; then nothing."""
 
-    def __init__(self, order: DriverConfig) -> None:
-        self._place: Place = order.places[0]
+    def __init__(self, config: DriverConfig) -> None:
+        self._place: Place = config.places[0]
         self._polls = 0
         self._place = (str(self._place[0]), int(self._place[1]))
 

@@ -228,8 +228,8 @@ def test_a_library_that_is_not_installed_is_refused_by_its_name(monkeypatch: pyt
 
 def test_a_driver_reads_nothing_but_frames_from_its_process() -> None:
     """`python -m squall.chaos.drivers` with a client that does not exist ends in one frame that says so."""
-    order = msgspec.json.encode(DriverConfig("nobody", "producer", "x:1")).decode()
-    command = [sys.executable, "-P", "-m", "squall.chaos.drivers", order]
+    config = msgspec.json.encode(DriverConfig("nobody", "producer", "x:1")).decode()
+    command = [sys.executable, "-P", "-m", "squall.chaos.drivers", config]
     environment = {**os.environ, "PYTHONPATH": str(Path(host.__file__).parents[2])}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=environment)
     ((kind, why),) = list(FrameCodec().feed(done.stdout))

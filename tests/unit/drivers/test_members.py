@@ -25,7 +25,7 @@ class Scripted:
         self.now, self.next, self.committed = MemberGeneration("m", 1), [lambda: ()], dict[Place, int]()
         self.during_commit = lambda: None
 
-    def member(self, order: DriverConfig, listener: RebalanceListener) -> Any:
+    def member(self, config: DriverConfig, listener: RebalanceListener) -> Any:
         self.listener = listener
         return self
 

@@ -12,7 +12,7 @@ from squall.chaos.drivers.library import OK, DriverConfig, ReadRecord
 from squall.workloads.payload import NOT_KNOWN
 
 
-def order() -> DriverConfig:
+def config() -> DriverConfig:
     return DriverConfig(
         library="confluent", role="producer", bootstrap="127.0.0.1:1", acks=-1, idempotence=True, max_in_flight=5,
         linger_ms=5, batch_size=16384, codec="none", request_timeout_ms=1000, delivery_timeout_ms=2000,
@@ -23,7 +23,7 @@ def order() -> DriverConfig:
 @pytest.mark.parametrize(("reported", "told"), [(7, 7), (0, 0), (None, -1)])
 def test_a_record_that_a_broker_had_already_is_stored_at_an_unknown_offset(reported: int | None, told: int) -> None:
     answers: list[tuple[Any, ...]] = []
-    producer = with_confluent.producer(order(), lambda *answer: answers.append(answer))
+    producer = with_confluent.producer(config(), lambda *answer: answers.append(answer))
     producer._done(3, None, SimpleNamespace(offset=lambda: reported, timestamp=lambda: (1, 99)))
     assert answers == [(3, OK, told, 99, "")]
 
