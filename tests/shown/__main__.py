@@ -11,7 +11,7 @@ from pathlib import Path
 
 from squall.chaos.interrupts import as_ctrl_c
 from squall.chaos.nightly.directory import NIGHTS
-from tests.shown import batches, installs, table
+from tests.shown import batches, fresh_bugs, installs, table
 from tests.shown import row as rows
 from tests.shown.case import SETS, Case, runs_of
 from tests.shown.kills import PARTS, kills_of
@@ -27,7 +27,8 @@ def main(given: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(given)
     cases, sitting, wrong = _cases(asked), table.sitting(given), []
     if not (
-        cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci or asked.installs is not None
+        (cases or asked.seeds or asked.mutants or asked.fresh_bugs or asked.nights or asked.gates or asked.ci)
+        or asked.installs is not None
     ):
         say("nothing was asked for: --default 20 --docker 10 --kafka 10, say")
         return 3
@@ -39,12 +40,17 @@ def main(given: Sequence[str] | None = None) -> int:
             wrong += batches.show_seeds(asked.seeds, names, sitting, asked.docs, say)
         if asked.mutants:
             wrong += batches.show_mutants(asked.mutants, asked.budget, sitting, asked.docs, say)
+        if asked.fresh_bugs:
+            wrong += fresh_bugs.show_fresh_bugs(asked.fresh_bugs, sitting, asked.docs, say)
         if asked.nights:
             wrong += batches.show_nights(NIGHTS, sitting, asked.docs)
         if asked.gates or asked.ci:
             wrong += batches.show_gates(asked.gates, asked.ci, asked.hogs, sitting, asked.docs, say)
         if asked.installs is not None:
             wrong += installs.show_installs(asked.installs, sitting, asked.docs, say)
+    except fresh_bugs.WrongPatchError as error:
+        say(str(error))
+        return 3
     except KeyboardInterrupt:
         say(f"interrupted: what has ended stands in {asked.docs}")
         return 130
@@ -114,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workload", action="append", choices=batches.SIMULATED, help="of --seeds (default: each)")
     parser.add_argument("--mutants", metavar="LIST", help="hunt these planted bugs, as `./squall hunt --mutants`")
     parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds for each (default: 60)")
+    parser.add_argument("--fresh-bugs", metavar="SET", help="hunt the patches in tests/fresh_bugs/SET")
     parser.add_argument("--nights", action="store_true", help="take the nights of tests from nights/store")
     parser.add_argument("--gates", type=int, default=0, metavar="N", help="N times `./squall test`")
     parser.add_argument("--ci", type=int, default=0, metavar="N", help="N times `.ci/run` in a fresh clone")
