@@ -40,14 +40,14 @@ def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, lis
         by_cause: dict[str, WitnessGroup] = {}
         for index, witness in enumerate(check.witnesses):
             line, lines = told[check.title, index]
-            follows = _that_of_a_loss(lines, of_loss) if check.evidence == ACKS else ""
+            follows = _cause_of_loss(lines, of_loss) if check.evidence == ACKS else ""
             cause = follows or " ".join(causes_of(lines))
             by_cause.setdefault(cause, WitnessGroup(cause, [])).witnesses.append((line, lines, witness))
         groups[check.title] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
     return groups
 
 
-def _that_of_a_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
+def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
     """Return the cause at the witness's offset if that cause also lost records; else an empty text."""
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""

@@ -41,7 +41,7 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
         lines += ["", _about(telling, found, groups), "", *(f"  {answer}" for answer in answers)]
         lines += ["", telling.text]
     if not told:
-        lines += ["", *_untold(files)]
+        lines += ["", *_why_no_story(files)]
     lines += ["", f"Pictures, and every witness: {run_dir / 'report.html'}"]
     wrapped = [part for line in lines for part in _wrapped(line, width)]
     wrapped += [f"repeat: {here(files.command)}"] if here and files.command else []
@@ -113,7 +113,7 @@ def _about(
     return f"  In detail, {telling.title}"
 
 
-def _untold(files: RunFiles) -> Iterator[str]:
+def _why_no_story(files: RunFiles) -> Iterator[str]:
     """Say why there is no detailed story."""
     if files.foreign and not files.traces:
         yield (

@@ -254,7 +254,7 @@ def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[GroupM
     reader = _read(files, wanted)
     if reader is None:
         return [None] * len(problems)
-    made = {AHEAD: _passed_over, REVOKED: _given_up, stuck.CONSUMER: _stands_still}
+    made = {AHEAD: _skipped_record, REVOKED: _read_after_release, stuck.CONSUMER: _stuck_group}
     return [
         made[each.name](files, each, reader, reader.parts[dense[each.where]])
         if each.name in ABOUT and dense.get(each.where) in wanted
@@ -289,7 +289,7 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | Non
     return reader
 
 
-def _passed_over(
+def _skipped_record(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
     """Find the skipped record's case as the finder does: the member resumed at `other`, beyond the record, and `other`
@@ -321,7 +321,7 @@ def _passed_over(
     )
 
 
-def _given_up(
+def _read_after_release(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
     """Find the revoked read's case as the finder does: the reader had owned the partition last until it gave it up."""
@@ -338,7 +338,7 @@ def _given_up(
     return GroupMemberActions(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
 
 
-def _stands_still(
+def _stuck_group(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
     """Find the case of a reader's group as a whole: the harness waits for all its members together."""

@@ -303,7 +303,7 @@ def _state(end: Json) -> str:
 def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
     """Describe the input of such a finding, a sentence each; nothing if the history does not show it."""
     trail = _trail_of(files, problem)
-    return [] if trail is None else list(_told(trail, problem))
+    return [] if trail is None else list(_sentences(trail, problem))
 
 
 def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[GroupPosition]]:
@@ -333,7 +333,7 @@ def _trail_of(files: RunFiles, problem: StorySubject) -> _InputHistory | None:
     return trail
 
 
-def _told(trail: _InputHistory, problem: StorySubject) -> Iterator[str]:
+def _sentences(trail: _InputHistory, problem: StorySubject) -> Iterator[str]:
     yield trail.input()
     lost, chosen = problem.name in LOSSES, trail.chosen(problem)
     for number, sent in enumerate(chosen[:TOLD_AT_MOST], 1):

@@ -130,7 +130,7 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
     for line in json_lines(path):
         reader.take(line)
     pair = _pair(reader.found, problem)
-    return [] if pair is None else list(_told(files, problem.where, *pair))
+    return [] if pair is None else list(_sentences(files, problem.where, *pair))
 
 
 def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[OwnershipSpan, OwnershipSpan] | None:
@@ -158,7 +158,7 @@ def _shared(earlier: OwnershipSpan, later: OwnershipSpan) -> int:
     return later.last_generation if owned and earlier.last_generation == later.last_generation else -1
 
 
-def _told(files: RunFiles, name: str, first: OwnershipSpan, second: OwnershipSpan) -> Iterator[str]:
+def _sentences(files: RunFiles, name: str, first: OwnershipSpan, second: OwnershipSpan) -> Iterator[str]:
     def at(ns: int) -> str:
         return f"{files.seconds(ns) or 0.0:.3f} s"
 

@@ -71,7 +71,7 @@ def page_of(run_dir: Path, place: str = "") -> str:
     own, own_trouble = section_of(files)
     transactions, txns, txns_trouble = _transactions(files)
     sections = [each for each in (own, in_figures(files)) if each is not None]
-    told, problems = _told(files, transactions)
+    told, problems = _rendered_stories(files, transactions)
     groups = shown_groups(found, groups_of(files, found), problems)
     operations, operations_trouble = _operations(files, rows, found, groups)
     text = (
@@ -214,7 +214,9 @@ class _RenderedPartitionStory:
     trouble: str = ""
 
 
-def _told(files: RunFiles, found: TransactionFacts | None) -> tuple[list[_RenderedPartitionStory], list[StorySubject]]:
+def _rendered_stories(
+    files: RunFiles, found: TransactionFacts | None
+) -> tuple[list[_RenderedPartitionStory], list[StorySubject]]:
     """Write the story of each grave problem. A story that fails must not fail the verdict's page."""
     try:
         tellings = rendered_stories(files, found)

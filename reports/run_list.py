@@ -160,7 +160,7 @@ def _row(path: Path, night: _NightOfRunFolder) -> RunListEntry:
         number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
         _unavailable(mapping(metrics.get("unavailable")), unavailable_to(verdict)),
         (*(f"{each}, which this night forbids" for each in forbidden), *_findings(verdict, info)),
-        tuple(_told(each) for each in objects(verdict.get("anomalies")) if _is_permitted_beside_loss(each)),
+        tuple(_anomaly_text(each) for each in objects(verdict.get("anomalies")) if _is_permitted_beside_loss(each)),
         str(permitted_loss(verdict) or ""),
         _bytes_of(path),
     )
@@ -213,7 +213,7 @@ def _configuration(plan: Json) -> str:
 
 
 def _findings(verdict: Json, info: Json) -> Iterable[str]:
-    found = [_told(each) for each in objects(verdict.get("anomalies")) if not each.get("permitted")]
+    found = [_anomaly_text(each) for each in objects(verdict.get("anomalies")) if not each.get("permitted")]
     # A simulation is invalid by its invariants too: they are reasons, and no anomalies.
     reasons = texts(verdict.get("reasons")) if verdict.get("verdict") != "invalid" or not found else []
     told, more = reasons[:REASONS], len(reasons) - REASONS
@@ -229,7 +229,7 @@ def _is_permitted_beside_loss(anomaly: Json) -> bool:
     return anomaly.get("permitted") is True and anomaly.get("name") not in LOSS
 
 
-def _told(anomaly: Json) -> str:
+def _anomaly_text(anomaly: Json) -> str:
     evidence = f" ({anomaly['evidence']})" if anomaly.get("evidence") else ""
     return f"{anomaly.get('name', '?')}{evidence}: {anomaly.get('count', '?')}"
 

@@ -98,7 +98,7 @@ class _StoryBuilder:
         if facts.problem.t is not None:
             steps.append((facts.problem.t, 6, self._broken))
         if facts.final_reads is not None:
-            steps.append((facts.final_reads[1], 7, self._concluded))
+            steps.append((facts.final_reads[1], 7, self._final_read_results))
         for _, _, step in sorted(steps, key=lambda each: each[:2]):
             step()
         return self._told
@@ -121,20 +121,20 @@ class _StoryBuilder:
     def _record(self, sent: SentRecord) -> LabelledRecord | None:
         return next((each for each in self._records if each.sent is sent), None)
 
-    def _there(self) -> list[LabelledRecord]:
+    def _records_in_logs(self) -> list[LabelledRecord]:
         """Return the named records that were sent and that no broker took for an earlier batch."""
         mistaken = self._told.mistaken
         return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
 
     def _names_in(self, start: int, end: int) -> list[LabelledRecord]:
         """Return the named records in [start, end) that have been sent."""
-        return [each for each in self._there() if start <= each.offset < end]
+        return [each for each in self._records_in_logs() if start <= each.offset < end]
 
     def _hold(self, replica: ReplicaView) -> list[str]:
-        there = [each for each in self._there() if each.offset >= 0]
+        there = [each for each in self._records_in_logs() if each.offset >= 0]
         return [each.name for each in there if replica.epoch_at(each.offset) == each.epoch]
 
-    def _check_copies(self, moment: StoryMoment) -> None:
+    def _note_lost_copies(self, moment: StoryMoment) -> None:
         """Say so in a moment that took the last copy of a record from all logs."""
         for record in self._records:
             if record.epoch < 0 or record.name in self._told.lost or record.name not in self._acknowledged:
@@ -162,7 +162,7 @@ class _StoryBuilder:
     def _done(self, sent: SentRecord) -> None:
         record = self._record(sent)
         if record is None:
-            self._leader_has(sent, sent.offset)
+            self._infer_leader_log(sent, sent.offset)
             return
         lane = self._producers.get(sent.process, f"process {sent.process}")
         assert sent.done is not None
@@ -170,7 +170,7 @@ class _StoryBuilder:
         name = record.name
         if sent.state == ACKNOWLEDGED:
             self._acknowledged.add(name)
-            leader = None if name in self._told.mistaken else self._leader_has(sent, record.offset, record.epoch)
+            leader = None if name in self._told.mistaken else self._infer_leader_log(sent, record.offset, record.epoch)
             if leader is not None:
                 holders = tuple(self._logs.holders(record.offset, record.epoch))
                 self._told.at_ack[name] = PartitionStateAtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
@@ -193,7 +193,7 @@ class _StoryBuilder:
         self._note(position.t, self._producers.get(position.process, READERS), "position", text, *label, weight=MUST,
                    grave=position.fetched)  # fmt: skip
 
-    def _leader_has(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReplicaView | None:
+    def _infer_leader_log(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReplicaView | None:
         """Infer from an ack the leader's least log end (and HW with acks=all), and return the leader; None if unknown.
         """
         if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
@@ -210,7 +210,7 @@ class _StoryBuilder:
         self._note(seen.t, READERS, "read", text, f"reads {record.name}", f"offset {seen.offset}", weight=MUST,
                    about=(record.name,))  # fmt: skip
 
-    def _concluded(self) -> None:
+    def _final_read_results(self) -> None:
         """Say what the final reads found of the records in question, at the end of the last of them."""
         assert self._facts.final_reads is not None
         for record in self._records:
@@ -287,7 +287,7 @@ class _StoryBuilder:
             moment.weight, moment.grave, moment.lost = MUST, True, fresh[0]
             self._doomed.update(fresh)
         if held - set(self._hold(replica)):
-            self._check_copies(moment)
+            self._note_lost_copies(moment)
 
     def _became_follower(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         leader, leo = event.int_of("leader"), replica.leo
@@ -306,7 +306,7 @@ class _StoryBuilder:
             plural=f"Brokers {{who}} follow broker {leader} in epoch {replica.epoch}{stand(replica)}.",
         )  # fmt: skip
         if replica.leo < leo:
-            self._check_copies(moment)
+            self._note_lost_copies(moment)
 
     def _appended(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         start, end, epoch = event.int_of("from"), event.int_of("leo"), event.int_of("epoch")
@@ -383,7 +383,7 @@ class _StoryBuilder:
             event, "truncates", text, f"truncates {start} → {to}", offsets_of(replica),
             *([f"loses {', '.join(gone)}"] if gone else []), weight=weight, grave=bool(gone), about=tuple(gone),
         )  # fmt: skip
-        self._check_copies(moment)
+        self._note_lost_copies(moment)
 
     def _recovered(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         leo, cut = event.int_of("leo"), event.int_of("truncated_bytes", 0)
@@ -399,7 +399,7 @@ class _StoryBuilder:
         weight = MUST if gone else TURN if cut or leo < before else DETAIL
         moment = self._at(event, "recovers", text, f"recovers to {leo}", offsets_of(replica), weight=weight,
                           grave=bool(gone), about=tuple(gone))  # fmt: skip
-        self._check_copies(moment)
+        self._note_lost_copies(moment)
 
     def _isr_changed(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         replica.isr = event.ids("isr")

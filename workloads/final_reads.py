@@ -141,7 +141,7 @@ class _FinalReader:
             polled = await self._reader.poll("final_read", limit_s, began_ns=first_ns, ends=self._ends)
             if self._recorder.operations > before:
                 first_ns = None
-            await self._take_in(polled)
+            await self._note_progress(polled)
         self._final.missing.update(pending)
         self._final.waiting = [*pending, *self._ends]
         if self._final.waiting:
@@ -149,7 +149,7 @@ class _FinalReader:
         for place, end in self._ends.items():
             self._final.missing[place] = UnreadPartition(self._reader.consumer.positions[place], end, "TIMED_OUT")
         if self._final.missing:
-            self._tell(began_ns)
+            self._record_incomplete(began_ns)
 
     async def _begin(self, pending: dict[Place, UnreadPartition]) -> None:
         """Ask for the start and end offsets of the pending partitions, and begin to read each partition that has both.
@@ -176,7 +176,7 @@ class _FinalReader:
     def _left(self) -> float:
         return self._give_up_at - self._env.mono()
 
-    async def _take_in(self, polled: PollResult) -> None:
+    async def _note_progress(self, polled: PollResult) -> None:
         for fetched in polled.fetched:
             self._final.records += len(fetched.records)
             if fetched.records:
@@ -203,7 +203,7 @@ class _FinalReader:
         self._final.missing[place] = UnreadPartition(event.position, self._ends.pop(place), event.kind)
         self._reader.consumer.drop(place)
 
-    def _tell(self, began_ns: int) -> None:
+    def _record_incomplete(self, began_ns: int) -> None:
         missing = {
             self._recorder.partitions[place]: [lacks.position, lacks.end, lacks.why]
             for place, lacks in self._final.missing.items()

@@ -118,7 +118,7 @@ class ProducerLoop:
         about["producer"] = self._number
         async with trio.open_nursery() as nursery:
             if self._zone.driver is not None:
-                await self._live_by(self._zone.driver, nursery, about, stop, life)
+                await self._live_with_library(self._zone.driver, nursery, about, stop, life)
                 return
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
             shared = replace(settings.client, client_id=client_id_of(process))
@@ -135,7 +135,7 @@ class ProducerLoop:
             producer.close()
             client.close()
 
-    async def _live_by(
+    async def _live_with_library(
         self,
         driver: LibraryClientFactory,
         nursery: trio.Nursery,

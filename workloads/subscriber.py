@@ -281,7 +281,7 @@ class Subscriber(MembershipListener):
         if not missing or member.must_join:
             return
         who = member.who
-        begins = await self._standing(missing)
+        begins = await self._fetch_committed(missing)
         resets = [place for place, position in begins.items() if position < 0]
         for place in resets:
             listed = (await self.reader.list_offsets([place], EARLIEST, LIST_LIMIT_S))[place]
@@ -300,7 +300,7 @@ class Subscriber(MembershipListener):
         self._moved(begins)
         self._recorder.flush()
 
-    async def _standing(self, places: Sequence[Place]) -> dict[Place, int]:
+    async def _fetch_committed(self, places: Sequence[Place]) -> dict[Place, int]:
         """Fetch the group's committed offsets of these partitions; -1 if none is committed. Return nothing if they are
         not known.
         """

@@ -77,7 +77,11 @@ def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
                 "unexpected": permitted is True and check.name in attempt.unexpected,
                 "why": check.why,
                 "count": check.count,
-                **(_of_invariant(files, check) if check.invariant else _told(files, check, group, facts.classes)),
+                **(
+                    _of_invariant(files, check)
+                    if check.invariant
+                    else _witness_fields(files, check, group, facts.classes)
+                ),
             }
             if broken is not None and row["cause"] in (NO_CAUSE, ""):
                 row["cause"] = f"{BROKEN}{broken.definition}"
@@ -118,7 +122,7 @@ def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> I
     }
 
 
-def _told(files: RunFiles, check: checks.CheckResult, group: WitnessGroup, classes: str) -> Row:
+def _witness_fields(files: RunFiles, check: checks.CheckResult, group: WitnessGroup, classes: str) -> Row:
     """Return the fields of a row that the witnesses of one cause give, with their fingerprint."""
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []

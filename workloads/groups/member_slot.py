@@ -62,7 +62,7 @@ class MemberSlot:
         self._handle = around.controls.readers[number]
         self._end = around.readers.may_end
         self._absent_s = 0.0
-        self._doubles: list[DuplicateMember] = []
+        self._duplicates: list[DuplicateMember] = []
         """Lists the second processes that a fault started beside the present process."""
         self._was_member = False
         """Is True once a process of this slot has been a member: then the settings fit."""
@@ -82,14 +82,14 @@ class MemberSlot:
         process = subscriber.declare("reader", {"member": self._number})
         self._progress.begins(process)
         self._handle.began(process, scope, lambda: subscriber.group_identity)
-        self._doubles = []
+        self._duplicates = []
         with self._handle.process_lifetime():
             with scope:
-                await self._within(subscriber, lambda: self._live(subscriber, twins, process))
+                await self._while_connected(subscriber, lambda: self._live(subscriber, twins, process))
             self._handle.over(scope)
             if scope.cancelled_caught:
                 subscriber.crashed()
-        for double in self._doubles:
+        for double in self._duplicates:
             double.error_first = subscriber.out
         self._was_member |= subscriber.was_member
         if subscriber.out in IMPOSSIBLE and not self._was_member:
@@ -101,14 +101,14 @@ class MemberSlot:
 
     def _subscriber(self, settings: SubscriberSettings) -> Subscriber | LibrarySubscriber:
         around, zone = self._around, self._around.zone(self._number)
-        settings = replace(settings, member=replace(settings.member, protocol=self._spoken()))
+        settings = replace(settings, member=replace(settings.member, protocol=self._next_protocol()))
         if zone.driver is not None:
             return self._foreign(
                 self._env, zone, zone.driver, around.recorder, around.counters, settings, self._progress.moved
             )
         return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
 
-    def _spoken(self) -> str:
+    def _next_protocol(self) -> str:
         """Return the group protocol of the next process. In a mixed group, neighbouring members begin with different
         protocols.
         """
@@ -119,7 +119,9 @@ class MemberSlot:
             return (CLASSIC, CONSUMER)[self._number % 2]
         return self._env.rng.choice((CLASSIC, CONSUMER))
 
-    async def _within(self, subscriber: Subscriber | LibrarySubscriber, do: Callable[[], Awaitable[None]]) -> None:
+    async def _while_connected(
+        self, subscriber: Subscriber | LibrarySubscriber, do: Callable[[], Awaitable[None]]
+    ) -> None:
         """Run `do` while the subscriber's connections are open."""
         async with trio.open_nursery() as nursery:
             await nursery.start(subscriber.run)
@@ -134,9 +136,9 @@ class MemberSlot:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
             while stays and not subscriber.out:
-                await self._going(subscriber)
+                await self._until_released(subscriber)
                 if self._group_pause.number != born:
-                    stays = await self._go(subscriber, SUCCESSOR_PAUSE_S)
+                    stays = await self._leave_group(subscriber, SUCCESSOR_PAUSE_S)
                     continue
                 self._agenda.skip(self._env.mono())
                 # After the load, what is still to be done would keep the group from coming to rest.
@@ -146,7 +148,7 @@ class MemberSlot:
                 self._handle.done += 1
                 await subscriber.poll()
                 await subscriber.commit_if_due()
-                self._double(subscriber, twins, process)
+                self._start_duplicate_if_wanted(subscriber, twins, process)
                 await self._env.sleep(self._pause_s)
             nursery.cancel_scope.cancel()
         if subscriber.out:
@@ -156,7 +158,7 @@ class MemberSlot:
                 await subscriber.commit(ON_CLOSE)
                 await subscriber.leave()
 
-    async def _going(self, subscriber: Subscriber | LibrarySubscriber) -> None:
+    async def _until_released(self, subscriber: Subscriber | LibrarySubscriber) -> None:
         """Wait until no fault pauses the client. A process that polls by itself is stopped meanwhile."""
         stopped = self._handle.is_held and isinstance(subscriber, LibrarySubscriber) and subscriber.POLLS_BY_ITSELF
         if stopped:
@@ -178,11 +180,11 @@ class MemberSlot:
             await self._rest(for_s)
             subscriber.halt(still=False)
         elif act.do == TWIN:
-            twins.start_soon(self._twin, for_s)
+            twins.start_soon(self._run_duplicate, for_s)
         elif act.do in OF_ALL:
-            self._call(act, twins)
+            self._make_all_leave(act, twins)
         elif act.do == LEAVE:
-            return await self._go(subscriber, for_s)
+            return await self._leave_group(subscriber, for_s)
         else:
             assert act.do == CRASH, act
             subscriber.crashed()
@@ -190,7 +192,7 @@ class MemberSlot:
             return False
         return True
 
-    async def _go(self, subscriber: Subscriber | LibrarySubscriber, for_s: float) -> bool:
+    async def _leave_group(self, subscriber: Subscriber | LibrarySubscriber, for_s: float) -> bool:
         """Leave the group in good order, to come back after `for_s` seconds. Return False: the process does not
         continue.
         """
@@ -199,7 +201,7 @@ class MemberSlot:
         self._absent_s = for_s
         return False
 
-    def _call(self, act: GroupAction, others: trio.Nursery) -> None:
+    def _make_all_leave(self, act: GroupAction, others: trio.Nursery) -> None:
         """Make all members leave, this one among them."""
         until = self._env.mono() + act.number / 1000
         self._group_pause.begins(until)
@@ -209,16 +211,18 @@ class MemberSlot:
             group, client = self._settings.member.group, self._settings.client
             others.start_soon(delete_group, self._env, self._around, client, group, until)
 
-    def _double(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
+    def _start_duplicate_if_wanted(
+        self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int
+    ) -> None:
         """Start a second process if a fault wants one, and if the present process is a member that it could fence."""
         if subscriber.is_member and subscriber.group_identity.member_id:
             double = self._handle.begin_duplicate(process)
             if double is not None:
                 double.fencings_first = subscriber.fencings
-                self._doubles.append(double)
-                twins.start_soon(self._twin, math.inf, double)
+                self._duplicates.append(double)
+                twins.start_soon(self._run_duplicate, math.inf, double)
 
-    async def _twin(self, for_s: float, double: DuplicateMember | None = None) -> None:
+    async def _run_duplicate(self, for_s: float, double: DuplicateMember | None = None) -> None:
         """Run a second process with the same instance id for a while: it takes over the id, and the other process is
         fenced.
 
@@ -243,7 +247,7 @@ class MemberSlot:
             with trio.CancelScope() as scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._cancel_at_end, scope)
-                    await self._within(subscriber, live)
+                    await self._while_connected(subscriber, live)
                     nursery.cancel_scope.cancel()
             double.error_second, double.over = subscriber.out, True
             subscriber.hear()

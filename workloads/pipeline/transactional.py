@@ -150,7 +150,7 @@ class TransactionalInstanceProcess(InstanceProcess):
             if stood := outcomes == [OperationStatus.OK]:
                 subscriber.halt(still=True)
                 await still()
-                whole = await self._go_on(txn, zombie_run, inputs, outcomes, at, who)
+                whole = await self._send_after_wake(txn, zombie_run, inputs, outcomes, at, who)
         except TransactionRequestFailed as failure:
             await self._producer.flushed()
             recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
@@ -193,7 +193,7 @@ class TransactionalInstanceProcess(InstanceProcess):
                 return inputs, at, who
         return None
 
-    async def _go_on(
+    async def _send_after_wake(
         self,
         txn: int,
         zombie_run: ZombieRun,

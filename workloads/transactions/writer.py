@@ -135,7 +135,7 @@ class TransactionalWriter:
         }
         async with trio.open_nursery() as nursery:
             if self._zone.driver is not None:
-                await self._live_by(self._zone.driver, nursery, about, scope, notes)
+                await self._live_with_library(self._zone.driver, nursery, about, scope, notes)
                 return
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
             shared = replace(settings.client, client_id=client_id_of(process))
@@ -159,7 +159,7 @@ class TransactionalWriter:
         reader = RecordedReader(self._env, client, self._recorder, self._counters, consumer=consumer, process=process)
         return TransactionPoller(nursery, client, reader, settings.places, BEGINNINGS[process % len(BEGINNINGS)])
 
-    async def _live_by(
+    async def _live_with_library(
         self,
         driver: LibraryClientFactory,
         nursery: trio.Nursery,
