@@ -14,7 +14,7 @@ from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, run_to_end
 from squall.broker.coordinators.groups.values import (
     NO_TIME,
-    Commit,
+    CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
     FetchOffsetsResult,
@@ -112,7 +112,7 @@ class CommittedOffsetApis:
 
         generation = request.generation_id_or_member_epoch
         instance_id = request.group_instance_id
-        asked = Commit(request.group_id, generation, request.member_id, instance_id, offsets, slot.version)
+        asked = CommitOffsets(request.group_id, generation, request.member_id, instance_id, offsets, slot.version)
         return self._ask([asked], respond)
 
     def plan(

@@ -23,11 +23,11 @@ from squall.broker.coordinators.groups.values import (
     DescribeResult,
     GroupResponse,
     GroupState,
-    Join,
+    JoinGroup,
     JoinResult,
     LeaveGroup,
     LeaveResult,
-    Sync,
+    SyncGroup,
     SyncResult,
 )
 from squall.broker.net.deferred_response import DeferredResponse
@@ -106,7 +106,7 @@ class GroupApis:
         if not request.member_id:
             drawn = UUID(int=self._env.rng.getrandbits(128), version=4)
             fresh_id = fresh_member_id(request.group_instance_id or client_id, drawn)
-        asked = Join(
+        asked = JoinGroup(
             request.group_id,
             request.member_id,
             request.group_instance_id,
@@ -142,7 +142,7 @@ class GroupApis:
 
     def sync_group(self, request: SyncGroupRequest, slot: PendingResponse) -> Any:
         """Return a member's assignment once the leader has sent the assignments."""
-        asked = Sync(
+        asked = SyncGroup(
             request.group_id,
             request.generation_id,
             request.member_id,

@@ -103,6 +103,7 @@ class Fetcher:
         key = hosted.state.topic_id, hosted.state.index
         self.following[key] = PartitionFetchState(hosted)
         now_ms = int(self._env.mono() * 1000)
+        # A new partition ends a parked Fetch. If that happens again soon, park the next Fetches briefly.
         if self._parked_long and not self._renew:
             if now_ms - self._ended_ms < AGAIN_MS:
                 self._short_until_ms = now_ms + AGAIN_MS

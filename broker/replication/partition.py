@@ -1,9 +1,9 @@
 """Implements one replica of a partition as a pure state machine: leader, follower or neither. An event and the time go
 in, effects come out.
 
-The control plane decides who leads (`become_leader`, `become_follower`, `stop`); fetches decide which replicas are in
-sync; the smallest log end offset of the in-sync replicas decides what is committed (R4, R10). The rules themselves are
-in `rules`.
+The control plane decides which broker leads (`become_leader`, `become_follower`, `stop`); fetches decide which replicas
+are in sync; the smallest log end offset of the in-sync replicas decides what is committed (R4, R10). The rules
+themselves are in `rules`.
 
 Times are monotonic milliseconds of this node. The caller carries out the effects in order, before the partition's next
 event.

@@ -6,7 +6,7 @@ Kafka 2.3 and later answer FENCED_INSTANCE_ID to the former member. Here its hea
 from __future__ import annotations
 
 from squall.broker.coordinators.groups.rules import ClassicGroupRules
-from squall.broker.coordinators.groups.values import Commit, GroupState, TxnOffsetCommit
+from squall.broker.coordinators.groups.values import CommitOffsets, GroupState, TxnOffsetCommit
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.mutants.group_plans import TWIN, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
@@ -14,7 +14,7 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def refusal_of_commit(self: ClassicGroupRules, request: Commit | TxnOffsetCommit) -> ErrorCode:
+def refusal_of_commit(self: ClassicGroupRules, request: CommitOffsets | TxnOffsetCommit) -> ErrorCode:
     """Decide by the instance id alone if there is one, and ignore the member id."""
     if request.instance_id is None:
         return _SOUND(self, request)

@@ -8,7 +8,7 @@ fences no member here: the other member has its own transactional id (KIP-447).
 from __future__ import annotations
 
 from squall.broker.coordinators.groups.rules import ClassicGroupRules
-from squall.broker.coordinators.groups.values import Commit, TxnOffsetCommit
+from squall.broker.coordinators.groups.values import CommitOffsets, TxnOffsetCommit
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.mutants.group_plans import HALT, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
@@ -16,7 +16,7 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def refusal_of_commit(self: ClassicGroupRules, request: Commit | TxnOffsetCommit) -> ErrorCode:
+def refusal_of_commit(self: ClassicGroupRules, request: CommitOffsets | TxnOffsetCommit) -> ErrorCode:
     """Do what the correct function does, but refuse no commit of offsets in a transaction."""
     return ErrorCode.NONE if isinstance(request, TxnOffsetCommit) else _SOUND(self, request)
 

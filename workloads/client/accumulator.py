@@ -372,8 +372,10 @@ class RecordAccumulator:
         if not self._ordered or not lane.in_flight:
             return False
         confirmed = lane.confirmed or self._settings.keep_in_flight
+        # Until a batch is acknowledged, a broker without state for the producer would accept any sequence.
         if not confirmed or len(lane.in_flight) >= self._lane_limit:
             return True
+        # A batch to be retried has a lower number than the batches in flight: wait for their responses.
         return lane.in_flight[-1].number > lane.waiting[0].number
 
     def _has_earlier(self, batch: ProducerBatch) -> bool:

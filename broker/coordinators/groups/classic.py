@@ -34,11 +34,11 @@ from squall.broker.coordinators.groups.values import (
     GroupRecord,
     GroupResponse,
     GroupState,
-    Join,
+    JoinGroup,
     JoinResult,
     LeaveResult,
     SendResponse,
-    Sync,
+    SyncGroup,
     SyncResult,
     Token,
 )
@@ -132,7 +132,7 @@ class ClassicGroup(ClassicGroupRules):
 
     # --------------------------------------------------------------------------------------------------------- joining
 
-    def join(self, request: Join, token: Token, now: ClockReading) -> None:
+    def join(self, request: JoinGroup, token: Token, now: ClockReading) -> None:
         """Handle a JoinGroup. The member waits for the next generation until all members have joined."""
         names = frozenset(name for name, _ in request.protocols)
         if not self.has_room(request.member_id, self._settings.max_size):
@@ -150,10 +150,10 @@ class ClassicGroup(ClassicGroupRules):
         else:
             self._join_again(request, token, now)
 
-    def _refuse(self, token: Token, request: Join, error: ErrorCode) -> None:
+    def _refuse(self, token: Token, request: JoinGroup, error: ErrorCode) -> None:
         self.effects.append(SendResponse(token, JoinResult(error, request.member_id)))
 
-    def _join_new(self, request: Join, token: Token, now: ClockReading) -> None:
+    def _join_new(self, request: JoinGroup, token: Token, now: ClockReading) -> None:
         if request.instance_id is not None:
             present = self.static.get(request.instance_id)
             if present is None:
@@ -166,7 +166,7 @@ class ClassicGroup(ClassicGroupRules):
         else:
             self._admit(request, request.fresh_id, token, now)
 
-    def _admit(self, request: Join, member_id: str, token: Token, now: ClockReading) -> None:
+    def _admit(self, request: JoinGroup, member_id: str, token: Token, now: ClockReading) -> None:
         """Add a member to the group, which starts a rebalance."""
         assert member_id not in self.members
         member = ClassicGroupMember(request, member_id)
@@ -186,13 +186,13 @@ class ClassicGroup(ClassicGroupRules):
             self.leader = member.member_id
         assert self.leader in self.members
 
-    def _take_over(self, member: ClassicGroupMember, request: Join, token: Token, now: ClockReading) -> None:
+    def _take_over(self, member: ClassicGroupMember, request: JoinGroup, token: Token, now: ClockReading) -> None:
         """Give a returning static member a new member id. A client with the old member id is fenced (KIP-345)."""
         leader_before = self.leader
         self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
         place = list(self.members.values())
         member.member_id = request.fresh_id
-        self.members = {m.member_id: m for m in place}
+        self.members = {m.member_id: m for m in place}  # keeps the order in which members joined
         assert member.instance_id is not None
         if self.leader == self.static[member.instance_id]:
             self.leader = request.fresh_id
@@ -218,7 +218,7 @@ class ClassicGroup(ClassicGroupRules):
         )
         self._append(now, AppendCompletion(token, answer))
 
-    def _join_again(self, request: Join, token: Token, now: ClockReading) -> None:
+    def _join_again(self, request: JoinGroup, token: Token, now: ClockReading) -> None:
         refused = self.refusal_of(request.member_id, request.instance_id)
         if refused:
             self._refuse(token, request, refused)
@@ -328,7 +328,7 @@ class ClassicGroup(ClassicGroupRules):
 
     # ----------------------------------------------------------------------------------------------------- assignments
 
-    def sync(self, request: Sync, token: Token, now: ClockReading) -> None:
+    def sync(self, request: SyncGroup, token: Token, now: ClockReading) -> None:
         """Handle a SyncGroup, with all assignments if it is the leader's. It is answered once they are in the log."""
         refused = self._refusal_of_sync(request)
         if refused:
@@ -353,7 +353,7 @@ class ClassicGroup(ClassicGroupRules):
                 one.assignment = given.get(one.member_id, b"")
             self._append(now, AppendCompletion(group=self, generation=self.generation))
 
-    def _refusal_of_sync(self, request: Sync) -> ErrorCode:
+    def _refusal_of_sync(self, request: SyncGroup) -> ErrorCode:
         refused = self.refusal_of(request.member_id, request.instance_id)
         if refused:
             return refused

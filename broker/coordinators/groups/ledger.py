@@ -47,7 +47,9 @@ class ReplayedGroupState:
         self.pending: dict[int, dict[str, Offsets]] = {}
         """Maps a producer id, then a group id, to the offsets of the producer's open transaction."""
         self._last: dict[str, int] = {}
+        """Maps a group id to the offset of its last record or marker."""
         self._forgotten = NOTHING_WRITTEN
+        """Holds the offset of the last record of the groups that were removed."""
 
     def replay(self, written: GroupLogRecord, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Apply the record at offset `at`. `producer_id` is the producer id of its transaction, or -1."""

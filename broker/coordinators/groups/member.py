@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.coordinators.groups.memory_budget import size_of
-from squall.broker.coordinators.groups.values import Join, MemberRecord, Token
+from squall.broker.coordinators.groups.values import JoinGroup, MemberRecord, Token
 
 OF_EACH_RECORDED = 40
 """Gives the bytes of a member in a record, not counting its strings."""
@@ -33,7 +33,7 @@ class ClassicGroupMember:
         "unsynced",
     )
 
-    def __init__(self, request: Join, member_id: str) -> None:
+    def __init__(self, request: JoinGroup, member_id: str) -> None:
         self.member_id, self.instance_id = member_id, request.instance_id
         self.client_id, self.client_host = request.client_id, request.client_host
         self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
@@ -54,7 +54,7 @@ class ClassicGroupMember:
     def loaded(cls, record: MemberRecord, protocol: str) -> ClassicGroupMember:
         """Return the member that a generation's record describes."""
         subscribed = ((protocol, record.subscription),)
-        request = Join(
+        request = JoinGroup(
             group_id="",
             member_id=record.member_id,
             instance_id=record.instance_id,
@@ -70,7 +70,7 @@ class ClassicGroupMember:
         made.assignment, made.is_new = record.assignment, False
         return made
 
-    def update(self, request: Join) -> None:
+    def update(self, request: JoinGroup) -> None:
         """Take over the protocols, time-outs and client data of a JoinGroup."""
         self._know(request.protocols)
         self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms

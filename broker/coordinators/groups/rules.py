@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     NO_TIME,
-    Commit,
+    CommitOffsets,
     GroupRecord,
     GroupState,
     MemberRecord,
@@ -141,7 +141,7 @@ class ClassicGroupRules:
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
-    def refusal_of_commit(self, request: Commit | TxnOffsetCommit) -> ErrorCode:
+    def refusal_of_commit(self, request: CommitOffsets | TxnOffsetCommit) -> ErrorCode:
         """Return the error of an offset commit, or NONE if it is accepted. It is refused if the sender may no longer
         own the partitions.
 

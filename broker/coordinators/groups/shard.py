@@ -34,7 +34,7 @@ from squall.broker.coordinators.groups.values import (
     AppendRecords,
     ClassicHeartbeat,
     ClockReading,
-    Commit,
+    CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -49,7 +49,7 @@ from squall.broker.coordinators.groups.values import (
     GroupMetadataRecord,
     GroupResponse,
     GroupState,
-    Join,
+    JoinGroup,
     JoinResult,
     LeaveGroup,
     LeaveResult,
@@ -57,7 +57,7 @@ from squall.broker.coordinators.groups.values import (
     PartitionErrors,
     Request,
     SendResponse,
-    Sync,
+    SyncGroup,
     Token,
     TopicPartition,
     TxnOffsetCommit,
@@ -200,7 +200,7 @@ class GroupCoordinatorShard:
 
     # --------------------------------------------------------------------------------------------------------- members
 
-    def _join(self, request: Join, token: Token, now: ClockReading) -> list[Effect]:
+    def _join(self, request: JoinGroup, token: Token, now: ClockReading) -> list[Effect]:
         settings, error = self.settings, ErrorCode.NONE
         if not request.group_id:
             error = ErrorCode.INVALID_GROUP_ID
@@ -225,7 +225,7 @@ class GroupCoordinatorShard:
         group.join(request, token, now)
         return []
 
-    def _has_room(self, group: ClassicGroup | None, request: Join, now: ClockReading) -> bool:
+    def _has_room(self, group: ClassicGroup | None, request: JoinGroup, now: ClockReading) -> bool:
         """Return whether the memory budget admits the member. One that sends no more than before is always admitted."""
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
@@ -235,7 +235,7 @@ class GroupCoordinatorShard:
         of_group = OF_EACH + size_of_names(request.group_id) if group is None else 0
         return self._held.admits(size + of_group, now.mono_ms)
 
-    def _sync(self, request: Sync, token: Token, now: ClockReading) -> list[Effect]:
+    def _sync(self, request: SyncGroup, token: Token, now: ClockReading) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.sync(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
@@ -284,7 +284,7 @@ class GroupCoordinatorShard:
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
-    def _commit(self, request: Commit | TxnOffsetCommit, token: Token, now: ClockReading) -> list[Effect]:
+    def _commit(self, request: CommitOffsets | TxnOffsetCommit, token: Token, now: ClockReading) -> list[Effect]:
         group = self.groups.get(request.group_id)
         producer = (request.producer_id, request.epoch) if isinstance(request, TxnOffsetCommit) else None
         if group is not None:
@@ -296,7 +296,7 @@ class GroupCoordinatorShard:
         elif self._exists(request.group_id):
             refused = ErrorCode.UNKNOWN_MEMBER_ID  # the group has offsets but no members
         else:
-            knows = isinstance(request, Commit) and request.version >= EPOCHS_FROM
+            knows = isinstance(request, CommitOffsets) and request.version >= EPOCHS_FROM
             refused = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
         if refused:
             return [SendResponse(token, GroupResponse(refused))]
@@ -307,7 +307,7 @@ class GroupCoordinatorShard:
         records = tuple(OffsetCommitRecord(request.group_id, where, committed) for where, committed in request.offsets)
         return [AppendRecords(records, AppendCompletion(token, GroupResponse()), producer)]
 
-    def _refusal_of_consumer(self, group: ConsumerGroup, request: Commit | TxnOffsetCommit) -> ErrorCode:
+    def _refusal_of_consumer(self, group: ConsumerGroup, request: CommitOffsets | TxnOffsetCommit) -> ErrorCode:
         found = ((self.consumers.topics.find(name), index) for (name, index), _ in request.offsets)
         places = tuple((b"" if topic is None else topic[0], index) for topic, index in found)
         return self.consumers.refusal_of_commit(group, request, places)
@@ -478,13 +478,13 @@ class GroupCoordinatorShard:
         return records + (self.consumers.tombstones_of_group(group_id) if unused else [])
 
     _HANDLERS: dict[type[Any], Callable[..., list[Effect]]] = {
-        Join: _join,
-        Sync: _sync,
+        JoinGroup: _join,
+        SyncGroup: _sync,
         ClassicHeartbeat: _beat,
         LeaveGroup: _leave,
         ConsumerHeartbeat: _beat_consumer,
         ConsumerDescribe: _describe_consumer,
-        Commit: _commit,
+        CommitOffsets: _commit,
         TxnOffsetCommit: _commit,
         FetchOffsets: _fetch,
         DeleteOffsets: _delete_offsets,

@@ -126,8 +126,8 @@ GroupLogRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerGroupLogReco
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """Asks to join the next generation (JoinGroup)."""
+class JoinGroup:
+    """Asks to join the next generation of a classic group."""
 
     group_id: str
     member_id: str
@@ -150,8 +150,8 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
-    """Asks for a member's assignment (SyncGroup). The group leader also sends the assignments of all members."""
+class SyncGroup:
+    """Asks for a member's assignment. The group leader also sends the assignments of all members."""
 
     group_id: str
     generation: int
@@ -164,7 +164,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class ClassicHeartbeat:
-    """Says that a classic member is alive (Heartbeat)."""
+    """Says that a member of a classic group is alive (Heartbeat)."""
 
     group_id: str
     generation: int
@@ -174,7 +174,8 @@ class ClassicHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """Removes members, each named by (member id, instance id). An admin names a static member by its instance id alone.
+    """Asks to remove members, each named by (member id, instance id). An admin names a static member by its instance id
+    alone.
     """
 
     group_id: str
@@ -182,9 +183,9 @@ class LeaveGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """Commits offsets of a group (OffsetCommit). A client that is no member sends generation -1 and no member id.
-    Members of consumer groups send their member epoch as the generation.
+class CommitOffsets:
+    """Asks to commit offsets of a group (OffsetCommit). A client that is no member sends generation -1 and no member
+    id. Members of consumer groups send their member epoch as the generation.
     """
 
     group_id: str
@@ -198,7 +199,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommit:
-    """Commits offsets that take effect only if their transaction is committed."""
+    """Asks to commit offsets that take effect only if their transaction is committed."""
 
     group_id: str
     generation: int
@@ -257,13 +258,13 @@ class ExpireOffsets:
 
 
 Request = (
-    Join
-    | Sync
+    JoinGroup
+    | SyncGroup
     | ClassicHeartbeat
     | LeaveGroup
     | ConsumerHeartbeat
     | ConsumerDescribe
-    | Commit
+    | CommitOffsets
     | TxnOffsetCommit
     | FetchOffsets
     | DeleteOffsets
@@ -292,15 +293,15 @@ class FetchOffsetsResult(GroupResponse):
 
 @dataclass(frozen=True, slots=True)
 class PartitionErrors(GroupResponse):
-    """Answers Commit and DeleteOffsets if the errors of partitions differ."""
+    """Answers CommitOffsets and DeleteOffsets if the errors of partitions differ."""
 
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JoinResult(GroupResponse):
-    """Answers Join with the generation. `members` is filled for the leader only: (member id, instance id, metadata) of
-    each.
+    """Answers JoinGroup with the generation. `members` is filled for the leader only: (member id, instance id,
+    metadata) of each.
     """
 
     member_id: str = NO_MEMBER
@@ -315,7 +316,7 @@ class JoinResult(GroupResponse):
 
 @dataclass(frozen=True, slots=True)
 class SyncResult(GroupResponse):
-    """Answers Sync with the member's assignment."""
+    """Answers SyncGroup with the member's assignment."""
 
     assignment: bytes = b""
     protocol_type: str | None = None

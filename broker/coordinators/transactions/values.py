@@ -120,7 +120,7 @@ class InitProducer:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """Adds partitions to the transaction. The first partitions begin it."""
+    """Asks to add partitions to the transaction. The first partitions begin it."""
 
     transactional_id: str
     producer_id: int
@@ -141,7 +141,7 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """Commits or aborts the transaction for a client."""
+    """Asks to commit or abort the transaction, for a client."""
 
     transactional_id: str
     producer_id: int

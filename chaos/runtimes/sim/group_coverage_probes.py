@@ -13,14 +13,14 @@ from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerHe
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import (
     AppendRecords,
-    Commit,
+    CommitOffsets,
     DeleteGroup,
     Effect,
     GroupMetadataRecord,
     GroupState,
-    Join,
+    JoinGroup,
     SendResponse,
-    Sync,
+    SyncGroup,
     TxnOffsetCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -43,7 +43,9 @@ def _asked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]
 
 
 def _joins(request: Any) -> bool:
-    return isinstance(request, Join | Sync) or (isinstance(request, ConsumerHeartbeat) and request.epoch == JOINS)
+    return isinstance(request, JoinGroup | SyncGroup) or (
+        isinstance(request, ConsumerHeartbeat) and request.epoch == JOINS
+    )
 
 
 def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
@@ -55,8 +57,10 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
         effects = rule(shard, request, *args)
         written = any(isinstance(effect, AppendRecords) for effect in effects)
         counts["group deleted"] += written and isinstance(request, DeleteGroup)
-        counts["group became a classic group"] += written and of_consumers and isinstance(request, Join) and not members
-        counts["classic member joined a consumer group"] += written and members and isinstance(request, Join)
+        counts["group became a classic group"] += (
+            written and of_consumers and isinstance(request, JoinGroup) and not members
+        )
+        counts["classic member joined a consumer group"] += written and members and isinstance(request, JoinGroup)
         counts["consumer group left to its classic members"] += of_consumers and _goes_down(effects)
         counts["classic group taken over under its members"] += isinstance(request, ConsumerHeartbeat) and _goes_up(
             effects
@@ -66,7 +70,7 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
         for error in _refusals(effects):
             counts["member fenced"] += error in FENCES
             counts["commit of a former member refused"] += error in FORMER and isinstance(
-                request, Commit | TxnOffsetCommit
+                request, CommitOffsets | TxnOffsetCommit
             )
         return effects
 

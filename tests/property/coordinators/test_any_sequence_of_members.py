@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from squall.broker.coordinators.groups.values import DeleteGroup, GroupState, JoinResult, Sync, SyncResult
+from squall.broker.coordinators.groups.values import DeleteGroup, GroupState, JoinResult, SyncGroup, SyncResult
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
@@ -63,7 +63,7 @@ class Members(RuleBasedStateMachine):
         token = f"sync|{told.generation}|{told.member_id}|{self.asked}"
         given = tuple((who, f"{told.generation}:{who}".encode()) for who, _, _ in told.members)
         instance_id = name if name.isupper() else None
-        self.harness.do(token, Sync("g", told.generation, told.member_id, instance_id, assignments=given))
+        self.harness.do(token, SyncGroup("g", told.generation, told.member_id, instance_id, assignments=given))
         self._look()
 
     @rule(name=st.one_of(NAMES, STATIC))

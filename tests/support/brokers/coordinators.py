@@ -10,7 +10,13 @@ import trio
 from squall.broker.cluster.image import ImageDelta
 from squall.broker.coordinators.groups import records as group_records
 from squall.broker.coordinators.groups.ledger import ReplayedGroupState
-from squall.broker.coordinators.groups.values import Commit, FetchOffsets, Join, OffsetAndMetadata, TxnOffsetCommit
+from squall.broker.coordinators.groups.values import (
+    CommitOffsets,
+    FetchOffsets,
+    JoinGroup,
+    OffsetAndMetadata,
+    TxnOffsetCommit,
+)
 from squall.broker.coordinators.transactions import records as txn_records
 from squall.broker.coordinators.transactions.values import (
     Request,
@@ -198,12 +204,12 @@ class TransactionBroker(CoordinatorBroker):
 T0 = ("t", 0)
 PID = 7
 FETCH = FetchOffsets("g", (T0,), stable=True)
-JOIN = Join("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"sub"),), "c-1", needs_id=False)
+JOIN = JoinGroup("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"sub"),), "c-1", needs_id=False)
 
 
-def commit(offset: int) -> Commit:
+def commit(offset: int) -> CommitOffsets:
     """Return a commit for `T0`, by no member."""
-    return Commit("g", -1, "", None, ((T0, OffsetAndMetadata(offset, topic_id=IDS["t"])),))
+    return CommitOffsets("g", -1, "", None, ((T0, OffsetAndMetadata(offset, topic_id=IDS["t"])),))
 
 
 def in_transaction(offset: int) -> TxnOffsetCommit:

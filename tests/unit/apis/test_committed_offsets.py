@@ -12,7 +12,7 @@ import trio.testing
 from squall.broker.apis.committed_offsets import CommittedOffsetApis
 from squall.broker.apis.groups import GroupApis
 from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, LargeResponseLane
-from squall.broker.coordinators.groups.values import Commit, OffsetAndMetadata
+from squall.broker.coordinators.groups.values import CommitOffsets, OffsetAndMetadata
 from squall.broker.net.connection import PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
@@ -47,7 +47,9 @@ class OffsetsBroker(GroupBroker):
 
     def has(self, group_id: str, count: int) -> None:
         self.do(
-            Commit(group_id, -1, "", None, tuple((("t", index), OffsetAndMetadata(index)) for index in range(count)))
+            CommitOffsets(
+                group_id, -1, "", None, tuple((("t", index), OffsetAndMetadata(index)) for index in range(count))
+            )
         )
 
     async def follow(self) -> None:
@@ -126,7 +128,7 @@ async def test_text_weighs_too(broker: OffsetsBroker) -> None:
     ):
         metadata = "x" * size
         committed = tuple((place, OffsetAndMetadata(7, metadata=metadata)) for place in places)
-        broker.do(Commit("g", -1, "", None, committed))
+        broker.do(CommitOffsets("g", -1, "", None, committed))
         assert isinstance(broker.apis.offset_fetch(asked("g"), broker.asks()), DeferredResponse) == weighs_much
         named = offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=[0, 1, 2, 9])
         some = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=[named])])
@@ -243,7 +245,7 @@ async def test_who_waits_for_a_log_that_does_not_commit_keeps_nobody_else_in_the
 ) -> None:
     broker.has("g", MANY)
     broker.has("h", MANY)
-    broker.submit(Commit("g", -1, "", None, ((("t", 0), OffsetAndMetadata(7)),)))
+    broker.submit(CommitOffsets("g", -1, "", None, ((("t", 0), OffsetAndMetadata(7)),)))
     groups = GroupApis(broker.env, broker.coordinator, broker.config, broker.much)
 
     def ask(name: str) -> Any:

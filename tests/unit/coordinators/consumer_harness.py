@@ -8,7 +8,12 @@ from typing import Any
 from squall.broker.coordinators.groups.consumer.answers import ConsumerDescribeResult, HeartbeatResult
 from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
 from squall.broker.coordinators.groups.consumer.members import ConsumerDescribe, ConsumerHeartbeat, Place
-from squall.broker.coordinators.groups.values import Commit, FetchOffsets, GroupCoordinatorSettings, OffsetAndMetadata
+from squall.broker.coordinators.groups.values import (
+    CommitOffsets,
+    FetchOffsets,
+    GroupCoordinatorSettings,
+    OffsetAndMetadata,
+)
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
@@ -105,7 +110,7 @@ class ConsumerHarness(GroupHarness):
     def commit_as(self, one: Consumer, where: tuple[str, int] = ("a", 0), epoch: int | None = None) -> ErrorCode:
         """An offset, with the member's epoch or an older one."""
         at = one.epoch if epoch is None else epoch
-        asked = Commit("g", at, one.name, one.instance_id, ((where, OffsetAndMetadata(7)),), 9)
+        asked = CommitOffsets("g", at, one.name, one.instance_id, ((where, OffsetAndMetadata(7)),), 9)
         error: ErrorCode = self.do("commit", asked).error
         return error
 

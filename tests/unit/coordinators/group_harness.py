@@ -12,19 +12,19 @@ from squall.broker.coordinators.groups.values import (
     AppendRecords,
     ClassicHeartbeat,
     ClockReading,
-    Commit,
+    CommitOffsets,
     Effect,
     FetchOffsets,
     GroupCoordinatorSettings,
     GroupLogRecord,
     GroupResponse,
-    Join,
+    JoinGroup,
     JoinResult,
     LeaveGroup,
     OffsetAndMetadata,
     Request,
     SendResponse,
-    Sync,
+    SyncGroup,
     SyncResult,
 )
 from squall.broker.protocol.coordinator_frame import encode_versioned
@@ -151,7 +151,7 @@ class GroupHarness:
             "protocols": (("range", subscription("t")),),
             "fresh_id": "" if member_id else f"{instance_id or name}-{self._made}",
         }
-        answer: JoinResult | None = self.do(name, Join(**{**given, **also}))
+        answer: JoinResult | None = self.do(name, JoinGroup(**{**given, **also}))
         if answer is not None and answer.error == ErrorCode.MEMBER_ID_REQUIRED:
             return self.join(name, answer.member_id, instance_id, **also)
         return answer
@@ -167,7 +167,7 @@ class GroupHarness:
         told = as_ or self.joined(name)
         by_id = tuple((self.joined(other).member_id, given) for other, given in assignments.items())
         answer: SyncResult | None = self.do(
-            f"{name}-sync", Sync("g", told.generation, told.member_id, None, assignments=by_id)
+            f"{name}-sync", SyncGroup("g", told.generation, told.member_id, None, assignments=by_id)
         )
         return answer
 
@@ -208,7 +208,7 @@ class GroupHarness:
         generation, member_id = (told.generation, told.member_id) if told else (-1, "")
         committed = OffsetAndMetadata(offset, 0, "", self.now.wall_ms, topic_id=self.topic_id(where[0]))
         answer: GroupResponse | None = self.do(
-            "commit", Commit("g", generation, member_id, None, ((where, committed),), **also)
+            "commit", CommitOffsets("g", generation, member_id, None, ((where, committed),), **also)
         )
         assert answer is not None
         return answer.error

@@ -13,17 +13,17 @@ from squall.broker.coordinators.groups.values import (
     GroupMetadataRecord,
     GroupState,
     LeaveGroup,
-    Sync,
+    SyncGroup,
 )
 from squall.broker.protocol.errors import ErrorCode
-from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness, Join, subscription
+from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness, JoinGroup, subscription
 
 # ------------------------------------------------------------------------------------------------------------- joining
 
 
 def test_a_new_dynamic_member_is_given_its_id_before_it_joins() -> None:
     harness = GroupHarness()
-    asked = Join("g", "", None, "a", "/h", SESSION_MS, REBALANCE_MS, "consumer", (("range", b""),), "a-1")
+    asked = JoinGroup("g", "", None, "a", "/h", SESSION_MS, REBALANCE_MS, "consumer", (("range", b""),), "a-1")
     told = harness.do("a", asked)
     assert (told.error, told.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "a-1")
     assert not harness.group.members
@@ -219,7 +219,7 @@ def test_a_leader_that_goes_before_it_assigns_is_followed_by_the_next() -> None:
 def test_requests_of_another_generation_are_refused() -> None:
     harness = GroupHarness()
     (a,) = harness.stable("a")
-    assert harness.do("s", Sync("g", a.generation - 1, a.member_id)).error == ErrorCode.ILLEGAL_GENERATION
+    assert harness.do("s", SyncGroup("g", a.generation - 1, a.member_id)).error == ErrorCode.ILLEGAL_GENERATION
     assert harness.beat(replace(a, generation=a.generation - 1)) == ErrorCode.ILLEGAL_GENERATION
     assert harness.beat(a) == ErrorCode.NONE
 
@@ -261,7 +261,9 @@ def test_who_has_the_id_of_before_is_fenced() -> None:
     fenced = harness.join("b", before.member_id, "B")
     assert fenced is not None
     assert fenced.error == ErrorCode.FENCED_INSTANCE_ID
-    assert harness.do("s", Sync("g", before.generation, before.member_id, "B")).error == ErrorCode.FENCED_INSTANCE_ID
+    assert (
+        harness.do("s", SyncGroup("g", before.generation, before.member_id, "B")).error == ErrorCode.FENCED_INSTANCE_ID
+    )
 
 
 def test_a_second_consumer_with_the_instance_id_of_one_that_waits_fences_it() -> None:
@@ -279,7 +281,7 @@ def with_two_of_one_instance() -> GroupHarness:
     harness = GroupHarness()
     harness.join("a", instance_id="A")
     harness.sync("a", a=b"a")
-    asked = Join("g", "", None, "b", "/h", SESSION_MS, REBALANCE_MS, "consumer", (("range", b""),), "b-1")
+    asked = JoinGroup("g", "", None, "b", "/h", SESSION_MS, REBALANCE_MS, "consumer", (("range", b""),), "b-1")
     assert harness.do("b", asked).error == ErrorCode.MEMBER_ID_REQUIRED
     return harness
 

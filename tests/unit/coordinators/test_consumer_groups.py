@@ -9,7 +9,7 @@ import pytest
 from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.consumer.members import LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, MemberState
 from squall.broker.coordinators.groups.values import (
-    Commit,
+    CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -371,7 +371,7 @@ def test_an_older_epoch_commits_only_what_it_has_owned_since(harness: ConsumerHa
 def test_a_client_that_knows_no_member_epochs_commits_nothing(harness: ConsumerHarness) -> None:
     one = Consumer("m1")
     harness.together(one)
-    old = Commit("g", one.epoch, "m1", None, ((("a", 0), OffsetAndMetadata(7)),), 8)
+    old = CommitOffsets("g", one.epoch, "m1", None, ((("a", 0), OffsetAndMetadata(7)),), 8)
     assert harness.do("commit", old).error == ErrorCode.UNSUPPORTED_VERSION
 
 

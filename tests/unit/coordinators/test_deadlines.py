@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, GroupDeadlines
-from squall.broker.coordinators.groups.values import ClockReading, Join, LeaveGroup
+from squall.broker.coordinators.groups.values import ClockReading, JoinGroup, LeaveGroup
 from tests.unit.coordinators.group_harness import SESSION_MS, GroupHarness
 
 IDS = st.sampled_from("abc")
@@ -48,7 +48,9 @@ def test_deadlines_that_come_ever_sooner_do_not_pile_up() -> None:
 def test_groups_that_come_and_go_do_not_pile_up(name: str) -> None:
     harness = GroupHarness()
     for n in range(3000):
-        asked = Join(f"{name}{n}", "", None, "a", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),), "a-1")
+        asked = JoinGroup(
+            f"{name}{n}", "", None, "a", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),), "a-1"
+        )
         harness.do("a", asked)
         harness.do("a", LeaveGroup(f"{name}{n}", (("a-1", None),)))
     assert harness.machine.groups == {}
@@ -71,7 +73,9 @@ def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.
 
     harness = GroupHarness()
     for n in range(100):
-        asked = Join(f"g{n}", "", None, "a", "/h", SESSION_MS + n, SESSION_MS, "consumer", (("range", b""),), "a-1")
+        asked = JoinGroup(
+            f"g{n}", "", None, "a", "/h", SESSION_MS + n, SESSION_MS, "consumer", (("range", b""),), "a-1"
+        )
         harness.do("a", asked)
     monkeypatch.setattr(ClassicGroup, "expire", expired)
     monkeypatch.setattr(ClassicGroup, "next_deadline_ms", asked_for)
@@ -82,6 +86,6 @@ def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.
 
 def test_a_group_that_nobody_came_to_is_gone_at_once() -> None:
     harness = GroupHarness()
-    refused = Join("g", "", None, "a", "/h", SESSION_MS, SESSION_MS, "", (), "a-1")
+    refused = JoinGroup("g", "", None, "a", "/h", SESSION_MS, SESSION_MS, "", (), "a-1")
     assert harness.do("a", refused).error
     assert harness.machine.groups == {}

@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.values import (
-    Commit,
+    CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -59,18 +59,19 @@ def test_members_commit_in_their_own_generation_only() -> None:
     harness.join("b")
     assert harness.commit(6, a) == ErrorCode.NONE, "before it joins again it commits what it has read"
     assert (
-        harness.do("c", Commit("g", 99, a.member_id, None, ((T0, OffsetAndMetadata(6)),))).error
+        harness.do("c", CommitOffsets("g", 99, a.member_id, None, ((T0, OffsetAndMetadata(6)),))).error
         == ErrorCode.ILLEGAL_GENERATION
     )
     assert (
-        harness.do("c", Commit("g", 1, "who", None, ((T0, OffsetAndMetadata(6)),))).error == ErrorCode.UNKNOWN_MEMBER_ID
+        harness.do("c", CommitOffsets("g", 1, "who", None, ((T0, OffsetAndMetadata(6)),))).error
+        == ErrorCode.UNKNOWN_MEMBER_ID
     )
     assert harness.offset() == 6
 
 
 def test_a_member_of_a_group_that_is_gone_is_refused() -> None:
     for version, error in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
-        request = Commit("g", 3, "a", None, ((T0, OffsetAndMetadata(6)),), version)
+        request = CommitOffsets("g", 3, "a", None, ((T0, OffsetAndMetadata(6)),), version)
         assert GroupHarness().do("c", request).error == error
 
 
@@ -86,7 +87,7 @@ def test_a_static_member_that_was_replaced_commits_nothing() -> None:
     harness.assign("a")
     before = harness.joined("a")
     harness.join("a2", instance_id="A")
-    request = Commit("g", before.generation, before.member_id, "A", ((T0, OffsetAndMetadata(6)),))
+    request = CommitOffsets("g", before.generation, before.member_id, "A", ((T0, OffsetAndMetadata(6)),))
     assert harness.do("c", request).error == ErrorCode.FENCED_INSTANCE_ID
     assert harness.offset() is None
 
@@ -145,7 +146,7 @@ def test_an_offset_goes_with_its_topic(made_again: bool) -> None:
 def test_an_offset_without_the_id_of_its_topic_goes_when_no_topic_has_its_name() -> None:
     harness = GroupHarness()
     committed = OffsetAndMetadata(20, 0, "", WALL_MS)
-    harness.do("c", Commit("g", -1, "", None, ((T0, committed),)))
+    harness.do("c", CommitOffsets("g", -1, "", None, ((T0, committed),)))
     harness.topics.table["t"] = (b"n" * 16, 4)
     assert sweep(harness) == 0
     assert harness.offset() == 20

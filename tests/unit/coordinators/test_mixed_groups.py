@@ -12,12 +12,12 @@ from squall.broker.coordinators.groups.consumer.group import by_topic
 from squall.broker.coordinators.groups.consumer.members import LEAVES
 from squall.broker.coordinators.groups.values import (
     ClassicHeartbeat,
-    Commit,
+    CommitOffsets,
     GroupCoordinatorSettings,
     GroupState,
     LeaveGroup,
     OffsetAndMetadata,
-    Sync,
+    SyncGroup,
     SyncResult,
 )
 from squall.broker.protocol.coordinator_frame import encode_versioned
@@ -68,7 +68,7 @@ class MixedHarness(ConsumerHarness):
 
     def get(self, one: Old) -> ErrorCode:
         """Sync: from here on it owns what is answered."""
-        asked = Sync("g", one.generation, one.member_id, one.instance_id, "consumer", "range")
+        asked = SyncGroup("g", one.generation, one.member_id, one.instance_id, "consumer", "range")
         answer = self.do("sync", asked)
         assert isinstance(answer, SyncResult)
         if not answer.error:
@@ -120,7 +120,9 @@ class MixedHarness(ConsumerHarness):
         leader = self.machine.groups["g"].leader
         for one in sorted(members, key=lambda each: each.member_id != leader):
             given = tuple(shares.items()) if one.member_id == leader else ()
-            answer = self.do(one.name, Sync("g", one.generation, one.member_id, one.instance_id, assignments=given))
+            answer = self.do(
+                one.name, SyncGroup("g", one.generation, one.member_id, one.instance_id, assignments=given)
+            )
             one.owned = embedded.decode_assignment(answer.assignment, self.topics)
 
     def _id_of(self, one: Old) -> str:
@@ -170,7 +172,8 @@ def test_a_classic_group_is_taken_over_under_its_members_and_each_keeps_its_own(
         first.member_id: set(first.owned), second.member_id: set(second.owned),
     }  # fmt: skip
     assert (
-        harness.do("c", Commit("g", before, first.member_id, None, ((("a", 0), OffsetAndMetadata(3)),), 8)).error == OK
+        harness.do("c", CommitOffsets("g", before, first.member_id, None, ((("a", 0), OffsetAndMetadata(3)),), 8)).error
+        == OK
     )
     harness.at_rest(first, second, new)
     assert new.owned
@@ -197,10 +200,10 @@ def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is
 
 
 def _rejoined(harness: MixedHarness, old: Old):  # type: ignore[no-untyped-def]
-    from squall.broker.coordinators.groups.values import Join
+    from squall.broker.coordinators.groups.values import JoinGroup
 
     said = (("range", harness.said(old)),)
-    return Join("g", old.member_id, None, old.name, "/h", SESSION_MS, REBALANCE_MS, "consumer", said, "")
+    return JoinGroup("g", old.member_id, None, old.name, "/h", SESSION_MS, REBALANCE_MS, "consumer", said, "")
 
 
 def test_a_rebalance_that_is_under_way_is_waited_for(harness: MixedHarness) -> None:
@@ -263,9 +266,9 @@ def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(harn
     second = Old("second", "i1")
     assert harness.rejoin(second) == OK
     assert harness.heart_of(fixed) == harness.get(fixed) == ErrorCode.FENCED_INSTANCE_ID
-    assert harness.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), OffsetAndMetadata(3)),), 8)).error == (
-        ErrorCode.ILLEGAL_GENERATION
-    )
+    assert harness.do(
+        "c", CommitOffsets("g", 0, old.member_id, None, ((("a", 3), OffsetAndMetadata(3)),), 8)
+    ).error == (ErrorCode.ILLEGAL_GENERATION)
     left = harness.do("leave", LeaveGroup("g", ((old.member_id, None), ("nobody", None))))
     assert [error for _, _, error in left.members] == [OK, ErrorCode.UNKNOWN_MEMBER_ID]
     assert old.member_id not in harness.consumers.members

@@ -12,12 +12,12 @@ import trio.testing
 from squall.broker.cluster.image import GROUP_RESOURCE
 from squall.broker.coordinators.groups.consumer.members import ConsumerHeartbeat
 from squall.broker.coordinators.groups.values import (
-    Commit,
+    CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     GroupResponse,
     OffsetAndMetadata,
-    Sync,
+    SyncGroup,
 )
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.wire import LONGEST_STRING
@@ -93,7 +93,7 @@ async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobo
     instance = "i" * LONGEST_STRING  # itself it would fit
     [joined] = broker.submit(replace(JOIN, instance_id=instance, fresh_id=f"{instance}-1"))
     assert joined.error == ErrorCode.NONE
-    [synced] = broker.submit(Sync("g", joined.generation, joined.member_id, instance))
+    [synced] = broker.submit(SyncGroup("g", joined.generation, joined.member_id, instance))
     assert synced.error == ErrorCode.UNKNOWN_SERVER_ERROR
     broker.env.now_ms += JOIN.rebalance_ms  # no member is left, which is written
     await trio.sleep(1.5 * JOIN.rebalance_ms / 1000)
@@ -110,7 +110,7 @@ async def test_a_lost_leadership_is_told_to_everybody_who_waits(broker: GroupBro
     joined = broker.do(JOIN)
     assert (joined.error, joined.generation) == (ErrorCode.NONE, 1)
     waits = [
-        broker.submit(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),))),
+        broker.submit(SyncGroup("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),))),
         broker.submit(commit(5)),
         broker.submit(FETCH),
     ]
@@ -136,10 +136,10 @@ async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_comm
 
 async def test_the_next_epoch_goes_on_with_the_generation(broker: GroupBroker) -> None:
     joined = broker.do(JOIN)
-    synced = broker.do(Sync("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),)))
+    synced = broker.do(SyncGroup("g", 1, joined.member_id, assignments=((joined.member_id, b"all"),)))
     assert synced.assignment == b"all"
     await broker.lead(6)
-    assert broker.do(Sync("g", 1, joined.member_id)).assignment == b"all"
+    assert broker.do(SyncGroup("g", 1, joined.member_id)).assignment == b"all"
     assert broker.coordinator.inspect()[0].machine.ledger.inspect() == broker.replayed().inspect()
 
 
@@ -176,7 +176,7 @@ async def test_what_rests_on_a_marker_waits_for_it_also_where_another_group_has_
 ) -> None:
     broker.do(in_transaction(9))
     broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=True)
-    others = broker.submit(Commit("other", -1, "", None, ((T0, OffsetAndMetadata(3)),)))
+    others = broker.submit(CommitOffsets("other", -1, "", None, ((T0, OffsetAndMetadata(3)),)))
     fetched = broker.submit(FETCH)
     assert not fetched
     assert not others

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from squall.broker.coordinators.groups.values import Commit, FetchOffsets, GroupResponse, OffsetAndMetadata
+from squall.broker.coordinators.groups.values import CommitOffsets, FetchOffsets, GroupResponse, OffsetAndMetadata
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators import group_coordinator
 from squall.broker.replicas.coordinators.group_coordinator import TOPIC
@@ -183,7 +183,7 @@ async def test_who_asks_for_all_positions_takes_a_turn_for_as_many_as_there_are(
     monkeypatch.setattr(group_coordinator, "ANSWERED_IN_A_TURN", 3)
     broker = GroupBroker(nursery)
     await broker.lead()
-    broker.do(Commit("g", -1, "", None, tuple((("t", index), OffsetAndMetadata(5)) for index in range(3))))
+    broker.do(CommitOffsets("g", -1, "", None, tuple((("t", index), OffsetAndMetadata(5)) for index in range(3))))
     await passes(broker, 1001)
     waits = [broker.submit(FetchOffsets("g", None, stable=True)) for _ in range(3)]
     told_before, sleep = list[int](), broker.env.sleep

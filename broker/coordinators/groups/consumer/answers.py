@@ -10,7 +10,7 @@ from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.members import CurrentAssignment, MemberSubscription, Place
-    from squall.broker.coordinators.groups.values import Join
+    from squall.broker.coordinators.groups.values import JoinGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ConsumerDescribeResult(GroupResponse):
     members: tuple[DescribedMember, ...] = ()
 
 
-def generation_of(member_id: str, epoch: int, request: Join) -> JoinResult:
+def generation_of(member_id: str, epoch: int, request: JoinGroup) -> JoinResult:
     """Return the JoinGroup response for a classic member of a consumer group. Such a member is never the group leader.
     """
     return JoinResult(ErrorCode.NONE, member_id, epoch, request.protocol_type, request.protocols[0][0], NO_MEMBER)

@@ -41,11 +41,17 @@ from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-    from squall.broker.coordinators.groups.values import ClassicHeartbeat, ClockReading, Join, LeaveGroup, Sync
+    from squall.broker.coordinators.groups.values import (
+        ClassicHeartbeat,
+        ClockReading,
+        JoinGroup,
+        LeaveGroup,
+        SyncGroup,
+    )
 
 
 def join(
-    of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: ClockReading
+    of: ConsumerCoordination, group: ConsumerGroup, request: JoinGroup, token: Token, now: ClockReading
 ) -> list[Effect]:
     """Handle the JoinGroup of a classic member: it joins the group, or reconciles one step further."""
     assert group.members
@@ -81,7 +87,7 @@ def join(
     )
 
 
-def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Join) -> ErrorCode:
+def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: JoinGroup) -> ErrorCode:
     names = [name for name, _ in request.protocols]
     others = common_protocols(group)
     if not names or request.protocol_type != CONSUMER or (others and not any(name in names for name in others)):
@@ -114,7 +120,7 @@ def _refusal_in_generation(group: ConsumerGroup, member_id: str, instance_id: st
 
 
 def sync(
-    of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: ClockReading
+    of: ConsumerCoordination, group: ConsumerGroup, request: SyncGroup, token: Token, now: ClockReading
 ) -> list[Effect]:
     """Return the current assignment of a classic member, as its SyncGroup asks."""
     member_id, required_offset = request.member_id, of.required_offset(group.group_id)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.members import ClassicJoinMetadata, ConsumerDescribe, Place
     from squall.broker.coordinators.groups.consumer.topics import TopicLookup
     from squall.broker.coordinators.groups.ledger import ReplayedGroupState
-    from squall.broker.coordinators.groups.values import Join
+    from squall.broker.coordinators.groups.values import JoinGroup
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
 """Limits the characters of topic names that a heartbeat writes for all expressions but the first, in a batch of a MiB.
@@ -429,7 +429,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         group: ConsumerGroup,
         beat: ConsumerHeartbeat,
         classic: ClassicJoinMetadata,
-        request: Join,
+        request: JoinGroup,
         token: Token,
         now: ClockReading,
     ) -> list[Effect]:

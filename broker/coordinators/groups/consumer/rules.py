@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.consumer.members import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, Place
-from squall.broker.coordinators.groups.values import NO_MEMBER, Commit, GroupState, TxnOffsetCommit
+from squall.broker.coordinators.groups.values import NO_MEMBER, CommitOffsets, GroupState, TxnOffsetCommit
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ConsumerGroupRules:
     # --------------------------------------------------------------------------------------------------------- offsets
 
     def refusal_of_commit(
-        self, group: ConsumerGroup, request: Commit | TxnOffsetCommit, places: tuple[Place, ...]
+        self, group: ConsumerGroup, request: CommitOffsets | TxnOffsetCommit, places: tuple[Place, ...]
     ) -> ErrorCode:
         """Return the error of an offset commit, or NONE if it is accepted. It is refused if the sender may no longer
         own these partitions (KIP-848, KIP-1251).
@@ -124,7 +124,7 @@ class ConsumerGroupRules:
         if subscription is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         classic = subscription.classic is not None
-        if isinstance(request, Commit) and not classic and request.version < EPOCHS_FROM:
+        if isinstance(request, CommitOffsets) and not classic and request.version < EPOCHS_FROM:
             return ErrorCode.UNSUPPORTED_VERSION
         stale = ErrorCode.ILLEGAL_GENERATION if classic or in_transaction else ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.NONE if self.owned_since(group, request.member_id, request.generation, places) else stale
