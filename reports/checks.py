@@ -54,7 +54,7 @@ class CheckResult:
     @property
     def unseen(self) -> str:
         """Returns the partitions that the kept witnesses do not show, in a sentence; empty if they show all."""
-        shown = {each.get("partition") for each in self.witnesses}
+        shown = {name for each in self.witnesses if isinstance(name := each.get("partition"), str)}
         missing = [f"{name} ({count:,})" for name, count in self.partitions if name not in shown] if shown else []
         left = len(missing) - PARTITIONS_NAMED
         more = f" and {left} more partition{'s'[: left > 1]}" if left > 0 else ""
