@@ -19,7 +19,7 @@ from squall.chaos.typed import typed
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Seconds(click.FloatRange):
+class SecondsParam(click.FloatRange):
     """Parses an option that is a number of seconds, from `least` to 600."""
 
     def __init__(self, least: float) -> None:
@@ -43,8 +43,8 @@ class Seconds(click.FloatRange):
 @click.option(
     "--rounds", type=click.IntRange(1, 1000), help="Without --against: rounds, each on new clusters. Default: 3."
 )
-@click.option("--seconds", type=Seconds(0.5), help="Length of each load. Default: 6; with --against 2.")
-@click.option("--warmup", type=Seconds(0), help="Seconds of load before a JVM counts. Default: 60.")
+@click.option("--seconds", type=SecondsParam(0.5), help="Length of each load. Default: 6; with --against 2.")
+@click.option("--warmup", type=SecondsParam(0), help="Seconds of load before a JVM counts. Default: 60.")
 @click.option("--only", metavar="TEXT", help="Measure only what has TEXT in its name in the table.")
 @click.option("--failover/--no-failover", default=None, help="Without --against: kill leaders. Default: yes.")
 @click.option("--json", metavar="FILE", type=click.Path(dir_okay=False), help="Also write every figure to this file.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from squall.chaos.toolchain.engine import Engine
+    from squall.chaos.toolchain.engine import DockerEngine
 
 
 @click.command()
@@ -118,7 +118,7 @@ def _remove_containers(report: LeftoverReport, images: bool) -> None:
     engine.close()
 
 
-def _remove_images(engine: Engine, report: LeftoverReport) -> None:
+def _remove_images(engine: DockerEngine, report: LeftoverReport) -> None:
     from squall.chaos.toolchain.images import LABEL
 
     # Those that others are made of go last.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from squall.chaos.toolchain.engine import Engine
+    from squall.chaos.toolchain.engine import DockerEngine
 
 
 @click.command()
@@ -48,5 +48,5 @@ def command(standalone: bool, harness: bool) -> int:
     return 0
 
 
-def _size(engine: Engine, image: str) -> str:
+def _size(engine: DockerEngine, image: str) -> str:
     return f" ({engine.image_bytes(image) / 1e6:.0f} MB, {engine.image(image)})"

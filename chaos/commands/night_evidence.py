@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from squall.chaos.nightly.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, EvidenceStep
+from squall.chaos.nightly.evidence import BAD, GOOD, SKIPPED, UNSURE, EvidenceStep, RunEvidence
 from squall.chaos.typed import here
 from squall.checkers.anomalies.registry import LOSS
 from squall.reports import checks, summary
@@ -24,7 +24,7 @@ LANDED = "landed"
 LAST_LINE_BYTES = 4096
 
 
-def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
+def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> RunEvidence:
     """Return the evidence of a run, from whichever files its directory has. unexpected: anomalies that the night
     forbids though the run's configuration permits them.
     """
@@ -36,7 +36,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
         from squall.reports.page import render
 
         render(run)  # its process did not know what the night forbids
-    return Evidence(
+    return RunEvidence(
         steps=(*_phases(files), *_checks(every)),
         facts=_facts(files),
         sentence=" ".join([checks.sentence(files), *summary.broken(files)]),

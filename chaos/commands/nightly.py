@@ -18,7 +18,7 @@ import click
 from squall.chaos.commands.json_output import json_flag, set_json_result
 from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly.accepted import FILE as ACCEPTED
-from squall.chaos.nightly.accepted import AcceptedError, AcceptedFinding, read_accepted
+from squall.chaos.nightly.accepted import AcceptedFileError, AcceptedFinding, read_accepted
 from squall.chaos.nightly.announcement import runnable, unwritable
 from squall.chaos.nightly.axes import AXES
 from squall.chaos.nightly.directory import NIGHTS, NightDirectory
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.chaos.nightly.budget import Forecast
+    from squall.chaos.nightly.budget import NightForecast
     from squall.chaos.nightly.items import PlannedRun
     from squall.chaos.nightly.player import NightRunner
     from squall.chaos.nightly.scheduling import ScheduledNight
@@ -88,7 +88,7 @@ def _accepted(given: str | None) -> dict[str, AcceptedFinding]:
         return {}
     try:
         return read_accepted(Path(given or ACCEPTED))
-    except AcceptedError as wrong:
+    except AcceptedFileError as wrong:
         raise click.UsageError(str(wrong)) from None
 
 
@@ -344,7 +344,7 @@ def _slots(flags: dict[str, Any]) -> int:
 
 def _forecast(
     opened: ScheduledNight, chosen: Sequence[PlannedRun], flags: dict[str, Any], done: Collection[str] = ()
-) -> Forecast:
+) -> NightForecast:
     """Forecast the rest of the night. chosen: the runs that -k selects; done: items that ended in an earlier session.
     """
     from squall.chaos.nightly.budget import MIB, forecast
@@ -388,7 +388,11 @@ def _planned(
 
 
 def _say_plan(
-    say: Console, directory: NightDirectory, opened: ScheduledNight, chosen: Sequence[PlannedRun], expected: Forecast
+    say: Console,
+    directory: NightDirectory,
+    opened: ScheduledNight,
+    chosen: Sequence[PlannedRun],
+    expected: NightForecast,
 ) -> None:
     from squall.chaos.nightly.budget import MIB
     from squall.chaos.nightly.items import idle

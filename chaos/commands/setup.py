@@ -17,7 +17,7 @@ from squall.chaos.typed import PROGRAM, typed
 
 if TYPE_CHECKING:
     from squall.chaos.toolchain.components import Component
-    from squall.chaos.toolchain.lacks import Lack
+    from squall.chaos.toolchain.lacks import MissingDependency
 
 
 @click.command()
@@ -79,7 +79,7 @@ def _installed(component: Component) -> bool:
     return True
 
 
-def offer(lacks: Sequence[Lack]) -> None:
+def offer(lacks: Sequence[MissingDependency]) -> None:
     """Ask on a terminal whether to install what a run lacks, and install it. Without a terminal, do nothing."""
     flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
     if not flags or not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -286,7 +286,7 @@ def _spark(path: Path, say: Console) -> None:
 # ----------------------------------------------------------------------------------------------------------- a batch
 
 
-class _Tally:
+class _BatchTally:
     """Counts the results of a batch of seeds so far."""
 
     def __init__(self, total: int) -> None:
@@ -340,7 +340,7 @@ def _batch(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown:
     from squall.chaos.runs.batch import run_batch
 
     say = console(stderr=True)
-    tally = _Tally(len(seeds))
+    tally = _BatchTally(len(seeds))
     interrupted = False
     set_json_result(lambda: _output_of_batch(tally, order, seeds))
     say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
@@ -374,7 +374,7 @@ def _batch(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown:
     return EXIT_VALID
 
 
-def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOutput:
+def _output_of_batch(tally: _BatchTally, order: SeedBatch, seeds: range) -> CommandOutput:
     from squall.chaos.commands.outputs import FailedSeed, SeedBatchSummary, SimOutput
 
     def listed(found: list[SeedResult]) -> tuple[FailedSeed, ...]:
@@ -408,7 +408,7 @@ def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOu
     return SimOutput(batch=batch)
 
 
-def _say_failed(say: Console, order: SeedBatch, each: SeedResult, tally: _Tally) -> None:
+def _say_failed(say: Console, order: SeedBatch, each: SeedResult, tally: _BatchTally) -> None:
     """Print a failure and the command that repeats it, as soon as its seed has ended."""
     say.print(f"[bold red]seed {each.seed}: {each.failure or 'the harness failed'}[/]")
     trouble = (each.trouble or "").strip().splitlines()[-1:]
@@ -432,7 +432,7 @@ def _page(path: Path, say: Console) -> None:
         say.print(f"  its page could not be rendered: {error_message(error)}", markup=False)
 
 
-def _say_unknown(tally: _Tally, most: float) -> None:
+def _say_unknown(tally: _BatchTally, most: float) -> None:
     """Print how many seeds have no verdict, the reasons by frequency, and a few of these seeds."""
 
     if not tally.unknown:
@@ -454,7 +454,7 @@ def _kind_of(reason: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "N", reason)
 
 
-def _say_end(tally: _Tally, spark: bool, say: Console, impossible: Collection[str]) -> list[str]:
+def _say_end(tally: _BatchTally, spark: bool, say: Console, impossible: Collection[str]) -> list[str]:
     """Print the results of the whole batch: verdicts, failures, faults that landed, rare paths. Return the possible
     rare paths that no seed took. impossible: paths that no seed of this batch can take.
     """

@@ -20,7 +20,7 @@ from squall.chaos.drivers.messages import decode_read_message
 from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess, PipedProcess
 from squall.chaos.drivers.transactors.host import LibraryTransactionalMember, LibraryTransactor
 from squall.chaos.errors import HarnessError
-from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.toolchain.lacks import MissingDependency, refuse
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.membership import CLASSIC
 from squall.workloads.client.outcomes import OperationStatus, Outcome
@@ -42,11 +42,11 @@ from squall.workloads.libraries import (
 from squall.workloads.needs import LibraryRequirements
 
 
-def client_lacks(client: str) -> list[Lack]:
+def client_lacks(client: str) -> list[MissingDependency]:
     """Return what is missing for --client: the library, if it is not installed."""
     if client == "squall" or find_spec(CLIENTS[client]) is not None:
         return []
-    return [Lack(f"--client {client} needs the package {DISTRIBUTIONS[client]}", flag="--clients")]
+    return [MissingDependency(f"--client {client} needs the package {DISTRIBUTIONS[client]}", flag="--clients")]
 
 
 FINISH = ["f"]

@@ -23,7 +23,7 @@ _PLACE = re.compile(r"\baccepted\.\d+\.")
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class AcceptedError(ValueError):
+class AcceptedFileError(ValueError):
     """Is raised if the file cannot be used; the message lists all mistakes, one in each line."""
 
 
@@ -51,25 +51,26 @@ class _AcceptedFile(BaseModel):
 
 
 def read_accepted(path: Path) -> dict[str, AcceptedFinding]:
-    """Return the entries of a file by fingerprint, including expired ones. Raise AcceptedError if the file is invalid.
+    """Return the entries of a file by fingerprint, including expired ones. Raise AcceptedFileError if the file is
+    invalid.
     """
     try:
         text = path.read_text()
         entries = _AcceptedFile.model_validate(tomllib.loads(text)).accepted
     except ValidationError as error:
         wrong = in_order(with_line(text, _told(each)) for each in error.errors())
-        raise AcceptedError("\n".join(f"{path}: {_PLACE.sub('', line)}" for line in wrong)) from None
+        raise AcceptedFileError("\n".join(f"{path}: {_PLACE.sub('', line)}" for line in wrong)) from None
     except tomllib.TOMLDecodeError as error:
-        raise AcceptedError(f"{path}: not TOML: {error}") from None
+        raise AcceptedFileError(f"{path}: not TOML: {error}") from None
     except OSError as error:
-        raise AcceptedError(f"{path}: cannot be read: {error.strerror}") from None
+        raise AcceptedFileError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise AcceptedError(f"{path}: not TOML: {error}") from None
+        raise AcceptedFileError(f"{path}: not TOML: {error}") from None
     found: dict[str, AcceptedFinding] = {}
     for number, each in enumerate(entries):
         if each.fingerprint in found:
             line = with_line(text, f"accepted.{number}.fingerprint: {each.fingerprint} is accepted twice")
-            raise AcceptedError(f"{path}: {_PLACE.sub('', line)}")
+            raise AcceptedFileError(f"{path}: {_PLACE.sub('', line)}")
         found[each.fingerprint] = each
     return found
 

@@ -19,7 +19,7 @@ import pytest
 from allure_commons.model2 import Parameter, TestStepResult
 from allure_commons.types import AttachmentType
 
-from squall.chaos.nightly.evidence import Evidence, EvidenceStep
+from squall.chaos.nightly.evidence import EvidenceStep, RunEvidence
 from squall.chaos.nightly.items import PlannedRun
 from squall.checkers.nightly.results import VALID, Attempt
 
@@ -40,7 +40,9 @@ def add_labels(node: pytest.Item, item: PlannedRun) -> None:
         node.add_marker(pytest.mark.allure_label(word, label_type=kind))
 
 
-def report_attempt(node: pytest.Item, item: PlannedRun, attempt: Attempt, evidence: Evidence | None, runs: int) -> None:
+def report_attempt(
+    node: pytest.Item, item: PlannedRun, attempt: Attempt, evidence: RunEvidence | None, runs: int
+) -> None:
     """Report the last attempt at an item with its evidence. runs: the number of attempts."""
     reporter = _reporter(node.config)
     if reporter is None:
@@ -64,7 +66,7 @@ def report_attempt(node: pytest.Item, item: PlannedRun, attempt: Attempt, eviden
     _attach(evidence)
 
 
-def _attach(evidence: Evidence) -> None:
+def _attach(evidence: RunEvidence) -> None:
     if evidence.page is not None:
         allure.attach.file(evidence.page, "report.html", AttachmentType.HTML)
     if evidence.picture:
@@ -85,7 +87,7 @@ def _step(reporter: Any, step: EvidenceStep, origin_s: float) -> None:
     reporter.stop_step(uuid, stop=round(ended * 1000), status=step.status)
 
 
-def _severity(attempt: Attempt, evidence: Evidence | None) -> str:
+def _severity(attempt: Attempt, evidence: RunEvidence | None) -> str:
     if evidence is not None and evidence.lost:
         return "blocker"
     if attempt.fails:

@@ -24,7 +24,7 @@ EXTERNAL = "external"
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class MatrixAxis:
     """Describes one axis. `values`: the possible values; if empty, any whole number above 0 (`numeric`), or any name.
     """
 
@@ -60,26 +60,26 @@ def _switch(name: str) -> Callable[[str], tuple[str, ...]]:
 
 
 _ALL = (
-    Axis("workload", tuple(SCENARIOS), _flag("workload"), DEFAULT),
-    Axis("target", ("squall", "kafka", EXTERNAL), _target, "squall"),
-    Axis("runtime", ("process", "docker", "sim", EXTERNAL), lambda value: ("--runtime", value), "process"),
-    Axis("nodes", (), _flag("nodes"), "3", numeric=True),
-    Axis("replication-factor", (), _flag("replication-factor"), setting="replication_factor", numeric=True),
-    Axis("min-isr", (), _flag("min-isr"), setting="min_isr", numeric=True),
-    Axis("acks", ("all", "1", "0"), _flag("acks"), setting="acks"),
-    Axis("idempotence", ("on", "off"), _switch("idempotence"), setting="idempotence"),
-    Axis("isolation", ("read_committed", "read_uncommitted", "both"), _flag("isolation"), setting="isolation"),
-    Axis("generation", ("1", "2"), _flag("generation"), setting="generation"),
-    Axis("codec", ("none", "gzip", "snappy", "lz4", "zstd"), _flag("codec"), setting="codec"),
-    Axis("client", ("squall", "confluent", "aiokafka", "kafka-python"), _flag("client"), setting="client"),
-    Axis("group-protocol", ("classic", "consumer", "mixed"), _flag("group-protocol"), setting="group_protocol"),
-    Axis("static-members", ("on", "off"), _switch("static-members"), setting="static_members"),
-    Axis("command", (), _flag("command"), setting="command"),
-    Axis("unclean", ("off", "on"), _unclean, "off"),
-    Axis("flush", (), _flush, "os"),
-    Axis("mutant", (), lambda value: () if value == "none" else ("--mutant", value), "none"),
+    MatrixAxis("workload", tuple(SCENARIOS), _flag("workload"), DEFAULT),
+    MatrixAxis("target", ("squall", "kafka", EXTERNAL), _target, "squall"),
+    MatrixAxis("runtime", ("process", "docker", "sim", EXTERNAL), lambda value: ("--runtime", value), "process"),
+    MatrixAxis("nodes", (), _flag("nodes"), "3", numeric=True),
+    MatrixAxis("replication-factor", (), _flag("replication-factor"), setting="replication_factor", numeric=True),
+    MatrixAxis("min-isr", (), _flag("min-isr"), setting="min_isr", numeric=True),
+    MatrixAxis("acks", ("all", "1", "0"), _flag("acks"), setting="acks"),
+    MatrixAxis("idempotence", ("on", "off"), _switch("idempotence"), setting="idempotence"),
+    MatrixAxis("isolation", ("read_committed", "read_uncommitted", "both"), _flag("isolation"), setting="isolation"),
+    MatrixAxis("generation", ("1", "2"), _flag("generation"), setting="generation"),
+    MatrixAxis("codec", ("none", "gzip", "snappy", "lz4", "zstd"), _flag("codec"), setting="codec"),
+    MatrixAxis("client", ("squall", "confluent", "aiokafka", "kafka-python"), _flag("client"), setting="client"),
+    MatrixAxis("group-protocol", ("classic", "consumer", "mixed"), _flag("group-protocol"), setting="group_protocol"),
+    MatrixAxis("static-members", ("on", "off"), _switch("static-members"), setting="static_members"),
+    MatrixAxis("command", (), _flag("command"), setting="command"),
+    MatrixAxis("unclean", ("off", "on"), _unclean, "off"),
+    MatrixAxis("flush", (), _flush, "os"),
+    MatrixAxis("mutant", (), lambda value: () if value == "none" else ("--mutant", value), "none"),
 )  # fmt: skip
-AXES: Mapping[str, Axis] = {axis.name: axis for axis in _ALL}
+AXES: Mapping[str, MatrixAxis] = {axis.name: axis for axis in _ALL}
 """Maps names to axes, in the order in which a cell has them."""
 SHOWN = ("target", "runtime", "workload")
 """Lists the axes with which the name of a configuration begins. Of the other axes it names those without their default.
@@ -142,7 +142,7 @@ def cell_of(named: Mapping[str, str]) -> dict[str, str]:
     return cell
 
 
-def _default(axis: Axis, given: Mapping[str, str], workload: str) -> str:
+def _default(axis: MatrixAxis, given: Mapping[str, str], workload: str) -> str:
     if axis.name == "idempotence":
         return "on" if given.get("acks", "all") == "all" else "off"
     if axis.name == "generation" and given.get("client", "squall") != "squall":

@@ -153,7 +153,7 @@ def _kinds(item: PlannedRun) -> tuple[tuple[str, ...], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class NightForecast:
     """Holds the expected cost of a night; `bytes` is rather too high. `left_out`: items without time or room, and why.
     """
 
@@ -167,7 +167,7 @@ class Forecast:
 
 def forecast(
     items: Sequence[PlannedRun], costs: CostModel, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
-) -> Forecast:
+) -> NightForecast:
     """Return which of the items, in this order, fit into a night of `budget_s` seconds with its report. The report also
     covers the `done` runs of earlier sessions. slots: process runs side by side.
     """
@@ -186,7 +186,7 @@ def forecast(
         spent, used = spent + share, used + cost.bytes + PAGES_BYTES
         plays.append(item)
     spent += costs.report_s(done + len(plays))
-    return Forecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out), enough)
+    return NightForecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out), enough)
 
 
 def _beside(plays: Sequence[PlannedRun], costs: CostModel) -> float:

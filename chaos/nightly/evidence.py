@@ -26,7 +26,7 @@ class EvidenceStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RunEvidence:
     """Holds the evidence of one run."""
 
     steps: tuple[EvidenceStep, ...] = ()

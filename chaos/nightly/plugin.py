@@ -19,7 +19,7 @@ import pytest
 from squall.chaos.errors import error_message
 from squall.chaos.nightly import allure_results
 from squall.chaos.nightly.directory import NightDirectory
-from squall.chaos.nightly.evidence import Evidence
+from squall.chaos.nightly.evidence import RunEvidence
 from squall.chaos.nightly.full_disk import is_full
 from squall.chaos.nightly.items import PlannedRun
 from squall.chaos.nightly.outcome import found
@@ -27,7 +27,7 @@ from squall.chaos.nightly.player import NightRunner
 from squall.chaos.typed import place
 from squall.checkers.nightly.results import Attempt
 
-Show = Callable[[Path, Sequence[str]], Evidence]
+Show = Callable[[Path, Sequence[str]], RunEvidence]
 """Reads the evidence of a run directory; the second argument names anomalies that the night forbids."""
 
 

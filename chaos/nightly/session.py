@@ -12,7 +12,7 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly.axes import slug
 from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory, write_whole
-from squall.chaos.nightly.evidence import Evidence
+from squall.chaos.nightly.evidence import RunEvidence
 from squall.chaos.nightly.matrix import make_matrix
 from squall.chaos.nightly.player import NightLimits, NightRunner
 from squall.chaos.toolchain.extras import install
@@ -78,7 +78,7 @@ def chosen(items: Sequence[PlannedRun], select: str) -> tuple[PlannedRun, ...]:
             write_whole(path, _INI)
         player = NightRunner(directory, make_matrix({"runs": [{}]}), items, NightLimits(None, 0, 1), CostModel(), {})
         words = [*_plain(directory), "--collect-only", "-k", select, str(directory.night)]
-        code = _main(words, NightPlugin(directory, player, lambda run, unexpected: Evidence()))
+        code = _main(words, NightPlugin(directory, player, lambda run, unexpected: RunEvidence()))
     if code == USAGE:
         raise PreconditionError(f"-k {select!r}: pytest does not understand this, see above")
     if not player.items:

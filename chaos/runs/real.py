@@ -40,7 +40,7 @@ from squall.chaos.toolchain.extras import missing
 from squall.chaos.toolchain.images import ensure_images, second_image
 from squall.chaos.toolchain.java import java
 from squall.chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
-from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.toolchain.lacks import MissingDependency, refuse
 from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import second_version
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
@@ -132,21 +132,21 @@ def run_and_judge(
     return directory
 
 
-def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
+def lacks(plan: Plan, engine: str = SPARK) -> list[MissingDependency]:
     """Return everything that the plan needs, that this machine lacks, and that a run does not install itself."""
     in_containers = plan.runtime == "docker" or bool(plan.compose)
     found = spark_lacks() if engine == SPARK else []
     lines = _records(plan) * LINES_BYTES
     if engine == REFERENCE and (large := beyond("Spark: the history of this load will have about", lines)):
-        found.append(Lack(large))
+        found.append(MissingDependency(large))
     found += client_lacks(plan.workload.client)
     needs = plan.workload.needs()
     try:
         if needs.program is not None:
             program_of(needs.program, needs.directory)
     except PreconditionError as lack:
-        found.append(Lack(str(lack)))
-    found += engine_lacks() if in_containers else [Lack(each) for each in missing("run")]
+        found.append(MissingDependency(str(lack)))
+    found += engine_lacks() if in_containers else [MissingDependency(each) for each in missing("run")]
     if not in_containers and plan.runtime == "process" and plan.target == "kafka":
         found += kafka_lacks()
     return found

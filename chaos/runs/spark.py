@@ -10,8 +10,8 @@ from pathlib import Path
 
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.extras import missing
-from squall.chaos.toolchain.java import Java
-from squall.chaos.toolchain.lacks import Lack
+from squall.chaos.toolchain.java import JavaRuntime
+from squall.chaos.toolchain.lacks import MissingDependency
 from squall.checkers.engines import REFERENCE, SPARK
 
 
@@ -30,12 +30,12 @@ class SparkOptions:
 HERE = SparkOptions()
 
 
-def spark_lacks() -> list[Lack]:
+def spark_lacks() -> list[MissingDependency]:
     """Return the Python packages that Spark needs and that are not installed."""
-    return [Lack(f"{each}; --engine {REFERENCE} does without") for each in missing(SPARK)]
+    return [MissingDependency(f"{each}; --engine {REFERENCE} does without") for each in missing(SPARK)]
 
 
-def command_of(run_dir: Path, java: Java, archive: Path | None, spark: SparkOptions = HERE) -> list[str]:
+def command_of(run_dir: Path, java: JavaRuntime, archive: Path | None, spark: SparkOptions = HERE) -> list[str]:
     """Return the command that searches a run for anomalies. Spark ends if the harness is killed.
 
     archive: an archive of Spark's classes, if there is one.

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.cache import Say, cache_folder, remove, run
-from squall.chaos.toolchain.engine import Engine
-from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.toolchain.engine import DockerEngine
+from squall.chaos.toolchain.lacks import MissingDependency, refuse
 from squall.chaos.typed import typed
 
 NAMED = "SQUALL_BASE_IMAGE"
@@ -32,7 +32,7 @@ STAGES = {
 }
 
 
-def base_image(engine: Engine, say: Say) -> tuple[str, str]:
+def base_image(engine: DockerEngine, say: Say) -> tuple[str, str]:
     """Return (name, id) of an image with Python 3.11 or newer, its venv module and glibc.
 
     It is SQUALL_BASE_IMAGE, else the image that was made here before, else Python's official slim image, else an image
@@ -59,7 +59,7 @@ def base_image(engine: Engine, say: Say) -> tuple[str, str]:
     return _known(engine, made)
 
 
-def _known(engine: Engine, name: str) -> tuple[str, str]:
+def _known(engine: DockerEngine, name: str) -> tuple[str, str]:
     found = engine.image(name)
     assert found is not None, "it was just found, pulled or made"
     return name, found
@@ -74,14 +74,16 @@ def _suite() -> str:
     return release.get("VERSION_CODENAME") or "bookworm"
 
 
-def _make(engine: Engine, tag: str, suite: str, say: Say) -> None:
+def _make(engine: DockerEngine, tag: str, suite: str, say: Say) -> None:
     program = shutil.which("debootstrap")
     lacks = []
     if program is None:
-        lacks.append(Lack("debootstrap, for the base image: no registry answers", ("debootstrap",)))
+        lacks.append(MissingDependency("debootstrap, for the base image: no registry answers", ("debootstrap",)))
     if os.getuid() != 0:
-        lacks.append(Lack("root, once, to make the base image by debootstrap", (), typed("images")))
-    lacks += [Lack(f"or the name of an image that has Python 3.11 or newer: {NAMED}=NAME:TAG")] if lacks else []
+        lacks.append(MissingDependency("root, once, to make the base image by debootstrap", (), typed("images")))
+    lacks += (
+        [MissingDependency(f"or the name of an image that has Python 3.11 or newer: {NAMED}=NAME:TAG")] if lacks else []
+    )
     refuse("an image for containers", lacks)
     assert program is not None
     began = time.monotonic()

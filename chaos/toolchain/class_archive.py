@@ -22,7 +22,7 @@ from pathlib import Path
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, remove, run
-from squall.chaos.toolchain.java import Java
+from squall.chaos.toolchain.java import JavaRuntime
 
 PREFIX = "spark-classes-"
 FILE, FAILURE = "classes.jsa", "failure.txt"
@@ -42,7 +42,7 @@ compressed alike.
 """
 
 
-def class_archive(java: Java, say: Say) -> Path | None:
+def class_archive(java: JavaRuntime, say: Say) -> Path | None:
     """Return the archive for this Java and the installed PySpark; make it if there is none, which takes a minute.
 
     Return None if it cannot be made, and say so; Spark then only starts more slowly. If two processes need it at the
@@ -66,7 +66,7 @@ def class_archive(java: Java, say: Say) -> Path | None:
     return None
 
 
-def class_archive_here(java: Java) -> Path | None:
+def class_archive_here(java: JavaRuntime) -> Path | None:
     """Return the archive for this Java and the installed PySpark if it was made before; else None."""
     name = _name(java)
     file = cache_folder() / name / FILE if name is not None else None
@@ -77,7 +77,7 @@ def class_archive_here(java: Java) -> Path | None:
     return file
 
 
-def _name(java: Java) -> str | None:
+def _name(java: JavaRuntime) -> str | None:
     """Return the name of the archive's folder in the cache, which contains a digest of all on which the JVM's
     acceptance depends.
 
@@ -97,7 +97,7 @@ def _spark() -> Path | None:
     return Path(found.origin).parent if found is not None and found.origin else None
 
 
-def _make(java: Java, folder: Path, say: Say) -> None:
+def _make(java: JavaRuntime, folder: Path, say: Say) -> None:
     """Fill the folder with an archive, or with a file that says why it could not be made."""
     say("making an archive of Spark's classes, so that judging starts sooner (190 MB, a minute, once)")
     names = folder / "classes.txt"
@@ -116,7 +116,7 @@ def _make(java: Java, folder: Path, say: Say) -> None:
         (folder / FAILURE).write_text(f"{error}\n")
 
 
-def _dump(java: Java, names: Path, file: Path) -> None:
+def _dump(java: JavaRuntime, names: Path, file: Path) -> None:
     """Write the archive with the launcher that also starts Spark, because a JVM accepts an archive only with the class
     path with which it was made.
     """

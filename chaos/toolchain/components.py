@@ -19,7 +19,7 @@ from squall.chaos.toolchain.extras import missing
 from squall.chaos.toolchain.images import ensure_images
 from squall.chaos.toolchain.java import java
 from squall.chaos.toolchain.kafka import apache_kafka, kafka_lacks
-from squall.chaos.toolchain.lacks import Lack, one_line, refuse
+from squall.chaos.toolchain.lacks import MissingDependency, one_line, refuse
 from squall.chaos.toolchain.lookout import ComponentStatus
 from squall.chaos.toolchain.places import is_checkout
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
@@ -39,7 +39,7 @@ class Component:
     brings: str
     takes: str
     part: Callable[[], ComponentStatus]
-    lacks: Callable[[], Sequence[Lack]]
+    lacks: Callable[[], Sequence[MissingDependency]]
     make: Callable[[Say], object]
 
     def install(self, say: Say) -> None:
@@ -86,7 +86,7 @@ def _clients(say: Say) -> None:
     run([sys.executable, "-m", "pip", "install", "--no-input", "squall[clients]"], what="pip")
 
 
-def _as_root(asked: str, lacks: Sequence[Lack], say: Say) -> None:
+def _as_root(asked: str, lacks: Sequence[MissingDependency], say: Say) -> None:
     """Run the shell commands that need root. Raise PreconditionError for other users, with the line that root has to
     type.
     """

@@ -62,7 +62,7 @@ class EngineError(HarnessError):
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class ContainerMount:
     """Describes a mount in a container: a folder or file of this machine, or a volume of the engine by its name."""
 
     source: str
@@ -82,7 +82,7 @@ class ContainerSpec:
     network: str
     address: str
     user: str
-    mounts: Sequence[Mount]
+    mounts: Sequence[ContainerMount]
     memory_bytes: int
     cpus: float
     """Limits how many CPUs the container may keep busy."""
@@ -90,7 +90,7 @@ class ContainerSpec:
     """Lists the only capabilities that the container has."""
 
 
-class Engine:
+class DockerEngine:
     """Represents a connection to a Docker engine. `info` is the engine's description of itself."""
 
     def __init__(self, url: str, api: Any, info: Mapping[str, Any]) -> None:
@@ -368,9 +368,9 @@ class Engine:
         filters = {"label": [label], "type": ["container"]}
         return _call("listen to the engine", self._api.events, filters=filters, decode=True)
 
-    def second(self) -> Engine:
+    def second(self) -> DockerEngine:
         """Return the same engine over new connections."""
-        return Engine(self.url, _client(self.url), self.info)
+        return DockerEngine(self.url, _client(self.url), self.info)
 
     def close(self) -> None:
         """Close the connections."""
@@ -384,7 +384,7 @@ def host_name(container: str) -> str:
     return container[-HOST_NAME_LETTERS:].lstrip("-._")
 
 
-def find_engine() -> Engine:
+def find_engine() -> DockerEngine:
     """Return the engine of this machine. Raise PreconditionError if none answers or it is not suitable; the message
     says how to get one.
     """
@@ -393,7 +393,7 @@ def find_engine() -> Engine:
     return engine
 
 
-def reach_engine(url: str = "") -> Engine:
+def reach_engine(url: str = "") -> DockerEngine:
     """Return the engine of this machine, or at `url`, suitable or not. Raise PreconditionError if none answers."""
     url = url or os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
     if not url.startswith("unix://"):
@@ -410,7 +410,7 @@ def reach_engine(url: str = "") -> Engine:
         )
     try:
         api = _client(url)
-        return Engine(url, api, _call("ask the engine about itself", api.info))
+        return DockerEngine(url, api, _call("ask the engine about itself", api.info))
     except EngineError as error:
         raise PreconditionError(f"no Docker engine answers at {path}: {INSTALL}\n{error}") from error
 

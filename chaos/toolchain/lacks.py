@@ -11,7 +11,7 @@ from squall.chaos.typed import typed
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class MissingDependency:
     """Describes something that is missing on this machine, in words (`what`). `packages`: Debian packages that bring
     it; `command`: what root runs after installing those; `flag`: the flag of `squall setup` that installs it. Each may
     be empty.
@@ -23,7 +23,7 @@ class Lack:
     flag: str = ""
 
 
-def one_line(lacks: Sequence[Lack]) -> str:
+def one_line(lacks: Sequence[MissingDependency]) -> str:
     """Return the shell command by which root installs everything that needs root; empty if nothing does."""
     packages = dict.fromkeys(name for lack in lacks for name in lack.packages)
     commands = dict.fromkeys(lack.command for lack in lacks if lack.command)
@@ -31,7 +31,7 @@ def one_line(lacks: Sequence[Lack]) -> str:
     return " && ".join((*installing, *commands))
 
 
-def remedy(lacks: Sequence[Lack]) -> str:
+def remedy(lacks: Sequence[MissingDependency]) -> str:
     """Return the commands that install everything; empty if there are none. If root calls `squall setup`, it also does
     the part that needs root.
     """
@@ -40,7 +40,7 @@ def remedy(lacks: Sequence[Lack]) -> str:
     return "; then: ".join(filter(None, (f"as root: {line}" if line else "", typed("setup", *flags) if flags else "")))
 
 
-def refuse(asked: str, lacks: Sequence[Lack]) -> None:
+def refuse(asked: str, lacks: Sequence[MissingDependency]) -> None:
     """Raise PreconditionError if anything is missing, with a line for each thing, and a last line that says how to get
     all.
     """

@@ -21,7 +21,7 @@ from squall.chaos.toolchain.engine import find_engine
 from squall.chaos.toolchain.engine_lacks import engine_lacks
 from squall.chaos.toolchain.java import java_here, java_unpacked
 from squall.chaos.toolchain.kafka import apache_kafka, kafka_is_here, kafka_lacks
-from squall.chaos.toolchain.lacks import Lack, remedy
+from squall.chaos.toolchain.lacks import MissingDependency, remedy
 from squall.chaos.toolchain.version import installed_version
 from squall.chaos.typed import typed
 
@@ -174,7 +174,7 @@ def compose_program() -> list[str] | None:
 def _compose() -> ComponentStatus:
     there = compose_program()
     if there is None:
-        lack = Lack("docker-compose", ("docker-compose",))
+        lack = MissingDependency("docker-compose", ("docker-compose",))
         return ComponentStatus("docker-compose", "", "clusters of compose files cannot be tested", remedy([lack]))
     return ComponentStatus("docker-compose", " ".join(there))
 
@@ -210,9 +210,9 @@ def chromium_here() -> str:
     return next((path for name in CHROMIUM if (path := shutil.which(name))), "")
 
 
-def chromium_lacks() -> list[Lack]:
+def chromium_lacks() -> list[MissingDependency]:
     """Return what is missing for tests that look at pages: Chromium, or nothing."""
-    return [] if chromium_here() else [Lack("Chromium", ("chromium",), flag="--chromium")]
+    return [] if chromium_here() else [MissingDependency("Chromium", ("chromium",), flag="--chromium")]
 
 
 def chromium_part() -> ComponentStatus:
@@ -226,7 +226,7 @@ def allure_part() -> ComponentStatus:
     """Return the status of Allure, and of npm, which fetches it."""
     if npm_here() is None:
         costs = "a night has no Allure page, only its results"
-        return ComponentStatus("Allure", "", costs, remedy([Lack("npm", ("npm",))]))
+        return ComponentStatus("Allure", "", costs, remedy([MissingDependency("npm", ("npm",))]))
     if not allure_here():
         return ComponentStatus("Allure", "", "the first night fetches it with npm: 53 MB (not with --no-report)")
     return ComponentStatus("Allure", VERSION)

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from squall.chaos import __version__
 from squall.chaos.toolchain import toxiproxy
-from squall.chaos.toolchain.java import Java, java_here, java_unpacked
+from squall.chaos.toolchain.java import JavaRuntime, java_here, java_unpacked
 from squall.chaos.toolchain.kafka import kafka_version_here
 from squall.chaos.toolchain.places import commit
 
@@ -44,7 +44,7 @@ def version_text() -> str:
     return "\n".join(f"{name:<{width}}  {each or 'not here'}" for name, each in found.items())
 
 
-def _java(there: Java | None) -> str:
+def _java(there: JavaRuntime | None) -> str:
     if there is None:
         return ""
     found = RUNTIME.search(there.build)

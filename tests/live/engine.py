@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.cache import Say
-from squall.chaos.toolchain.engine import Engine, Mount, find_engine
+from squall.chaos.toolchain.engine import ContainerMount, DockerEngine, find_engine
 from squall.chaos.toolchain.engine_lacks import engine_lacks, reason
 from squall.chaos.toolchain.images import ImageNames, ensure_images
 from squall.chaos.toolchain.lacks import one_line
@@ -12,10 +12,10 @@ from tests.live.process.conftest import STUB
 from tests.support.lacks import skip_without
 
 STUB_INSIDE = ("python", "-P", "/stub_broker.py")
-STUB_MOUNT = Mount(STUB[-1], "/stub_broker.py", read_only=True)
+STUB_MOUNT = ContainerMount(STUB[-1], "/stub_broker.py", read_only=True)
 """The stub in a container: what is run, and how it comes there."""
 
-_found: list[tuple[Engine, ImageNames] | str] = []
+_found: list[tuple[DockerEngine, ImageNames] | str] = []
 """What was found, or why nothing: looked for once."""
 
 
@@ -30,7 +30,7 @@ def prepare(say: Say) -> None:
         _found.append(reason(error))
 
 
-def engine_and_images() -> tuple[Engine, ImageNames]:
+def engine_and_images() -> tuple[DockerEngine, ImageNames]:
     """For tests in containers; skips them where there can be none."""
     prepare(lambda line: None)
     if isinstance(_found[0], str):

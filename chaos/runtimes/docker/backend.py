@@ -45,7 +45,7 @@ from squall.chaos.runtimes.real.framed_links import Routes
 from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.runtime import ClusterBackend
 from squall.chaos.toolchain.cache import Say
-from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
+from squall.chaos.toolchain.engine import ContainerMount, ContainerSpec, DockerEngine, EngineError
 from squall.chaos.toolchain.images import ImageNames
 from squall.chaos.typed import typed
 
@@ -68,7 +68,7 @@ class ContainerOptions:
     cpus: float = BROKER_CPUS
     memory_bytes: int = BROKER_MEMORY
     program: tuple[str, ...] = BROKER
-    mounts: Sequence[Mount] = ()
+    mounts: Sequence[ContainerMount] = ()
     lossy: bool = False
     framed: Sequence[Link] = ()
     hurt: bool = False
@@ -81,7 +81,7 @@ class ContainerBackend(ClusterBackend):
     """Makes, starts and ends the containers of a cluster."""
 
     def __init__(
-        self, plan: Blueprint, engine: Engine, images: ImageNames, options: ContainerOptions, *, say: Say
+        self, plan: Blueprint, engine: DockerEngine, images: ImageNames, options: ContainerOptions, *, say: Say
     ) -> None:
         self.brokers: Nodes[ContainerNode] = Nodes()
         self.faked = FakedClocks(self.brokers) if options.fake_time else None
@@ -209,7 +209,7 @@ class ContainerBackend(ClusterBackend):
             address=host,
             user=self._user,
             mounts=(
-                Mount(str(found.files.path), INSIDE),
+                ContainerMount(str(found.files.path), INSIDE),
                 *self._volumes.broker_mounts(found.id),
                 *self._with.mounts,
             ),
@@ -234,7 +234,10 @@ class ContainerBackend(ClusterBackend):
             network=self._network,
             address=host,
             user=self._user,
-            mounts=(Mount(str(log), relay.LOG_INSIDE), Mount(str(ways), relay.ROUTES_INSIDE, read_only=True)),
+            mounts=(
+                ContainerMount(str(log), relay.LOG_INSIDE),
+                ContainerMount(str(ways), relay.ROUTES_INSIDE, read_only=True),
+            ),
             memory_bytes=PROXY_MEMORY,
             cpus=float(os.cpu_count() or 1),
         )
@@ -252,7 +255,7 @@ class ContainerBackend(ClusterBackend):
             address=host,
             # A user other than root would get no capability.
             user="0:0" if self._with.lossy else self._user,
-            mounts=(Mount(str(log), toxiproxy.LOG_INSIDE), *self._volumes.proxy_mounts()),
+            mounts=(ContainerMount(str(log), toxiproxy.LOG_INSIDE), *self._volumes.proxy_mounts()),
             memory_bytes=PROXY_MEMORY,
             capabilities=(CAPABILITY,) if self._with.lossy else (),
             cpus=float(os.cpu_count() or 1),

@@ -11,7 +11,7 @@ import trio
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.docker.watch import ContainerExit, ContainerWatch
-from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError
+from squall.chaos.toolchain.engine import ContainerSpec, DockerEngine, EngineError
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ LAST_WORDS_BYTES = 2000
 class Container:
     """Represents a container of the engine. For trio: each call to the engine waits in a thread."""
 
-    def __init__(self, engine: Engine, watch: ContainerWatch, spec: ContainerSpec) -> None:
+    def __init__(self, engine: DockerEngine, watch: ContainerWatch, spec: ContainerSpec) -> None:
         self.name = spec.name
         self.starts = 0
         self._spec = spec

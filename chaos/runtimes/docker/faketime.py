@@ -20,7 +20,7 @@ from squall.chaos.runtimes.contract import ClockReport, Evidence
 from squall.chaos.runtimes.real.brokers import Brokers
 from squall.chaos.runtimes.real.clocks import Clocks, FileClocks
 from squall.chaos.runtimes.real.node_folder import NodeFolder
-from squall.chaos.toolchain.engine import Engine, EngineError
+from squall.chaos.toolchain.engine import DockerEngine, EngineError
 from squall.chaos.toolchain.images import LABEL
 
 LIBRARY = "/opt/squall/libfaketime.so.1"
@@ -47,7 +47,7 @@ def before_program(file: str) -> tuple[str, ...]:
     return ("env", *(f"{name}={value}" for name, value in settings.items()))
 
 
-def check_image(engine: Engine, image: str) -> None:
+def check_image(engine: DockerEngine, image: str) -> None:
     """Raise if libfaketime does not work in an image: it is missing, or built for another kind of processor."""
     show = ("env", f"LD_PRELOAD={LIBRARY}", f"FAKETIME={TRIED}", "python", "-c", "import time; print(time.time())")
     try:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from squall.chaos.runtimes.real.proc import ProcessId, identify, is_alive, namespace
-from squall.chaos.toolchain.engine import Engine, EngineError
+from squall.chaos.toolchain.engine import DockerEngine, EngineError
 
 RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "squall.node"
 NAMESPACE = "squall.namespace"
@@ -48,7 +48,7 @@ def labels_of(run: str, folder: str) -> dict[str, str]:
     }
 
 
-def find(engine: Engine) -> list[Leftover]:
+def find(engine: DockerEngine) -> list[Leftover]:
     """Return every run that has left something in the engine, by the run's id. Raises EngineError."""
     containers, networks, volumes = engine.containers(RUN), engine.networks(RUN), engine.volumes(RUN)
     by_run = {each["Labels"][RUN]: each["Labels"] for each in (*volumes, *networks, *containers)}
@@ -65,7 +65,7 @@ def find(engine: Engine) -> list[Leftover]:
     ]
 
 
-def remove(engine: Engine, found: Leftover) -> list[str]:
+def remove(engine: DockerEngine, found: Leftover) -> list[str]:
     """End and remove the objects that a run left behind. Returns the removed objects, as "container NAME". Raises
     EngineError.
     """
@@ -79,7 +79,7 @@ def remove(engine: Engine, found: Leftover) -> list[str]:
     return found.names()
 
 
-def sweep(engine: Engine) -> list[str]:
+def sweep(engine: DockerEngine) -> list[str]:
     """End and remove the leftovers of runs whose harness was killed, as far as the engine allows. Returns the removed
     objects.
 
@@ -96,7 +96,7 @@ def sweep(engine: Engine) -> list[str]:
     return removed
 
 
-def remove_all(engine: Engine, run: str) -> list[EngineError]:
+def remove_all(engine: DockerEngine, run: str) -> list[EngineError]:
     """End and remove everything of a run. Returns the errors for objects that could not be removed."""
     troubles: list[EngineError] = []
     try:

@@ -14,7 +14,7 @@ from squall.chaos.runtimes.real.blueprint import blueprint
 from squall.chaos.runtimes.real.clocks import FileClocks
 from squall.chaos.runtimes.real.runtime import RealRuntime
 from squall.chaos.toolchain.cache import Say
-from squall.chaos.toolchain.engine import Engine, Mount
+from squall.chaos.toolchain.engine import ContainerMount, DockerEngine
 from squall.chaos.toolchain.images import ImageNames
 
 ACTS = frozenset(
@@ -41,7 +41,7 @@ class DockerRuntime(RealRuntime):
     def __init__(
         self,
         folder: Path,
-        engine: Engine,
+        engine: DockerEngine,
         images: ImageNames,
         *,
         nodes: int | Sequence[int] = 3,
@@ -51,7 +51,7 @@ class DockerRuntime(RealRuntime):
         cpus: float = BROKER_CPUS,
         memory_bytes: int = BROKER_MEMORY,
         program: tuple[str, ...] = BROKER,
-        mounts: Sequence[Mount] = (),
+        mounts: Sequence[ContainerMount] = (),
         lossy: bool = False,
         framed: Sequence[Link] = (),
         hurt: bool = False,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from squall.chaos.runtimes.docker.container import in_thread
-from squall.chaos.toolchain.engine import Engine, EngineError, Mount
+from squall.chaos.toolchain.engine import ContainerMount, DockerEngine, EngineError
 
 DATA, INSIDE = "/node/data", "/volumes"
 """Give the path of a broker's own volume in its container, and the path of all volumes in Toxiproxy's container."""
@@ -19,7 +19,7 @@ DATA, INSIDE = "/node/data", "/volumes"
 class Volumes:
     """Holds one volume for each broker, or none if `size_bytes` is 0."""
 
-    def __init__(self, engine: Engine, run: str, nodes: Sequence[int], size_bytes: int) -> None:
+    def __init__(self, engine: DockerEngine, run: str, nodes: Sequence[int], size_bytes: int) -> None:
         self._engine, self._size_bytes = engine, size_bytes
         self._names = {node: f"squall-{run}-data-{node}" for node in nodes} if size_bytes else {}
 
@@ -28,13 +28,13 @@ class Volumes:
         for name in self._names.values():
             await in_thread(self._engine.make_volume, name, self._size_bytes, labels)
 
-    def broker_mounts(self, node: int) -> tuple[Mount, ...]:
+    def broker_mounts(self, node: int) -> tuple[ContainerMount, ...]:
         """Return the mount for a broker's container."""
-        return (Mount(self._names[node], DATA),) if node in self._names else ()
+        return (ContainerMount(self._names[node], DATA),) if node in self._names else ()
 
-    def proxy_mounts(self) -> tuple[Mount, ...]:
+    def proxy_mounts(self) -> tuple[ContainerMount, ...]:
         """Return the mounts for Toxiproxy's container, which has all volumes."""
-        return tuple(Mount(name, f"{INSIDE}/{node}/data") for node, name in self._names.items())
+        return tuple(ContainerMount(name, f"{INSIDE}/{node}/data") for node, name in self._names.items())
 
     async def bring(self, keeper: str, folders: Mapping[int, Path]) -> list[EngineError]:
         """Copy the volumes into the nodes' folders. Returns the errors for volumes that could not be copied."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall.chaos.errors import HarnessError, error_message
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ContainerExit:
 class ContainerWatch:
     """Collects the exits of containers by id, in order, since this object was made."""
 
-    def __init__(self, engine: Engine, label: str) -> None:
+    def __init__(self, engine: DockerEngine, label: str) -> None:
         self._engine = engine.second()
         # Subscribed here, before the thread starts, so that no event after this constructor is missed.
         self._events = self._engine.events(label)

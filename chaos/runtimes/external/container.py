@@ -14,7 +14,7 @@ from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from squall.chaos.runtimes.layout import Address
 from squall.chaos.runtimes.real import inquiry
 from squall.chaos.runtimes.real.processes.registry import RunRegistration
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 
 ASK_S = 5.0
 READY_S = 120.0
@@ -36,7 +36,7 @@ class AttachedContainer:
     """
 
     def __init__(
-        self, node: int, engine: Engine, container: str, advertised: Address, registration: RunRegistration
+        self, node: int, engine: DockerEngine, container: str, advertised: Address, registration: RunRegistration
     ) -> None:
         self.id = node
         self.state = NodeState.RUNNING

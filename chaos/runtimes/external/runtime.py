@@ -44,7 +44,7 @@ from squall.chaos.runtimes.real.processes.proxies import ProcessProxies
 from squall.chaos.runtimes.real.processes.registry import RunRegistration, claimed_ports, locked
 from squall.chaos.runtimes.real.readiness import silent_links
 from squall.chaos.toolchain.cache import Say
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 from squall.workloads.client import admin
 from squall.workloads.client.client import Client
@@ -116,7 +116,7 @@ class ExternalRuntime(Runtime):
         nodes: tuple[int, ...],
         topics: Sequence[str],
         zones: tuple[str, ...] = ("CLIENT",),
-        engine: Engine | None = None,
+        engine: DockerEngine | None = None,
         containers: Mapping[int, str] | None = None,
         say: Say = lambda line: None,
     ) -> None:

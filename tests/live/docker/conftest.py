@@ -9,7 +9,7 @@ import pytest
 
 from squall.chaos.runtimes.docker import labels
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.images import ImageNames
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 
@@ -17,19 +17,19 @@ MakeRuntime = Callable[..., DockerRuntime]
 
 
 @pytest.fixture
-def found() -> tuple[Engine, ImageNames]:
+def found() -> tuple[DockerEngine, ImageNames]:
     """The engine and the images; skipped where there are none."""
     return engine_and_images()
 
 
 @pytest.fixture
-def engine(found: tuple[Engine, ImageNames]) -> Engine:
+def engine(found: tuple[DockerEngine, ImageNames]) -> DockerEngine:
     """The engine."""
     return found[0]
 
 
 @pytest.fixture
-async def make_runtime(found: tuple[Engine, ImageNames], tmp_path: Path) -> AsyncIterator[MakeRuntime]:
+async def make_runtime(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -> AsyncIterator[MakeRuntime]:
     """Makes runtimes below tmp_path and stops them at the end."""
     made: list[DockerRuntime] = []
 
@@ -51,7 +51,7 @@ async def runtime(make_runtime: MakeRuntime) -> DockerRuntime:
     return runtime
 
 
-def of_run(engine: Engine, run: str) -> list[str]:
+def of_run(engine: DockerEngine, run: str) -> list[str]:
     """Names of everything that the engine has of a run."""
     label = f"{labels.RUN}={run}"
     names = [each["Names"][0].removeprefix(f"/squall-{run}-") for each in engine.containers(label)]

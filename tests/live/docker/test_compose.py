@@ -13,7 +13,7 @@ import trio
 from squall.chaos.runtimes.real.inquiry import probe, visible_brokers
 from squall.chaos.runtimes.real.processes.ports import is_free
 from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.images import ImageNames, name_latest
 from tests.live.docker.compose_program import compose
 from tests.support.lacks import skip_without
@@ -24,7 +24,7 @@ API, CLIENTS = 18474, (19091, 19092, 19093)
 
 
 @pytest.fixture
-def cluster(found: tuple[Engine, ImageNames]) -> Iterator[None]:
+def cluster(found: tuple[DockerEngine, ImageNames]) -> Iterator[None]:
     """The cluster, under a name of its own."""
     if not all(is_free(port) for port in (API, *CLIENTS)):
         skip_without(f"ports {API}, {CLIENTS}: somebody's cluster is up", "end that cluster")

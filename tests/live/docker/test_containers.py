@@ -15,21 +15,21 @@ from squall.chaos.runtimes.docker import addresses
 from squall.chaos.runtimes.docker import backend as module
 from squall.chaos.runtimes.docker.backend import BROKER_MEMORY
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.support.lacks import without
 
 EVERYTHING = ["broker-1", "broker-2", "broker-3", "network", "toxiproxy"]
 
 
-def inspected(engine: Engine, run: str, name: str) -> dict[str, Any]:
+def inspected(engine: DockerEngine, run: str, name: str) -> dict[str, Any]:
     found: dict[str, Any] = engine._api.inspect_container(f"squall-{run}-{name}")
     return found
 
 
 @pytest.mark.gate
 async def test_containers_have_limits_and_no_privilege_and_reach_nothing_else(
-    runtime: DockerRuntime, engine: Engine
+    runtime: DockerRuntime, engine: DockerEngine
 ) -> None:
     assert of_run(engine, runtime.run) == EVERYTHING
     broker = inspected(engine, runtime.run, "broker-1")
@@ -46,7 +46,7 @@ async def test_containers_have_limits_and_no_privilege_and_reach_nothing_else(
 
 
 async def test_a_stopped_cluster_leaves_its_files_and_nothing_in_the_engine(
-    runtime: DockerRuntime, engine: Engine
+    runtime: DockerRuntime, engine: DockerEngine
 ) -> None:
     await runtime.stop()
     assert of_run(engine, runtime.run) == []
@@ -56,7 +56,7 @@ async def test_a_stopped_cluster_leaves_its_files_and_nothing_in_the_engine(
         assert runtime.data_path(node).is_dir()
 
 
-async def test_a_broker_that_ends_by_itself_is_told_of(runtime: DockerRuntime, engine: Engine) -> None:
+async def test_a_broker_that_ends_by_itself_is_told_of(runtime: DockerRuntime, engine: DockerEngine) -> None:
     await trio.to_thread.run_sync(engine.kill, f"squall-{runtime.run}-broker-2")
     with trio.fail_after(10):
         while runtime.state(2) is not NodeState.DOWN:
@@ -66,7 +66,7 @@ async def test_a_broker_that_ends_by_itself_is_told_of(runtime: DockerRuntime, e
 
 
 async def test_without_toxiproxy_no_link_can_be_hurt_and_nothing_is_healed(
-    runtime: DockerRuntime, engine: Engine
+    runtime: DockerRuntime, engine: DockerEngine
 ) -> None:
     await trio.to_thread.run_sync(engine.kill, f"squall-{runtime.run}-toxiproxy")
     with trio.fail_after(10):
@@ -81,7 +81,7 @@ async def test_without_toxiproxy_no_link_can_be_hurt_and_nothing_is_healed(
 
 
 async def test_a_broker_that_does_not_start_is_told_with_its_last_words(
-    make_runtime: MakeRuntime, engine: Engine
+    make_runtime: MakeRuntime, engine: DockerEngine
 ) -> None:
     runtime = make_runtime(settings={"stub.fail": "1"})
     with pytest.raises(HarnessError, match=r"broker [123] ended with 1:\nstub: told to fail"):
@@ -89,7 +89,7 @@ async def test_a_broker_that_does_not_start_is_told_with_its_last_words(
     assert of_run(engine, runtime.run) == []
 
 
-async def test_a_program_that_is_not_in_the_image_is_told(make_runtime: MakeRuntime, engine: Engine) -> None:
+async def test_a_program_that_is_not_in_the_image_is_told(make_runtime: MakeRuntime, engine: DockerEngine) -> None:
     runtime = make_runtime(program=("no-such-program",))
     with pytest.raises(HarnessError, match="no-such-program: not found"):
         await runtime.start()
@@ -108,7 +108,7 @@ async def test_a_range_that_was_taken_meanwhile_is_passed_over(
 
 
 async def test_where_every_range_is_taken_the_run_is_refused(
-    make_runtime: MakeRuntime, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    make_runtime: MakeRuntime, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "free_ranges", lambda taken, rng: iter(()))
     runtime = make_runtime()

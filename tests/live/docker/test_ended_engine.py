@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from tests.shown.kills import FAULT, kills_of
 from tests.shown.playing import play
 from tests.shown.private_engine import NoEngine
@@ -12,7 +12,7 @@ from tests.support.lacks import skip_without
 
 
 def test_a_run_whose_engine_was_killed_is_unknown_and_its_containers_go_when_the_engine_is_back(
-    engine: Engine, tmp_path: Path
+    engine: DockerEngine, tmp_path: Path
 ) -> None:
     (case,) = [each for each in kills_of("engine", 5, 1) if each.moment == FAULT]
     try:

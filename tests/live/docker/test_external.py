@@ -25,7 +25,7 @@ from squall.chaos.runtimes.external.runtime import discover
 from squall.chaos.runtimes.real.inquiry import visible_brokers
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from squall.chaos.toolchain.compose_file import FILES, NODE, brokers_of
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.images import ImageNames, name_latest
 from tests.live.docker.compose_program import compose
 
@@ -86,7 +86,7 @@ class Theirs:
                 while await sees(port) != set(NAMES):
                     await trio.sleep(0.1)
 
-    def started(self, engine: Engine) -> dict[int, str]:
+    def started(self, engine: DockerEngine) -> dict[int, str]:
         """Return when each container was started."""
         containers = brokers_of(self.file, engine.containers(FILES), list(NAMES))
         return {node: engine.state(container)["StartedAt"] for node, container in containers.items()}
@@ -118,7 +118,7 @@ async def sees(port: int) -> frozenset[int]:
 
 
 @pytest.fixture
-def theirs(found: tuple[Engine, ImageNames], tmp_path: Path) -> Iterator[Theirs]:
+def theirs(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -> Iterator[Theirs]:
     """Up, each container with a label that says which broker it is."""
     name_latest(*found)
     cluster = Theirs(tmp_path, NODE)
@@ -135,7 +135,7 @@ def fault(at_s: float, duration_s: float, action: str, target: str, **params: An
 
 
 def test_containers_links_and_leaders_are_hurt_proven_and_put_back(
-    theirs: Theirs, engine: Engine, tmp_path: Path
+    theirs: Theirs, engine: DockerEngine, tmp_path: Path
 ) -> None:
     before = theirs.started(engine)
     plan = theirs.plan(
@@ -161,7 +161,7 @@ def test_containers_links_and_leaders_are_hurt_proven_and_put_back(
 
 
 async def test_a_broker_that_ends_by_itself_is_told_and_started_again(
-    theirs: Theirs, engine: Engine, tmp_path: Path
+    theirs: Theirs, engine: DockerEngine, tmp_path: Path
 ) -> None:
     runtime = (await trio.to_thread.run_sync(runtime_maker, theirs.plan(), print))[0](tmp_path / "run")
     (tmp_path / "run").mkdir()
@@ -212,7 +212,7 @@ def test_what_a_killed_harness_left_down_or_paused_runs_again_by_clean(theirs: T
 
 
 def test_a_file_nobody_started_or_without_brokers_is_told(
-    found: tuple[Engine, ImageNames], engine: Engine, tmp_path: Path
+    found: tuple[DockerEngine, ImageNames], engine: DockerEngine, tmp_path: Path
 ) -> None:
     name_latest(*found)
     unnamed = Theirs(tmp_path, "not.ours")

@@ -8,20 +8,20 @@ from pathlib import Path
 from squall.chaos.commands.run import plan_of
 from squall.chaos.runs.real import run_and_judge
 from squall.chaos.runtimes.docker import labels
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from tests.live.docker.conftest import MakeRuntime, of_run
 
 FLAGS = {"broker_settings": {}, "topic_settings": {}, "seed": 3, "warmup_s": 1.0}
 
 
-def runs_of(engine: Engine, folder: Path) -> list[str]:
+def runs_of(engine: DockerEngine, folder: Path) -> list[str]:
     """Return what the engine still has of the runs of a folder."""
     found = [*engine.containers(labels.RUN), *engine.networks(labels.RUN), *engine.volumes(labels.RUN)]
     return [str(each) for each in found if each["Labels"].get(labels.FOLDER, "").startswith(str(folder))]
 
 
 def test_a_run_on_volumes_that_fill_up_is_unknown_says_why_keeps_its_history_and_leaves_nothing(
-    engine: Engine, tmp_path: Path
+    engine: DockerEngine, tmp_path: Path
 ) -> None:
     load = {"time_s": 8.0, "faults": "none", "rate": 3000, "min_bytes": 1000, "max_bytes": 2000, "volume_mib": 8}
     limits = {"delivery_timeout_ms": 4000, "converge_s": 5.0, "final_read_s": 5.0}
@@ -37,7 +37,9 @@ def test_a_run_on_volumes_that_fill_up_is_unknown_says_why_keeps_its_history_and
     assert runs_of(engine, tmp_path) == []
 
 
-def test_a_run_that_fits_into_its_volumes_is_valid_and_their_data_is_compared(engine: Engine, tmp_path: Path) -> None:
+def test_a_run_that_fits_into_its_volumes_is_valid_and_their_data_is_compared(
+    engine: DockerEngine, tmp_path: Path
+) -> None:
     load = {"time_s": 12.0, "faults": "kill", "rate": 200, "volume_mib": 256}
     directory = run_and_judge(plan_of(None, {**FLAGS, **load}, "docker"), tmp_path)
     assert directory is not None
@@ -45,7 +47,9 @@ def test_a_run_that_fits_into_its_volumes_is_valid_and_their_data_is_compared(en
     assert runs_of(engine, tmp_path) == []
 
 
-async def test_volumes_keep_their_data_over_a_kill_and_bring_it_home(make_runtime: MakeRuntime, engine: Engine) -> None:
+async def test_volumes_keep_their_data_over_a_kill_and_bring_it_home(
+    make_runtime: MakeRuntime, engine: DockerEngine
+) -> None:
     runtime = make_runtime(volume_bytes=4 << 20)
     await runtime.start()
     container = f"squall-{runtime.run}-broker-1"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.images import ImageNames, harness_image
 from squall.chaos.toolchain.places import commit
 from tests.support.lacks import skip_without
@@ -38,7 +38,7 @@ class HarnessImage:
 
 
 @pytest.fixture
-def harness(found: tuple[Engine, ImageNames], tmp_path: Path) -> Iterator[HarnessImage]:
+def harness(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -> Iterator[HarnessImage]:
     if shutil.which("docker") is None:
         skip_without("the docker program", "install Docker's command line")
     yield HarnessImage(harness_image(found[0], lambda line: None), tmp_path)

@@ -14,7 +14,7 @@ import trio
 from squall.chaos.cli import run as squall
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.runtimes.real.processes.child import until
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT
 
@@ -47,7 +47,7 @@ WITH_VOLUMES = [*ALL, "volume", "volume", "volume"]
 
 
 @pytest.fixture
-def harness(engine: Engine, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def harness(engine: DockerEngine, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A harness of its own that runs three stubs, one of them paused, and says its run's id."""
     command = [sys.executable, "-c", HARNESS, str(tmp_path / "run"), STUB_MOUNT.source, *STUB_INSIDE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as popen:
@@ -66,7 +66,7 @@ async def run_of(harness: subprocess.Popen[str]) -> str:
 
 
 async def test_what_a_killed_harness_leaves_is_found_by_its_labels_and_removed(
-    harness: subprocess.Popen[str], engine: Engine, capsys: pytest.CaptureFixture[str]
+    harness: subprocess.Popen[str], engine: DockerEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = await run_of(harness)
     assert of_run(engine, run) == WITH_VOLUMES
@@ -87,7 +87,7 @@ async def test_what_a_killed_harness_leaves_is_found_by_its_labels_and_removed(
 
 
 async def test_what_a_killed_harness_leaves_is_removed_by_the_next_run(
-    harness: subprocess.Popen[str], engine: Engine, make_runtime: MakeRuntime
+    harness: subprocess.Popen[str], engine: DockerEngine, make_runtime: MakeRuntime
 ) -> None:
     run = await run_of(harness)
     harness.send_signal(signal.SIGKILL)
@@ -96,13 +96,13 @@ async def test_what_a_killed_harness_leaves_is_removed_by_the_next_run(
     assert of_run(engine, run) == []
 
 
-async def test_ctrl_c_leaves_nothing(harness: subprocess.Popen[str], engine: Engine) -> None:
+async def test_ctrl_c_leaves_nothing(harness: subprocess.Popen[str], engine: DockerEngine) -> None:
     run = await run_of(harness)
     harness.send_signal(signal.SIGINT)
     assert await until(lambda: harness.poll() is not None, 60)
     assert of_run(engine, run) == []
 
 
-async def test_clean_leaves_a_cluster_of_this_process_alone(runtime: DockerRuntime, engine: Engine) -> None:
+async def test_clean_leaves_a_cluster_of_this_process_alone(runtime: DockerRuntime, engine: DockerEngine) -> None:
     assert squall(["clean"]) == 0
     assert of_run(engine, runtime.run) == ALL

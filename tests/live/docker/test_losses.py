@@ -9,7 +9,7 @@ import pytest
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Link, Loss, RuntimeCapability, StreamDirection
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from tests.live.docker.conftest import MakeRuntime
 from tests.live.docker.test_containers import inspected
 
@@ -50,7 +50,7 @@ async def test_lost_packets_come_late_are_counted_and_only_of_their_link(
     assert "hits" not in await runtime.heal_link("lost", HURT)
 
 
-async def test_healing_everything_heals_losses(make_runtime: MakeRuntime, engine: Engine) -> None:
+async def test_healing_everything_heals_losses(make_runtime: MakeRuntime, engine: DockerEngine) -> None:
     runtime = make_runtime(lossy=True)
     await runtime.start()
     await runtime.fault_link("lost", CLIENT, Loss(0.9))

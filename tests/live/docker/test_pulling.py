@@ -11,7 +11,7 @@ import pytest
 from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain import base_image as module
 from squall.chaos.toolchain.base_image import NAMED, base_image
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.images import ImageNames, second_image
 from tests.support.clusters.registry import Image, registry
 from tests.support.lacks import without
@@ -26,7 +26,7 @@ BROKEN = Image("another one", broken=True)
 
 
 @pytest.fixture
-def server(engine: Engine) -> Iterator[tuple[str, list[str]]]:
+def server(engine: DockerEngine) -> Iterator[tuple[str, list[str]]]:
     """Its address and what it was asked; what was pulled of it is forgotten."""
     with registry({NAME: THIS, "broken:1": BROKEN}) as (address, asked):
         yield address, asked
@@ -35,7 +35,7 @@ def server(engine: Engine) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_a_named_base_image_is_pulled_once(
-    engine: Engine, server: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    engine: DockerEngine, server: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, asked = server
     monkeypatch.setenv(NAMED, f"{address}/{NAME}")
@@ -47,7 +47,7 @@ def test_a_named_base_image_is_pulled_once(
 
 
 def test_the_official_image_is_pulled_where_a_registry_answers_and_none_is_made(
-    engine: Engine, server: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    engine: DockerEngine, server: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     monkeypatch.delenv(NAMED, raising=False)
@@ -61,7 +61,7 @@ def test_the_official_image_is_pulled_where_a_registry_answers_and_none_is_made(
 
 @pytest.mark.parametrize("name", ["broken:1", "nothing:1"])
 def test_a_registry_without_it_or_with_half_of_it_is_one_that_does_not_answer(
-    engine: Engine, server: tuple[str, list[str]], name: str, monkeypatch: pytest.MonkeyPatch
+    engine: DockerEngine, server: tuple[str, list[str]], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
     assert not engine.pull(f"{server[0]}/{name}")
@@ -77,6 +77,6 @@ def test_a_registry_without_it_or_with_half_of_it_is_one_that_does_not_answer(
 
 
 def test_a_second_version_is_pulled_as_well(
-    engine: Engine, found: tuple[Engine, ImageNames], server: tuple[str, list[str]], tmp_path: Path
+    engine: DockerEngine, found: tuple[DockerEngine, ImageNames], server: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     assert second_image(engine, f"{server[0]}/{NAME}", found[1], print) == THIS.id

@@ -14,7 +14,7 @@ import trio
 from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
 from squall.broker.protocol.schema.metadata import MetadataRequest
 from squall.chaos.runtimes.real.processes.ports import free_ports
-from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import DockerEngine
 from squall.chaos.toolchain.images import ImageNames, standalone_image
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import skip_without
@@ -54,7 +54,7 @@ class Standalone:
 
 
 @pytest.fixture
-def standalone(found: tuple[Engine, ImageNames]) -> Iterator[Standalone]:
+def standalone(found: tuple[DockerEngine, ImageNames]) -> Iterator[Standalone]:
     if shutil.which("docker") is None:
         skip_without("the docker program", "install Docker's command line")
     made = Standalone(standalone_image(*found, lambda line: None))

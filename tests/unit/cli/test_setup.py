@@ -17,8 +17,8 @@ from squall.chaos.toolchain.kafka import VERSION
 ROOT = Path(__file__).resolve().parents[3]
 ASKS = """
 from squall.chaos.commands.setup import offer
-from squall.chaos.toolchain.lacks import Lack
-offer([Lack("a library is missing", flag="--clients")])
+from squall.chaos.toolchain.lacks import MissingDependency
+offer([MissingDependency("a library is missing", flag="--clients")])
 """
 
 

@@ -17,7 +17,7 @@ from squall.chaos.runs import judgement
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.real import lacks
 from squall.chaos.runs.spark import HERE, SparkOptions
-from squall.chaos.toolchain.java import Java
+from squall.chaos.toolchain.java import JavaRuntime
 from squall.checkers import engines
 
 FLAGS = (
@@ -92,7 +92,7 @@ def test_spark_gets_master_settings_and_archive(
         commands.append((given, limit_s))
         return 0
 
-    monkeypatch.setattr(judgement, "java", lambda say: Java(Path("/opt/java"), 21))
+    monkeypatch.setattr(judgement, "java", lambda say: JavaRuntime(Path("/opt/java"), 21))
     monkeypatch.setattr(judgement, "class_archive_here", lambda there: archive)
     monkeypatch.setattr(judgement, "run_staged", run)
     assert judgement.analyse(RunDirectory(tmp_path), Console(quiet=True), ASKED) is None

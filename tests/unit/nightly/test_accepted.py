@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos import cli
-from squall.chaos.nightly.accepted import FILE, AcceptedError, read_accepted
+from squall.chaos.nightly.accepted import FILE, AcceptedFileError, read_accepted
 
 ENTRY = """
 [[accepted]]
@@ -57,7 +57,7 @@ def test_an_expired_entry_is_told_whenever_a_night_begins(tmp_path: Path, capsys
 def test_a_mistake_is_said_with_its_line(was: str, now: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / FILE
     file.write_text(ENTRY.replace(was, now))
-    with pytest.raises(AcceptedError, match="^") as wrong:
+    with pytest.raises(AcceptedFileError, match="^") as wrong:
         read_accepted(file)
     assert f"{file}: {said}" in str(wrong.value)
 

@@ -14,7 +14,7 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly import allure_results, full_disk, session
 from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory
-from squall.chaos.nightly.evidence import Evidence
+from squall.chaos.nightly.evidence import RunEvidence
 from squall.chaos.nightly.player import NightRunner
 from squall.chaos.nightly.scheduling import ScheduledNight
 from squall.checkers.nightly.results import Attempt, by_item
@@ -93,7 +93,7 @@ def test_a_file_of_allure_that_does_not_fit_ends_the_night_in_a_sentence(
     opened = ScheduledNight("n1", player.matrix, items, (), {}, CostModel(), 1)
     player.directory.write(player.directory.night, {"schema": 1, "items": [each.as_json() for each in items]})
     monkeypatch.setattr(allure_results, where, on_a_full_disk)
-    code = session.play(player.directory, player, lambda run, unexpected: Evidence(), "", stop_at_first=False)
+    code = session.play(player.directory, player, lambda run, unexpected: RunEvidence(), "", stop_at_first=False)
     assert code == session.INTERRUPTED
     assert night_end.end(player.directory, opened, player, flags(), interrupted=True) == 2
     told = capfd.readouterr()

@@ -14,7 +14,7 @@ from rich.console import Console
 from squall.chaos.runs import judgement
 from squall.chaos.runs.background_calls import BackgroundCalls
 from squall.chaos.runs.directory import RunDirectory
-from squall.chaos.toolchain.java import Java
+from squall.chaos.toolchain.java import JavaRuntime
 from squall.checkers.stages import LOOK
 from tests.support.histories.builder import HistoryBuilder
 
@@ -74,7 +74,7 @@ def test_what_a_judging_does_beside_spark_begins_when_spark_looks_for_anomalies(
         order.append("ends")
         return code
 
-    monkeypatch.setattr(judgement, "java", lambda say: Java(tmp_path, 21))
+    monkeypatch.setattr(judgement, "java", lambda say: JavaRuntime(tmp_path, 21))
     monkeypatch.setattr(judgement, "class_archive_here", lambda there: None)
     monkeypatch.setattr(judgement, "run_staged", run)
     h = HistoryBuilder()

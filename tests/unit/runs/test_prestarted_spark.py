@@ -15,7 +15,7 @@ from squall.chaos.runs import prestarted_spark
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.prestarted_spark import PrestartedSpark, prestart_spark
 from squall.chaos.runtimes.real.proc import run_state
-from squall.chaos.toolchain.java import Java
+from squall.chaos.toolchain.java import JavaRuntime
 from squall.checkers.stages import READY, line_of
 
 WAITS = f"""
@@ -135,7 +135,7 @@ def test_nothing_is_started_where_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: float, *, starts: bool
 ) -> None:
     monkeypatch.setattr(prestarted_spark, "_free_memory_mib", lambda: free_mib)
-    monkeypatch.setattr(prestarted_spark, "java", lambda say: Java(tmp_path / "no java", 17))
+    monkeypatch.setattr(prestarted_spark, "java", lambda say: JavaRuntime(tmp_path / "no java", 17))
     started = prestart_spark(RunDirectory(tmp_path), print)
     if started is not None:
         started.end()

@@ -12,9 +12,9 @@ import pytest
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain import class_archive
-from squall.chaos.toolchain.java import Java
+from squall.chaos.toolchain.java import JavaRuntime
 
-SEVENTEEN = Java(Path("/opt/java-17"), 17, "java.runtime.version = 17.0.15+6")
+SEVENTEEN = JavaRuntime(Path("/opt/java-17"), 17, "java.runtime.version = 17.0.15+6")
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def _in_place_of_the_jvms(monkeypatch: pytest.MonkeyPatch, before: Callable[[], 
     return commands
 
 
-def made(java: Java = SEVENTEEN) -> Path:
+def made(java: JavaRuntime = SEVENTEEN) -> Path:
     file = class_archive.class_archive(java, lambda line: None)
     assert file is not None
     return file
@@ -70,15 +70,15 @@ def test_it_is_made_once_and_found_afterwards(jvm: list[list[str]]) -> None:
 
 def test_none_is_made_for_a_java_that_does_not_take_it(jvm: list[list[str]]) -> None:
     says: list[str] = []
-    assert class_archive.class_archive(Java(Path("/opt/java-21"), 21), says.append) is None
-    assert class_archive.class_archive_here(Java(Path("/opt/java-21"), 21)) is None
+    assert class_archive.class_archive(JavaRuntime(Path("/opt/java-21"), 21), says.append) is None
+    assert class_archive.class_archive_here(JavaRuntime(Path("/opt/java-21"), 21)) is None
     assert (says, jvm) == ([], [])
 
 
 def test_another_java_has_another_one(jvm: list[list[str]]) -> None:
     others = [
-        Java(Path("/opt/java-21"), 17, SEVENTEEN.build),
-        Java(SEVENTEEN.home, 17, "java.runtime.version = 17.0.16+8"),
+        JavaRuntime(Path("/opt/java-21"), 17, SEVENTEEN.build),
+        JavaRuntime(SEVENTEEN.home, 17, "java.runtime.version = 17.0.16+8"),
     ]
     assert len({made(), *map(made, others)}) == 3
 
@@ -147,7 +147,7 @@ def test_a_cache_that_cannot_be_written_stops_nothing(
 
 
 def test_those_that_nobody_used_for_long_are_removed(jvm: list[list[str]]) -> None:
-    unused, used = Java(Path("/opt/java-1"), 17), Java(Path("/opt/java-2"), 17)
+    unused, used = JavaRuntime(Path("/opt/java-1"), 17), JavaRuntime(Path("/opt/java-2"), 17)
     files = [made(unused), made(used)]
     for file in files:
         long_ago = time.time() - class_archive.UNUSED_S - 1

@@ -8,7 +8,7 @@ import pytest
 
 from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain import engine_lacks
-from squall.chaos.toolchain.lacks import Lack, one_line, refuse
+from squall.chaos.toolchain.lacks import MissingDependency, one_line, refuse
 
 
 def test_everything_that_an_ordinary_user_lacks_for_containers_is_told_at_once(
@@ -49,7 +49,15 @@ def test_an_engine_elsewhere_is_no_matter_of_installing(monkeypatch: pytest.Monk
 
 def test_a_refusal_names_each_thing_and_ends_with_one_line_for_all() -> None:
     with pytest.raises(PreconditionError) as refused:
-        refuse("this run", [Lack("x", ("a", "b")), Lack("y"), Lack("z", ("b", "c"), "start"), Lack("w", (), "start")])
+        refuse(
+            "this run",
+            [
+                MissingDependency("x", ("a", "b")),
+                MissingDependency("y"),
+                MissingDependency("z", ("b", "c"), "start"),
+                MissingDependency("w", (), "start"),
+            ],
+        )
     assert str(refused.value).splitlines() == [
         "this run needs what is not here:",
         *("  x", "  y", "  z", "  w"),

@@ -61,7 +61,7 @@ def test_java_home_goes_before_path(bin_folder: Path, tmp_path: Path, monkeypatc
     program(bin_folder / "java", java_saying("17"))
     program(tmp_path / "home/bin/java", java_saying("21", "/opt/other"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert java.java(lambda line: pytest.fail(line)) == java.Java(Path("/opt/other"), 21)
+    assert java.java(lambda line: pytest.fail(line)) == java.JavaRuntime(Path("/opt/other"), 21)
 
 
 def test_the_build_is_what_stays_the_same_from_one_start_to_the_next(bin_folder: Path) -> None:
