@@ -144,7 +144,7 @@ def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[
     if written is not None and written["ok"]:
         yield from _unwritten(history, metrics, named="history" in info)
     waited = (info.get("reads_after_healing") or {}).get("readers", 0)
-    # A group, whose members a pipeline has as producers, is waited for as one reader.
+    # The harness waits for a group as one reader; a pipeline's members have the role of producers.
     reading = sum(each.role == "reader" or "group" in each.settings for each in history.processes)
     if type(waited) is int and reading < waited:
         yield f"{seal.RUN}: reads_after_healing waited for {waited} readers, and {seal.FILE} has {reading}"

@@ -33,7 +33,7 @@ def attributed(case: VerdictInputs) -> list[Finding]:
     foreign = {each.proc for each in case.processes if each.client != OWN and "group" not in each.settings}
     load = {each.proc for each in load_producers(case.processes)}
     if load and load <= foreign:
-        foreign.add(-1)  # a partition's producers, all of them
+        foreign.add(-1)  # -1 stands for all producers of a partition
     plain = {each.part for each in case.partitions if not each.transactional}
     found = [*(case.findings or ())]
     readers = {

@@ -59,11 +59,11 @@ def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
 
 
 def _uncommitted_only(case: VerdictInputs) -> list[str]:
-    """Return a sentence for each partition whose final reads at read_committed all ended early, because what they would
-    have returned is not known. If an anomaly held a reader back, its finding is enough.
+    """Return a sentence for each partition whose final reads at read_committed all ended early, because the records
+    behind their ends are not known. A partition is left out if a finding says that an anomaly held its readers back.
     """
     if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
-        return []  # `VerdictInputs.not_run` says what this leaves out
+        return []  # `VerdictInputs.not_run` has the checks that need such a read
     held = {part for each in case.findings or () if each.anomaly in HOLDS_BACK for part, _ in each.parts}
     return [
         f"no final read of {each.name} at read_committed reached its end"

@@ -43,7 +43,7 @@ class Finding:
     proc: int
     count: int
     witnesses: tuple[Witness, ...]
-    """Holds at most WITNESSES witnesses, those that `kept` chooses, by partition and offset."""
+    """Holds the witnesses that `kept` chooses, at most WITNESSES, by partition and offset."""
     parts: tuple[tuple[int, int], ...] = ()
     """Holds (dense partition id, number of witnesses), ascending; the id -1 counts witnesses that belong to no
     partition.

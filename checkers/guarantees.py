@@ -63,8 +63,8 @@ class RunConfiguration:
     """Is True if followers truncate to the high watermark, as before KIP-101."""
     marks_of_several_moments: bool = False
     """Is True if a Fetch response may take the high watermark and the last stable offset at different times, both
-    before the records are read. Apache Kafka does so; our own broker does not. Its disks are judged by its own rules,
-    too.
+    before the records are read. Apache Kafka does so; our own broker does not. Disk damage in Apache Kafka is also
+    judged by rules of its own.
     """
     isr_by_messages: bool = False
     """Is True if a follower that lacks more than a number of records leaves the ISR, as before KIP-16."""
@@ -423,7 +423,7 @@ def guarantee_for(
         for each, reason in cell.permits.items():
             ways.setdefault(each, {}).setdefault(reason, name)
     if "lost-write" in ways:
-        # What follows from a loss is permitted by the cell that permits the loss.
+        # The cell that permits a loss also permits the loss's consequences.
         by = next(iter(ways["lost-write"].values()))
         for each, reason in _followers(config, ways).items():
             ways.setdefault(each, {}).setdefault(reason, by)

@@ -30,7 +30,7 @@ from squall.checkers.verdict_inputs import VerdictInputs, WorkloadFacts, acked_o
 
 @dataclass(frozen=True, slots=True)
 class RunJudgement:
-    """Holds a verdict and what it is based on."""
+    """Holds the verdict on a run, and the history, findings and measures on which it is based."""
 
     verdict: Verdict
     history: History

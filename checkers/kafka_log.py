@@ -285,7 +285,7 @@ class _BrokerLogReader:
     def _cut(self, match: re.Match[str]) -> None:
         to, was = int(match["to_offset"]), self._ends.get(match["p"])
         if was is not None and to >= was:
-            return  # said of every new follower, though nothing is cut
+            return  # Kafka logs this for each new follower, even if nothing is truncated
         self._ends[match["p"]] = to
         self._tell("truncated", match["p"], from_offset=to if was is None else was, to_offset=to,
                    reason=_reason(match["why"]))  # fmt: skip

@@ -27,7 +27,7 @@ from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead
 EVER = (1 << 62) - 1
 """Is a time, or an offset, behind all others."""
 ANYWHERE = EVER - 1
-"""Stands for an unknown offset: it is behind the start of every epoch."""
+"""Means that an offset is not known: it is behind the start of every epoch."""
 TRACE, POLLED = "trace.jsonl", "polled.jsonl"
 EPOCHS = "epochs"
 """Is the key of run.json that a cluster without traces has: it maps the name of a partition to [[epoch, start offset],
@@ -167,7 +167,7 @@ def of_events(
         for name, row in _of_node(events):
             if row[2] <= until:
                 led.setdefault(name, []).append(row)
-    # A trace that is there and says nothing of a partition does not say that nobody else led it.
+    # A trace that exists but does not mention a partition does not prove that no other broker led it.
     silent = sorted(each.name for each in partitions if not each.deleted and each.name not in led)
     why = [f"no trace or log names a leader of {', '.join(silent)}"] if silent else []
     if brokers:
@@ -334,7 +334,7 @@ def of_answers(
     for name, chain in epochs.items():
         reported = sorted(seen.get(name, {}).items())
         led[name] = [
-            # Between two polls nobody looked: it may have begun when the epoch before it was seen last.
+            # An epoch may begin between two polls: as early as the epoch before it was last seen.
             [
                 epoch,
                 start,

@@ -71,7 +71,7 @@ def _not_as_planned(line: Mapping[str, Any], planned: Sequence[Mapping[str, Any]
     pairs += [(name, plan.get(name), said.get(name)) for name in ("at_s", "duration_s")]
     pairs.append(("target", plan.get("target"), (line.get("target") or {}).get("asked")))
     for name, wanted, reported in pairs:
-        # A hand-written plan leaves out what has a default.
+        # A hand-written plan may leave out values that have a default.
         if wanted is not None and reported is not None and wanted != reported:
             yield f"{name} is {reported!r}, and the plan has {wanted!r}"
     params = line.get("params") or {}

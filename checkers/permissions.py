@@ -92,7 +92,7 @@ def explained(
 
 
 def _does_not_apply(reason: str, finding: Finding, context: PartitionContext) -> bool:
-    """Return whether a reason cannot apply to a finding. In a partition without transactions, nobody waits for a
+    """Return whether a reason cannot apply to a finding. In a partition without transactions, no producer waits for a
     marker. In a log that lost no file, readers skip nothing. No loss makes a program commit what it has not processed.
     """
     if finding.evidence == commit_ahead.OWN_COMMIT:

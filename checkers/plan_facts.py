@@ -53,8 +53,8 @@ class PlanFacts:
     """Is the `cleanup.policy` of the workload's topics; empty if brokers of another program decide it."""
 
     def in_force(self, partitions: Iterable[ObservedPartition]) -> PlanFacts:
-        """Return these facts with the topic settings that brokers reported during the run, whoever set them: the lowest
-        min ISR, and unclean elections if any topic had them.
+        """Return these facts with the topic settings that brokers reported during the run: the lowest min ISR, and
+        unclean elections if any topic had them.
         """
         reported, planned = [each for each in partitions if each.min_isr >= 0 and not each.added], self.configuration
         min_isr = min([planned.min_isr, *(each.min_isr for each in reported)])
@@ -121,7 +121,7 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
     workload = plan["workload"]
     broker = {str(name): str(value) for name, value in plan.get("cluster", {}).get("settings", {}).items()}
     topic = {str(name): str(value) for name, value in workload.get("topic_settings", {}).items()}
-    # A topic's own setting goes before the broker's of the same meaning.
+    # A topic's own setting overrides the broker's setting of the same meaning.
     unclean = topic.get("unclean.leader.election.enable", broker.get("unclean.leader.election.enable", "false"))
     flush = topic.get("flush.messages", broker.get("log.flush.interval.messages"))
     features = dict(each.partition("=")[::2] for each in broker.get(_FEATURES, "").replace(" ", "").split(",") if each)
@@ -177,7 +177,7 @@ def configuration_of(process: ClientProcess, plan: RunConfiguration) -> RunConfi
     settings = process.settings
     if process.role != "producer":
         return replace(plan, acks=-1, idempotence=True, isolation=process.isolation, commits=_commits(process, plan))
-    # Confluent's client, aiokafka and kafka-python write as V1 does, whatever the cluster has.
+    # Confluent's client, aiokafka and kafka-python use transactions V1, whatever version the cluster has.
     newest = plan.transaction_version if process.client == OURS else min(plan.transaction_version, 1)
     return replace(
         plan,

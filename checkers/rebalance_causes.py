@@ -29,7 +29,9 @@ FOREVER = 1 << 62
 CLIENTS = ("producer", "reader", "member")
 """Lists the targets of faults that name processes of the load."""
 COMES, GOES = ("followed_by", "second"), ("process", "second")
-"""List the keys in the evidence of such a fault that name the processes which began and which ended because of it."""
+"""List the keys in the evidence of a fault of clients that name the processes which began, or ended, because of the
+fault.
+"""
 CLASSIC, COOPERATIVE = "classic", "cooperative"
 MEMBERS: Literal["members"] = "members"
 RebalanceCause = Literal["members"] | int | None
@@ -92,7 +94,7 @@ class GenerationCauses:
         """
         took_part = [proc for proc, own in self.of_proc.items() if {each.gen for each in own} & {before, gen}]
         if any(self._setting(proc, "group_protocol", CLASSIC) != CLASSIC for proc in took_part):
-            return False  # the coordinator assigns, and no round follows another
+            return False  # the coordinator assigns, so members need no second round
         return any(
             (one.gen, other.gen) == (before, gen) and self._gave_up(proc, one.t, other.t)
             for proc in took_part
@@ -118,7 +120,7 @@ class GenerationCauses:
     def _arrivals(self) -> Iterator[tuple[int, MembershipChange]]:
         for proc, (first, *_) in self.of_proc.items():
             at = self.came_at(proc)
-            # Who came later was let into a generation that was there: a static member that is back.
+            # A process that came later joined an existing generation: it is a static member that returned.
             if at <= self.began[first.gen] or (at == first.t and not self._inherits(proc, first)):
                 yield first.gen, MembershipChange(proc, self._blamed(proc, at, COMES))
 
@@ -140,7 +142,7 @@ class GenerationCauses:
             limit = self._limit_ns(still)
             if not own or not limit or still.t1 - still.t0 < limit * 2 // 3:
                 continue
-            # Its last heartbeat was sent before it stood still.
+            # Its last heartbeat was sent up to a third of the limit before the pause.
             given_up = still.t0 + limit * 2 // 3
             without = [gen for gen in self.began if all(each.gen != gen for each in own)]
             expired = self._first_after(without, given_up, still.t0 + limit + SOON_NS)
@@ -173,10 +175,10 @@ class GenerationCauses:
                 continue
             over = gone + self.session_ns(proc)
             instants = [gone, over]
-            if self.instance(proc):  # it goes without a word, and its session is taken over by its successor
+            if self.instance(proc):  # a static member leaves without a request; its successor takes its session over
                 instants = [] if self._succeeded(proc, gone, over) else [over]
             found = [self._first_after(self.began, at, at + SOON_NS) for at in instants]
-            # Who was missed at once had said that it goes: its session is over then.
+            # If a generation began at once, the process had left its group, and its session ended then.
             if (gen := next((each for each in found if each is not None), None)) is not None:
                 yield gen, MembershipChange(proc, self._blamed(proc, gone, GOES))
 

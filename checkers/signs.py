@@ -80,14 +80,15 @@ class RunCircumstances:
     does not say how often the record arrived.
     """
     contested: tuple[TimeWindow, ...] = ()
-    """Lists windows of two leader terms of a partition, from the begin of the second to the end of the first; the end
-    may come before the begin. Two leaders may have led while a record was under way that meets such a window.
+    """Lists the times in which two leaders of a partition may have led: from the begin of the second leader's term to
+    the end of the first leader's term. If the end comes before the begin, only a record that was under way at both
+    times meets the window.
     """
     power_lost: tuple[LostRange, ...] = ()
     power_unknown: str = ""
     """Says why some ranges may be missing from `power_lost`; empty if none are."""
     damaged: tuple[tuple[int, int], ...] = ()
-    """Holds (partition, when its disk was damaged, in ns); -1 stands for any partition."""
+    """Holds (partition, when its disk was damaged, in ns); the id -1 means any partition."""
     everywhere: MechanismSign = MechanismSign(0)
     """Combines the signs of the whole run, which every witness has."""
     outputs: bool = False
@@ -154,7 +155,7 @@ def circumstances_of(
     for fault in began:
         try:
             its_class = class_of(fault.action, fault.fault_class)
-        except UnknownFault:  # the verdict says so
+        except UnknownFault:  # `classes_of` reports it in the verdict
             continue
         if its_class in (FaultClass.W1, FaultClass.WM):
             for node in fault.resolved:
@@ -207,7 +208,7 @@ def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_fa
     """Return the ranges of records that one node lost with its power; None if the fault's evidence does not say."""
     try:
         reported: Any = (fault.evidence or {})["lost"]
-        # A process takes records until it has ended.
+        # A process may append records until it has ended.
         at = max(fault.began, int(reported.get("ended_ns", -1)))
         logs = reported["nodes"][str(node)]["logs"].items()
         ranges = [(name, int(low), int(high)) for name, (low, high) in logs if name in parts]

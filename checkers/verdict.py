@@ -200,7 +200,7 @@ def _promises(
     try:
         classes = fault_classes.classes_of(case.faults)
         if case.plan and not case.nemesis_read:
-            # Faults that nobody told of may have happened: what they would excuse is excused.
+            # Planned faults that nemesis.jsonl does not report may have happened, so what they permit is permitted.
             said = {fault.action: fault.fault_class for fault in case.faults}
             planned = [fault_classes.class_of(action, said.get(action, "")) for action in case.plan.actions]
             classes = tuple(each for each in FaultClass if each in classes or each in planned)
@@ -215,7 +215,7 @@ def _promises(
 
 def _promised(case: VerdictInputs, expect: str, classes: tuple[FaultClass, ...]) -> GuaranteesByProcess:
     if expect == "safe":
-        # Nothing is permitted, so nothing need be known.
+        # No anomaly is permitted, so the configuration does not matter.
         return {None: guarantees.guarantee_for(guarantees.RunConfiguration(), classes, expect)}
     if case.plan is None:
         return {}
@@ -237,7 +237,9 @@ def _judged(
     harness_troubles: Sequence[str],
     context: PartitionContext,
 ) -> tuple[JudgedFinding, ...]:
-    """Return the findings by kind and judgement: those that are not permitted first, then in the catalogue's order."""
+    """Return the findings by kind and judgement: first the findings that are not permitted, then the others, in the
+    catalogue's order.
+    """
     groups: dict[tuple[str, str, bool | None, str, PermissionCellName | None], list[Finding]] = {}
     for finding in findings:
         permitted, why, cell = _judgement(finding, promised, at_worst, context)
@@ -343,7 +345,7 @@ def give_up(run_dir: Path, *troubles: str) -> Verdict:
     troubles = (*troubles, *seen.troubles)
     verdict = decide(VerdictInputs(run=run_dir.name, troubles=troubles, simulator_failures=seen.wrong))
     if verdict.verdict == UNKNOWN:
-        verdict = replace(verdict, reasons=troubles)  # that nothing was looked at then, says nothing new
+        verdict = replace(verdict, reasons=troubles)  # reasons about missing evidence would say nothing new
     _write(run_dir, verdict)
     return verdict
 
@@ -397,7 +399,7 @@ def _of_another(stored: Mapping[str, Any], run_dir: Path, history: History | Non
     try:
         run = conversion.read_conversion(run_dir).run if history is None else history.run
     except (OSError, KeyError, TypeError, ValueError, RecursionError):
-        return ""  # said where the history is read
+        return ""  # `read_inputs` reports it
     if stored["run"] == run:
         return ""
     return f"{FINDINGS} is about the run {stored['run']!r}, and the history about {run!r}"

@@ -76,8 +76,8 @@ class VerdictInputs:
     ran_on_little: Mapping[str, str] = field(default_factory=dict)
     """Maps the anomalies whose checks saw only a part of what a whole run shows to the reason."""
     harness_troubles: Sequence[str] = ()
-    """Says what went wrong with the harness or the machine during the run. Such trouble may have stopped progress, so a
-    liveness finding is then nobody's fault for certain. `troubles` has these entries as well.
+    """Says what went wrong with the harness or the machine during the run. Such trouble may have stopped progress, so
+    no liveness finding is certain then. `troubles` has these entries as well.
     """
     simulator_failures: Sequence[str] = ()
     """Lists the failures that a simulator saw, a line each; no history shows them, and nothing permits them."""
@@ -120,7 +120,7 @@ def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _History
     except FileNotFoundError:
         troubles.append("the history was not converted")
         return _HistorySummary()
-    except Exception as error:  # whatever is wrong with these files, the verdict says so
+    except Exception as error:  # the verdict reports whatever is wrong with these files
         troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
         return _HistorySummary()
     troubles += map(str, reported.problems)

@@ -1,9 +1,10 @@
 """`python -m squall.spark_analysis RUN_DIR`: find the anomalies of a run and take its measures.
 
-Writes findings.json, metrics.json, series.json and anomalies/ into RUN_DIR, or into --out. Exit code 0: they are
-written; what they mean is `squall.checkers.verdict`'s to say. Anything else: nothing is, and stderr says why.
+Writes findings.json, metrics.json, series.json and anomalies/ into RUN_DIR, or into --out. Exit code 0 says that all of
+them are written; `squall.checkers.verdict` decides what they mean. With any other exit code nothing is written, and
+stderr says why.
 
-With --ahead it is started before there is a history: Spark starts, and waits for a line on standard input.
+With --ahead the command starts before there is a history: it starts Spark, and then waits for a line on standard input.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.flush()
         os._exit(1)  # PySpark still waits in a thread
     except _HistoryNotComing:
-        # Not `return`: Spark's threads would be waited for.
+        # `return` would wait for Spark's threads.
         os._exit(0)
     return 0
 

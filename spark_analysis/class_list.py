@@ -1,7 +1,8 @@
 """`python -m squall.spark_analysis.class_list FILE`: the names of the classes that a JVM loads to judge a run.
 
-Judges a history of a few records, with every view and statement that a long one has. From the names
-`squall.chaos.toolchain.class_archive` makes the archive that later JVMs map. Exit code 0: FILE is written and whole.
+Analyses a history of a few records, with every view and statement that a long history has.
+`squall.chaos.toolchain.class_archive` makes of these names the archive that later JVMs map. Exit code 0 says that FILE
+is complete.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def analyse(
             running = session.start(
                 _rows(run_dir), java_home, master, class_archive, conf=conf, java_options=java_options
             )
-            # The history does not wait for what is still practised when it is there.
+            # The warm-up runs beside the analysis, so a history that arrives need not wait for it.
             if practice is not None and not there.is_set():
                 _beside(partial(practise, running, practice))
             return running
@@ -144,7 +144,7 @@ def _started(starting: Future[SparkSession], limit_s: float) -> SparkSession:
         return starting.result(limit_s)
     except TimeoutError:
         if starting.done():
-            raise  # of its own
+            raise  # the start itself raised it
         raise NoStart(f"Spark has not started within {limit_s:g} s: its Java may have died as it began") from None
 
 
@@ -220,7 +220,7 @@ def _queries() -> list[Query]:
 
 
 def _table(spark: SparkSession, folder: Path, name: str) -> DataFrame:
-    # With the columns given, no job is started to learn them.
+    # With the columns given, Spark starts no job to infer them.
     columns = ", ".join(f"{column.name} {SQL_TYPES[str(column.type)]}" for column in SCHEMAS[name])
     return spark.read.schema(columns).parquet(str(folder / f"{name}.parquet"))
 

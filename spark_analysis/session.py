@@ -38,7 +38,7 @@ def jvm_options(rows: int, class_archive: Path | None = None, more: Sequence[str
     `class_archive` was made by `squall.chaos.toolchain.class_archive` for this Java and this PySpark. A JVM that finds
     another file there, or none, starts without it. `more` holds options that come last.
     """
-    # With one compiler Java reserves 48 MB for compiled code, which a session of many queries uses up.
+    # With one compiler Java reserves only 48 MB for compiled code, and a session of many queries needs more.
     lean = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
     options = lean if rows <= SMALL_ROWS else ["-XX:+UseParallelGC"]
     if class_archive is not None:
@@ -54,13 +54,13 @@ def settings(rows: int, master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g" if small else "8g",
         "spark.driver.maxResultSize": "1g",
-        # Each broadcast table takes whole pages, and a plan has some forty. By default a page would have 32 MB here.
+        # A plan has some forty broadcast tables, and each takes whole pages, which would have 32 MB by default.
         **({"spark.buffer.pageSize": "1m"} if small else {}),
-        # One plan, made once: there is nothing to adapt in a history that fits in memory.
+        # Adaptive execution cannot improve the plan of a history that fits in memory.
         "spark.sql.adaptive.enabled": "false" if small else "true",
-        # A cluster may have many cores: of too many partitions, adaptive execution makes fewer.
+        # A cluster may have many cores; if there are too many partitions, adaptive execution merges them.
         "spark.sql.shuffle.partitions": "2" if small else "16" if master.startswith("local") else "200",
-        # Two halves of one small file are read by two cores.
+        # With this cost two cores read two halves of one small file.
         "spark.sql.files.openCostInBytes": str(64 << 10) if small else str(4 << 20),
         "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "squall-spark-warehouse"),
         "spark.sql.session.timeZone": "UTC",

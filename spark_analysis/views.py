@@ -194,7 +194,7 @@ def partitions(rows: Sequence[ObservedPartition]) -> str:
 
 VIEWS: dict[str, SparkView] = {
     "partitions": SparkView(partitions),
-    # All that follows groups or sorts by partition: one exchange serves it all.
+    # All later views group or sort by partition, so one exchange here is enough.
     "places": SparkView(PLACES, ("records",), kept=True, by="part"),
     "txn_values": SparkView(TXN_VALUES, ("members", "txns")),
     "committed_reads": SparkView(COMMITTED_READS, ("records", "txn_values"), kept=True),

@@ -84,9 +84,9 @@ def _of(
 def _judged(value: ObservedValue, partition: ObservedPartition, txn: Txn, finals: list[PartitionFinalRead]) -> bool:
     """Return whether a final read_committed read would have shown the value if its transaction had committed.
 
-    That is so if the reader went past the value's offset, because the outcome of the transaction was known there; or if
-    the reader read to the end, and began after the commit was acknowledged. In a compacted partition a later record may
-    have the same key, so nothing is judged there.
+    A read shows it if the reader went past the value's offset, because the outcome of the transaction was known there;
+    or if the reader read to the end, and began after the commit was acknowledged. In a compacted partition a later
+    record may have the same key, so nothing is judged there.
     """
     if partition.compacted or partition.may_lack(value.acked_at):
         return False

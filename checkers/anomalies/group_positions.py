@@ -19,7 +19,7 @@ class GroupPartitionHistory:
     group: int
     part: int
     commits: list[GroupCommit] = field(default_factory=list)
-    """Holds the commits that members requested, and those that an administrator's request may have made."""
+    """Holds the commits that members requested, and the commits that an administrator's request may have made."""
     fetches: list[ReportedCommittedOffset] = field(default_factory=list)
     holds: list[PartitionOwnership] = field(default_factory=list)
     carried: list[GroupCommit] = field(default_factory=list)
@@ -60,7 +60,7 @@ class GroupPositions:
         return commit.txn >= 0 and ABORT in self.late[commit.txn]
 
     def uncommitted(self, commit: GroupCommit, t: int) -> bool:
-        """Return whether nobody had requested the commit of this commit's transaction by `t` ns, or nobody ever did.
+        """Return whether no client had requested the commit of this commit's transaction by `t` ns, or none ever did.
         False outside of transactions.
         """
         if commit.txn < 0:

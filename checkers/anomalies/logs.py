@@ -26,7 +26,7 @@ class ObservedValue:
     sent: bool = False
     st: int = INFO
     op: int = -1
-    """Is the operation id of the send; or of the first poll that returned the value, if nobody sent it to this
+    """Is the operation id of the send; or of the first poll that returned the value, if no producer sent it to this
     partition.
     """
     t0: int = -1

@@ -67,15 +67,15 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             continue
         if value.key >= 0 and superseded.get(value.key, -1) > off:
             continue
-        # Without an offset it cannot be placed: the worse name.
+        # A record without an offset gets the worse name.
         yield witness("lost-write" if off <= log.seen else "unseen", value, off, log.seen)
 
 
 def _judged(partition: ObservedPartition, off: int, since: int) -> bool:
     """Return whether a final read would have shown a record at `off` that was known to be committed at `since` ns.
 
-    That is so if a final reader went past the offset, or if a final reader read to the end and began after the record
-    was committed.
+    A read would have shown it if its reader went past the offset, or if its reader read to the end and began after the
+    record was committed.
     """
     if partition.may_lack(off):
         return False

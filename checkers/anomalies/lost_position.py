@@ -44,7 +44,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
         for fetch in place.fetches:
             higher = list(_lost(fetch, place, positions))
             if higher:
-                # What a late EndTxn may have aborted explains nothing that another commit proves.
+                # A late abort explains a lost commit, but not the loss of another commit that is proven.
                 proven, off, proc = max(higher)
                 evidence = "" if proven else LATE_END
                 yield Witness("lost-position", evidence, place.part, fetch.off, -1, fetch.op, proc, off)
@@ -65,8 +65,8 @@ def _lost(
     known = [
         (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)
         for commit in place.commits
-        # Offsets of a transaction may become the position after its end was acknowledged: only who asks for stable
-        # ones waits for that.
+        # The offsets of a transaction may become the position only after its end was acknowledged: a fetch waits for
+        # that only if it asks for stable offsets.
         if fetch.stable or commit.txn < 0
     ]
     known += [(each.t0, each.t1, each.off, False, each.proc) for each in place.fetches if each.off >= 0]
@@ -92,8 +92,8 @@ def _explaining(place: GroupPartitionHistory, positions: GroupPositions) -> list
 
 
 def _deleted_by(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> int:
-    """Return the process that had deleted the group before the reported position was requested, if nobody has committed
-    since; -1 if no such deletion exists.
+    """Return the process that had deleted the group before the reported position was requested, if no client has
+    committed a position since; -1 if there is no such deletion.
     """
     deletions = [
         (commit.t0, commit.proc)
@@ -112,8 +112,8 @@ def _deleted_by(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, po
 
 
 def _invented(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> bool:
-    """Return whether nobody had requested the reported position, nor a reset that may have set it. A position that only
-    an uncommitted transaction requested is `uncommitted-offset` instead.
+    """Return whether no client had requested the reported position, nor a reset that may have set it. A position that
+    only an uncommitted transaction requested is `uncommitted-offset` instead.
     """
     if fetch.off < 0:
         return False

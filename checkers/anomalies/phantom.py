@@ -1,4 +1,4 @@
-"""Finds phantom: a value was read that nobody sent to its partition."""
+"""Finds phantom: a value was read in a partition to which no producer sent it."""
 
 from __future__ import annotations
 

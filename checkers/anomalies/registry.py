@@ -1,6 +1,4 @@
-"""Lists every anomaly module, in the order in which reports list what they look for, and decides which anomalies a run
-could have shown.
-"""
+"""Lists every anomaly module in the order of reports, and decides which anomalies a run could have shown."""
 
 from __future__ import annotations
 
@@ -159,7 +157,7 @@ class EvidenceCounts(NamedTuple):
 
 
 def looked_for(not_run: Collection[str]) -> str:
-    """Return the note that lists the anomalies which were looked for; `not_run` names those that were not."""
+    """Return the note that lists the anomalies which were looked for; `not_run` names the anomalies which were not."""
     return LOOKED_FOR + ", ".join(name for name in FOUND if name not in not_run)
 
 
@@ -183,7 +181,7 @@ def not_run(
     def done(*operations: str) -> bool:
         return any(outcomes.get(f, {}).get("ok", 0) for f in operations)
 
-    # Without acks an acknowledgement has no offset that could be wrong.
+    # With acks=0 an acknowledgement has no offset that could be wrong.
     asked = any(each.role == "producer" and each.settings.get("acks") != 0 for each in load)
     acks = done("send") and asked and counted.placed != 0
     reads = done("poll", "final_read") and any(each.seen >= 0 for each in partitions)
@@ -204,7 +202,7 @@ def not_run(
         HistoryNeed.RESUMED: counted.resumed != 0,
         HistoryNeed.RIVALS: counted.owners not in (0, 1),
         HistoryNeed.WRITES_AFTER_HEALING: len(load) < len(processes),
-        # Of a member that does not say which generation it is in, a commit proves nothing.
+        # A commit proves nothing if its member does not report its generation.
         HistoryNeed.PROOFS: (done("commit") and counted.grants != 0) or own_members,
         HistoryNeed.COMMITS: done("commit"),
         HistoryNeed.POSITIONS: done("fetch_offsets"),

@@ -120,7 +120,7 @@ def write(
 
 @dataclass(frozen=True, slots=True)
 class RequiredReplicaComparison:
-    """Says of which run a comparison must be, and what it must have compared."""
+    """Describes the comparison that a run needs: the run, its partitions, and their number of replicas."""
 
     run: str
     """Is the run's name in the history."""
@@ -209,7 +209,8 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition
             for node, log_dir in sorted(log_dirs.items())
             if (log_dir / partition.name).is_dir()
         ]
-        # Each against the one that is sure of most: what two others disagree on, one of them disagrees on with it.
+        # Each replica is compared with the one that has the highest high watermark: if two others differ, one differs
+        # from it.
         replicas.sort(key=lambda replica: (-replica.high_watermark, replica.node))
         for other in replicas[1:]:
             if not partition.compacted:
@@ -322,7 +323,7 @@ def _differing_batches(one: ReplicaFiles, other: ReplicaFiles, low: int, high: i
             yield base, CONTENT, -1
         elif here.epoch != there.epoch:
             yield base, EPOCH, -1
-    # What stands behind bytes that are no batch cannot be compared.
+    # Batches behind bytes that are no batch cannot be compared.
     for end, node in ((my_end, one.node), (their_end, other.node)):
         if end < high:
             yield end, DAMAGED, node

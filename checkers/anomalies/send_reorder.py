@@ -66,7 +66,7 @@ def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]
         highest = max(highest, off)
     if not overtook:
         return
-    least = [inf] * len(EVIDENCE)  # of the records handed over later, by the evidence that they have at least
+    least = [inf] * len(EVIDENCE)  # of the records sent later, by their least evidence
     for value, off, level in reversed(handed):
         common = next((each for each in range(level, -1, -1) if least[each] <= off), None)
         if common is not None:

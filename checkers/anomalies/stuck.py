@@ -97,7 +97,7 @@ def liveness(measures: Iterable[MeasurementRow], limits: StuckLimits) -> list[Fi
             length, begin = measure.numbers
             after, served = fresh.get(measure.a, (0, 0))
             if begin + length == served + after:
-                length = served - begin  # from then on the partition is known to take writes
+                length = served - begin  # a fresh write at `served` proves that the partition took writes then
             found += _longer(PRODUCER, LOAD, measure.a, -1, length, limits.stuck_producer_s)
         elif evidence := OF_ONE.get(measure.name):
             of_one += _longer(PRODUCER, evidence, -1, measure.a, measure.numbers[0], limits.stuck_producer_s)
@@ -156,7 +156,7 @@ def progress_after_healing(
             took_ns = int(written["took_s"] * 1e9)
             witnesses.append(Witness(PRODUCER, WRITES, parts.get(name, -1), -1, -1, -1, -1, took_ns))
             notes.append(f"{name} took no write within {written['limit_s']:g} s after healing: {why}")
-    # Where the cluster has not converged, that is the finding, and a read that waits for it is none of its own.
+    # If the cluster has not converged, that is the finding: reads that wait for it are no findings of their own.
     converged = written is not None and (info.get("converged") or {"ok": False})["ok"]
     if reading := converged and limits.stuck_consumer_s is not None:
         _of_live_readers(live or {"behind": ()}, parts, witnesses, notes, behind, groups)

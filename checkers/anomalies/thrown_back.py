@@ -1,4 +1,4 @@
-"""Finds thrown-back: a reader learns that what it has read is no longer in the log."""
+"""Finds thrown-back: a reader learns that records which it has read are no longer in the log."""
 
 from __future__ import annotations
 

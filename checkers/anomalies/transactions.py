@@ -64,8 +64,8 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
 
 
 def _may_come_late(txn: Txn, limit_ns: int) -> bool:
-    """Return whether an EndTxn request of this transaction may still arrive after its answer. If the client does not
-    report unanswered requests, that is so if the end took at least the request time-out.
+    """Return whether an EndTxn request of this transaction may still arrive after its answer. A client that does not
+    report unanswered requests may have such a request if the end took at least the request time-out.
     """
     if txn.unanswered >= 0:
         return txn.unanswered > 0

@@ -31,14 +31,14 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
         for fetch in place.fetches:
             wanted = [commit for commit in place.commits if commit.off == fetch.off >= 0 and commit.t0 <= fetch.t1]
             wrong = [commit for commit in wanted if positions.uncommitted(commit, fetch.t1)]
-            # A commit that failed for certain explains nothing, in a transaction or outside.
+            # A commit that definitely failed cannot have set the position, in a transaction or outside.
             right = any(
                 positions.may_explain(commit, fetch.off, fetch.t1) and not positions.uncommitted(commit, fetch.t1)
                 for commit in place.commits
             )
             if wrong and not right:
                 first = min(wrong, key=lambda commit: commit.txn)
-                # With transactions V1 a late TxnOffsetCommit counts for the next transaction, as a late end does.
+                # With transactions V1 a late TxnOffsetCommit is applied to the next transaction, as a late EndTxn is.
                 late = any(commit.late or positions.late_commit(commit) for commit in wrong)
                 evidence = LATE_END if late else ""
                 yield Witness(

@@ -76,7 +76,7 @@ def _pair(transactions: TransactionIndex, record: RecordRow) -> tuple[Txn, Txn] 
     writer, reader = transactions.of_value.get(record.val), transactions.of_poll.get(record.op)
     if writer is None or reader is None or writer.op == reader.op:
         return None
-    # What was read after the commit was asked for is no part of what was committed.
+    # A record that was read after the commit was requested is not part of the transaction.
     counts = not writer.never_commits and not reader.never_commits and record.t1 <= reader.te
     return (writer, reader) if counts else None
 

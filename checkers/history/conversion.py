@@ -90,7 +90,7 @@ def convert(run_dir: Path) -> ConversionResult:
     faults.
     """
     from squall.checkers.history.parquet import (
-        write_small,  # with pyarrow, which most of a simulation's runs never need
+        write_small,  # needs pyarrow, which most simulated runs never load
     )
 
     folder = run_dir / FOLDER

@@ -117,7 +117,7 @@ class GroupTableBuilder:
         self._heard: dict[tuple[int, int], int] = {}
         """Maps process and group to when the process last learned of a generation, in ns."""
         self._sent: dict[int, _CommitInFlight] = {}
-        """Maps the operation id of each commit that is under way to what it may prove."""
+        """Maps the operation id of each commit under way to the ownerships that its acknowledgement may prove."""
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -172,7 +172,7 @@ class GroupTableBuilder:
         late = int(line.get("unanswered") != 0)
         acknowledged = False
         for part, off in offsets_of(invoked["at"]).items():
-            # Where partitions ended differently, those without an error were committed.
+            # If the partitions' results differ, the partitions without an error were committed.
             st = OK if errors and str(part) not in errors else line["st"]
             acknowledged |= st == OK
             meta = _metadata(invoked, part)
@@ -180,7 +180,7 @@ class GroupTableBuilder:
         held, sent_in = self._sent.pop(op, ([], {}))
         assigned = self._assigned(sent_in, proc, group, gen)
         for part, hold in held:
-            # A commit of nothing is appended nowhere, and acknowledges nothing.
+            # A commit without offsets is not appended, so its acknowledgement proves nothing.
             if acknowledged and (assigned is None or part in assigned):
                 hold.proved = max(hold.proved, t0)
             hold.under_way -= 1

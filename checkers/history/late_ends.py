@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from squall.checkers.history.tables import ClientProcess
 
 UNKNOWN = -1
-"""Stands for an epoch, or a number of requests, that is not known; such an epoch may be any."""
+"""Means that an epoch, or a number of requests, is not known; an unknown epoch may be any epoch."""
 
 
 class LateEndTxnTracker:

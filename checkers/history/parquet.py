@@ -227,7 +227,7 @@ def read_large(folder: Path, history: History) -> None:
 
 
 def _arrow(table: IntegerTable, schema: pa.Schema) -> pa.Table:
-    # By buffers: pa.array() would do, but imports pandas, which takes as long as converting a small history.
+    # pa.array() would import pandas, which takes as long as converting a small history, so buffers are used.
     arrays = []
     for name, kind in zip(schema.names, schema.types, strict=True):
         column = array(_CODES[kind], table.column(name))

@@ -109,7 +109,7 @@ class HistoryParser:
     def feed(self, lines: Iterable[bytes]) -> None:
         """Parse lines, each with its line feed, up to the end or to the first line that cannot be understood."""
         history, handlers, decode = self.history, self._handlers, msgspec.json.decode
-        # Asked before each line: the lengths of the arrays themselves cost a fifth of the tables' lengths.
+        # Taken before each line: `len` of the arrays costs a fifth of `len` of the tables.
         arrays = [getattr(history, name).data for name in LARGE]
         enough = DRAIN_ROWS * history.records.width
         for raw in (lines := iter(lines)):
@@ -171,7 +171,7 @@ class HistoryParser:
         if raw.lstrip(b"[ ").startswith(b"{:"):
             why = "this is EDN, as Jepsen writes histories, and no JSON"
         why += f"; the {left} lines after it were not read" if left > 1 else ""
-        # Bytes that are no JSON are where the damage is. A line that contradicts an earlier one may be right itself.
+        # Bytes that are no JSON are damaged themselves. A line that contradicts an earlier line may be the sound one.
         damaged_here = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
         self.history.problem = HistoryProblem(FILE, self.history.lines + 1, why, not damaged_here)
 
@@ -209,7 +209,7 @@ class HistoryParser:
     # -------------------------------------------------------------------------------------------- operations
 
     def _invoked(self, line: dict[str, Any]) -> None:
-        # What is never completed is written only at the end: so it must be sound by then.
+        # An operation without a completion is used only by `finish`, so its line must be validated here.
         op, proc, t0, part = int64(line["op"]), int64(line["p"]), int64(line["t"]), int64(line.get("part", -1))
         f = line["f"]
         if not isinstance(f, str) or not isinstance(line.get("k"), str | None):
@@ -289,7 +289,7 @@ class HistoryParser:
         if key is not None and self._partitions[part].compacted:
             key_id = self._keys.setdefault((part, key), len(self._keys))
         self.history.group_activities.sent(part, st)
-        # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
+        # Without an acknowledgement it is not known where, or how often, the record was appended.
         off, tries = (int64(line.get("off", -1)), int64(line.get("n", -1))) if st == OK else (-1, -1)
         if off >= 0:
             self._retention.appended(invoked, off, int64(line.get("ts", -1)), self._processes[invoked["p"]].client)
@@ -369,7 +369,7 @@ class HistoryParser:
         which = invoked.get("which", "latest")
         if line["st"] != OK:
             return
-        # Kafka answers -1 where no record is as new as a timestamp. A log always has a start and an end.
+        # Kafka answers -1 if no record is as new as a timestamp. A log always has a start and an end.
         if int64(line["off"]) < (-1 if which == "timestamp" else 0):
             raise MalformedLine(f"operation {op} found offset {line['off']}, which no log has")
         if (known := int64(line.get("known", -1))) >= 0:
@@ -390,7 +390,7 @@ class HistoryParser:
         if txn is None:
             return
         under_way = self._open.get(int64(txn))
-        # A client library's transaction may poll with a consumer, which is a process of its own.
+        # In a client library's transaction the polls come from a consumer, which is another process.
         if under_way is None or under_way[0] != "txn" or (kind == SEND and under_way[1] != line["p"]):
             raise MalformedLine(f"operation {op} is part of {txn}, which is no transaction of this process under way")
         self.history.members.append((txn, kind, op, part, val))

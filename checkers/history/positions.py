@@ -167,7 +167,7 @@ def _moved_from(stood: int, partition: ObservedPartition, position: int, log_sta
 
 
 class FinalReadTracker:
-    """Follows the readers of final reads, and derives what they prove of each partition."""
+    """Follows the readers of final reads, and derives which part of each partition may be judged."""
 
     def __init__(self) -> None:
         self._readings: dict[tuple[int, int], _FinalReadProgress] = {}
@@ -179,7 +179,7 @@ class FinalReadTracker:
             if reading is None:
                 self._readings[proc, part] = _FinalReadProgress(part, proc, round_, iso, t0, t0, position, position)
             elif position > reading.reached:
-                # What lies between may exist, and this reader will not see it.
+                # Records may exist between the two positions, and this reader will not see them.
                 reading.whole = False
 
     def reached(self, proc: int, part: int, position: int, log_start: int, t1: int) -> None:
@@ -198,7 +198,7 @@ class FinalReadTracker:
                 reading.end = end
 
     def finish(self, partitions: Mapping[int, ObservedPartition]) -> list[PartitionFinalRead]:
-        """Return all final reads, by partition and process, and record in `partitions` what they allow to judge.
+        """Return all final reads, by partition and process, and record in `partitions` which offsets may be judged.
 
         If transactions wrote to a partition, read_committed readers leave out records of its log, so only
         read_uncommitted readers count there.

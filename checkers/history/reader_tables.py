@@ -31,7 +31,9 @@ class TimeLookup(NamedTuple):
     proc: int
     part: int
     known: int
-    """Is the lowest offset of such a record that the reader had got from the leader epoch that answered."""
+    """Is the lowest offset of a record, not earlier than the time, that the reader had got from the leader epoch that
+    answered.
+    """
     off: int
     """Is the answer; -1 if no record is so late."""
     t0: int

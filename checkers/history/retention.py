@@ -136,7 +136,7 @@ class PartitionRetentionTracker:
         margin_ms = CLOCKS_MS + partition.retention_ms // 100 + self._skew_ms
         # Records with a timestamp after `oldest` are certainly too young to be removed.
         oldest = wall_ms + margin_ms - partition.retention_ms
-        # Nothing of the run is older than the run, unless a client gave its records timestamps of the past.
+        # No record is older than the run, unless a client gave it a timestamp of the past.
         unknown = ANY if self._first or oldest >= self._began_ms else 0
         return min((off for slot, off in self._first.items() if slot * SLOT_MS > oldest), default=unknown)
 

@@ -52,7 +52,7 @@ def declared_seal(before: int, line: Mapping[str, Any]) -> int:
 
 
 def _of(value: Any) -> int:
-    # JSON makes texts of the keys and lists of the tuples.
+    # JSON turns keys into texts and tuples into lists, as they are when the file is read.
     as_read = json.loads(json.dumps(value, default=str))
     return crc32(json.dumps(_plain(as_read), sort_keys=True, separators=(",", ":")).encode())
 

@@ -57,7 +57,7 @@ def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], a
     verdict.json.
     """
     never = {name for each in expected if each.meets(cell) for name in each.never}
-    if never.intersection(LOSS):  # one thing: which of them it is depends on where readers stood by chance
+    if never.intersection(LOSS):  # readers' positions decide by chance which loss it is
         never.update(LOSS)
     listed = anomalies if isinstance(anomalies, list) else []
     found = [str(each.get("name")) for each in listed if isinstance(each, dict) and each.get("permitted")]

@@ -133,7 +133,7 @@ def read_head(path: Path) -> dict[str, Any]:
 def _attempts(path: Path, problems: list[str]) -> tuple[Attempt, ...]:
     found, unread = parse(_text(path / RESULTS, problems))
     problems += [f"{RESULTS}: line {number} cannot be read, and is left out." for number in unread]
-    # An attempt that stands there twice was noted again: the later line is what became of it.
+    # If an attempt has two lines, it was recorded again, and the later line counts.
     return tuple({(each.item, each.attempt): each for each in found}.values())
 
 

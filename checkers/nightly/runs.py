@@ -194,7 +194,7 @@ def configuration(axes: Mapping[str, str]) -> str:
         of = f" of {axes['replication-factor']}" if "replication-factor" in axes else ""
         reported.append(f"min ISR {axes['min-isr']}{of}")
     for name, value in axes.items():
-        # Without acks=all a producer cannot be idempotent: that its acks are not all says so.
+        # Without acks=all a producer cannot be idempotent, so the name need not say it.
         implied = name == "idempotence" and axes.get("acks", "all") != "all" and value == "off"
         if name not in ASIDE and value not in USUAL.get(name, ()) and not implied:
             reported.append(f"{name}={value}")

@@ -28,7 +28,7 @@ def wilson(hits: int, trials: int, z: float = Z95) -> tuple[float, float]:
     share, spread = hits / trials, z * z / trials
     middle = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * sqrt(share * (1 - share) / trials + spread / (4 * trials))
-    # Exact at the ends, where rounding would leave 1e-19.
+    # The ends are exact: rounding would leave 1e-19 instead of 0.
     return (max(0.0, middle - half) if hits else 0.0), (min(1.0, middle + half) if hits < trials else 1.0)
 
 

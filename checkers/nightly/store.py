@@ -160,7 +160,7 @@ def fresh(store: Path, tag: str, now: datetime) -> Path:
 def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write one table of a collection. Columns that a row does not have are null."""
     content = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[table])
-    # Each page says what its bytes must be: without that, some damage reads as other values.
+    # Each page has a checksum: without it, some damage would be read as other values.
     pq.write_table(content, folder / f"{table}.parquet", compression="zstd", write_page_checksum=True)
 
 

@@ -1,7 +1,8 @@
 """`python -m squall.spark_analysis.nightly STORE --cells FILE`: the durability table of nights in the store, as JSON.
 
-With --collect NIGHT --into FOLDER it first measures the runs of a night from their histories, and adds them to the
-store; FOLDER is in the store and has the findings already. Exit code 0: all of that is done. Else stderr says why.
+With --collect NIGHT --into FOLDER the command first measures the runs of a night from their histories, and adds them to
+the store; FOLDER is in the store and must have the findings already. Exit code 0 says that all of this is done; with
+any other exit code, stderr says why.
 """
 
 from __future__ import annotations

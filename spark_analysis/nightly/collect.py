@@ -41,7 +41,7 @@ class NightCollector:
                     self.troubles[number] = f"its history cannot be read: {error}"
                 else:
                     damage = self.kept[number].converted.problems
-                    if damage and each.verdict == VALID:  # a damaged history makes no run valid: it was damaged since
+                    if damage and each.verdict == VALID:  # it was damaged after the verdict
                         self.troubles[number] = f"{seal.NOT_JUDGED}: {damage[0]}"
                         self.facts[number] = replace(each, verdict=UNKNOWN)
                     elif damage:

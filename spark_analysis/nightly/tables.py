@@ -59,7 +59,7 @@ def converted_run(run_dir: Path) -> ConvertedRun:
 
     Raises FileNotFoundError if there is no history, and OSError or ValueError if it cannot be read.
     """
-    # Of two sessions that find a history not converted, one waits: half of what the other writes cannot be read.
+    # If two sessions convert the same history, one must wait: the other's files cannot be read half-written.
     directory = os.open(run_dir, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -73,7 +73,7 @@ def _converted_run(run_dir: Path) -> ConvertedRun:
     try:
         converted = conversion.read_conversion(run_dir)
         whole = all((folder / f"{name}.parquet").exists() for name in SCHEMAS)
-        # Without a history there is nothing to convert again: its tables are what is left of it.
+        # Without history.jsonl nothing can be converted again, so its tables are used as they are.
         whole = whole and (not (run_dir / HISTORY).exists() or conversion.is_of(run_dir, converted))
     except (OSError, ValueError, TypeError, KeyError):
         whole = False

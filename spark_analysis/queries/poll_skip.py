@@ -53,8 +53,8 @@ from (
 join order_of n on n.part = e.part and n.off = e.passed{same_level}
 group by e.part, e.off, op, e.idx, proc, before
 """
-"""Adds polls that moved their reader over records: polls that returned none, and offsets before and behind the records
-that a poll returned. Offsets beyond those that any reader saw do not count.
+"""Adds polls that moved their reader over records: polls that returned no record, and offsets before and behind the
+records that a poll returned. Offsets above the highest that any reader saw do not count.
 """
 
 

@@ -29,7 +29,7 @@ from wr_edges e join spans s
   on e.writer_at between s.since and s.till and e.reader_at between s.since and s.till
 """
 """Selects the edges inside the spans. Overlapping spans are joined, because a cycle that goes back by several edges
-lies inside what they cover together.
+lies inside their union.
 """
 
 Edge = tuple[int, int, int, int, int, int, int]
