@@ -156,14 +156,14 @@ BROKEN: list[Broken] = [
     ("group-state-is-a-replay", "groups", ReplayedGroupState, "replay", every_third_is_lost),
     ("group-state-is-a-replay", "pipeline", ReplayedGroupState, "end_transaction", nothing_is_pending),
     ("offsets-wait-for-their-marker", "pipeline", ReplayedGroupState, "replay", as_if_committed),
-    ("one-owner-per-partition", "groups", membership, "assignment", everything_to_everybody),
+    ("one-owner-per-partition", "groups", membership, "encode_assignment", everything_to_everybody),
     ("group-state-is-a-replay", CONSUMER, ReplayedGroupState, "replay", no_target_epoch),
     ("given-in-its-epoch", CONSUMER, Reconciliation, "step", in_the_epoch_before),
     ("member-has-a-deadline", "groups", ClassicGroup, "_wait_for", without_deadlines),
     ("member-has-a-deadline", "groups", GroupDeadlines, "put", a_second_late),
     ("silent-member-leaves", CONSUMER, MemberSessions, "due", asked_again_later),
     ("rebalance-ends", "groups", ClassicGroup, "_join_phase_ends", as_long_as_it_takes),
-    ("revocation-deadline-stays", CONSUMER, MemberSessions, "follow", from_each_heartbeat_on),
+    ("revocation-deadline-stays", CONSUMER, MemberSessions, "track_revocation", from_each_heartbeat_on),
     ("leader-is-a-member", "groups", ClassicGroup, "_remove", still_its_leader),
 ]
 

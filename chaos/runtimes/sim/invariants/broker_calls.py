@@ -34,7 +34,7 @@ class BrokerCalls:
 
     def __init__(self) -> None:
         self.observer: CallChecks | None = None
-        """Checks the calls; None: they are not checked."""
+        """Checks the calls; None if the calls are not checked."""
         self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, GroupClock] = {}
 

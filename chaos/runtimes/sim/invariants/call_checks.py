@@ -1,4 +1,4 @@
-"""Checks what brokers answer and propose as they do it: see `broker_calls`."""
+"""Checks brokers' responses and proposals as they are made: see `broker_calls`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CallChecks:
             check_replica(self._report, trigger, found, replica)
 
     def fetched(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
-        """Check the part of a Fetch response for one partition. `offset`: the requested one."""
+        """Check the part of a Fetch response for one partition. `offset`: the requested offset."""
         replica = self._replicas.of(hosted.state)
         if replica is None or replica.log is not hosted.log or replica.copy.generation != hosted.log.generation:
             return

@@ -1,4 +1,5 @@
-"""Defines the invariants of what a leader decides and says: ISR shrinks, offsets in ListOffsets, settings in force."""
+"""Defines the invariants of a leader's decisions and responses: ISR shrinks, offsets in ListOffsets, settings in force.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class SettingsInForce(NamedTuple):
 @invariant("removed-after-the-lag-time", CheckTrigger.ISR_REMOVAL, "KIP-16: replica.lag.time.max.ms; KAFKA-1546")
 def removed_after_the_lag_time(found: IsrRemoval) -> str | None:
     """A leader proposes to remove a follower from the ISR only if the follower was not caught up within the lag time.
-    (Not asked with replica.lag.max.messages, the old rule.)
+    (Not checked with replica.lag.max.messages, the old rule.)
     """
     if found.behind_ms > found.lag_ms and not found.is_at_end:
         return None
@@ -114,7 +115,7 @@ class FetchHistory:
         return self._followers.setdefault(broker_id, FollowerFetches(NEVER_MS))
 
     def fetched(self, broker_id: int, offset: int, leader_end: int, now_ms: int) -> None:
-        """Take in a fetch."""
+        """Record a fetch of a follower."""
         follower = self.of(broker_id)
         if offset >= leader_end:
             follower.caught_up_ms = now_ms
