@@ -23,7 +23,7 @@ RECORD_BYTES, READ_MB = 1024, 300
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceTimes:
+class RebalanceDurations:
     """Holds the seconds from the first `subscribe` of a new group until each member has a record, and from the
     `subscribe` of an additional member until that member has one.
     """
@@ -43,7 +43,7 @@ class ReadRate:
     client_cpu_s_per_m: float
 
 
-def rebalance(cluster: Any, members: int, protocol: str) -> RebalanceTimes:
+def rebalance(cluster: Any, members: int, protocol: str) -> RebalanceDurations:
     """Let `members` join a new group at once, then one more. `protocol`: classic or consumer (KIP-848).
 
     No member commits and each partition has a record, so each assigned member has something to read. One thread polls
@@ -68,7 +68,7 @@ def rebalance(cluster: Any, members: int, protocol: str) -> RebalanceTimes:
         _until_each_has_read(consumers[-1:], consumers)
         more_s = time.monotonic() - began
         _until_each_has_one(consumers, partitions)
-    return RebalanceTimes(all_s, more_s)
+    return RebalanceDurations(all_s, more_s)
 
 
 @contextmanager

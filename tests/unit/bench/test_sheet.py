@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bench import __main__ as program
 from bench import script as scripts
 from bench.client import AckLatency, Throughput
-from bench.groups import ReadRate, RebalanceTimes
+from bench.groups import ReadRate, RebalanceDurations
 from bench.rates import OperationRate
 from bench.sheet import ClusterFigures, MeasurementStep, table
 
@@ -139,7 +139,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setattr(scripts, "throughput", found.throughput)
     monkeypatch.setattr(scripts, "latency", lambda *_, **__: AckLatency(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "transactions", lambda *_: OperationRate(1, 1, 1, 1))
-    monkeypatch.setattr(scripts, "rebalance", lambda *_: RebalanceTimes(1, 1))
+    monkeypatch.setattr(scripts, "rebalance", lambda *_: RebalanceDurations(1, 1))
     monkeypatch.setattr(scripts, "commits", lambda *_: OperationRate(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "reading", lambda *_: ReadRate(1, 1, 1))
     monkeypatch.setattr(scripts, "failover", lambda *_, **__: {"s to next ack": 1.0, "records failed": 0})
