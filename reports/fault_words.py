@@ -13,7 +13,9 @@ LONGEST_LABEL = 36
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """Describes one fault for people. `state` is landed, not landed or unfinished; times are in the page's seconds."""
+    """Describes one fault for people. `state` is landed, not landed or unfinished; times are in seconds on the page's
+    time axis.
+    """
 
     id: int
     what: str

@@ -85,8 +85,8 @@ class Timeline:
 
 
 def time_span(files: RunFiles) -> tuple[float, float] | None:
-    """Return the time from the begin of the load to the end of the final reads, in the page's seconds; None if neither
-    is known.
+    """Return the time from the begin of the load to the end of the final reads, in seconds on the page's time axis;
+    None if neither is known.
     """
     begin, _ = files.phase("warm-up", "load", "load with faults")
     _, end = files.phase("load", "load with faults", "settle", "heal", "converge", "final reads")

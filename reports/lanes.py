@@ -16,7 +16,7 @@ UNAVAILABLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LaneSpan:
-    """Describes the span [begin, end] of a lane in the page's seconds; `kind` names the state."""
+    """Describes the span [begin, end] of a lane in seconds on the page's time axis; `kind` names the state."""
 
     begin: float
     end: float
@@ -64,7 +64,7 @@ class LeaderEpochStart:
 
 
 def event_s(files: RunFiles, event: Json) -> float:
-    """Return when a trace event happened, in the page's seconds."""
+    """Return when a trace event happened, in seconds on the page's time axis."""
     return files.seconds(event["t"] * 1e9) or 0.0
 
 

@@ -273,7 +273,7 @@ def processed_by_programs(files: RunFiles) -> int | None:
 
 
 def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | None:
-    """Read the history of these partitions; None without any partition, or if the history is missing or too long."""
+    """Read the history of these partitions; return None for no partitions, or if the history is missing or too long."""
     path = files.path / "history.jsonl"
     try:
         if not parts or path.stat().st_size > HISTORY_LIMIT:
@@ -359,8 +359,8 @@ def _stuck_group(
 
 
 def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
-    """Return, for each of these findings, what members did, in the page's seconds; nothing if it is not known. The
-    cause of a read that came too late is the member's release of the partition.
+    """Return, for each of these findings, what members did, in seconds on the page's time axis; nothing if it is not
+    known. The cause of a read that came too late is the member's release of the partition.
     """
     return [
         [

@@ -38,7 +38,7 @@ KEY = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionTimeWindow:
-    """Describes a time window of one partition, in the page's seconds."""
+    """Describes a time window of one partition, in seconds on the page's time axis."""
 
     partition: str
     begin: float

@@ -17,7 +17,9 @@ _COLUMNS = ("kind", "st", "proc", "op", "off", "val", "t0", "t1", "final")
 
 @dataclass(frozen=True, slots=True)
 class ClientOperation:
-    """Describes a send, or a poll with all records that it returned of the partition. Times are the page's seconds."""
+    """Describes a send, or a poll with all records that it returned of the partition. Times are seconds on the page's
+    time axis.
+    """
 
     op: int
     process: int

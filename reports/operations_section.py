@@ -149,7 +149,7 @@ def anchors_of(shown: Sequence[OperationsWindow]) -> frozenset[int]:
 
 
 def _about(groups: Mapping[str, Sequence[LinkedWitnessGroup]]) -> dict[int, str]:
-    """Map an operation or a value of a witness to the first such witness's anchor."""
+    """Map each operation and each value of a witness to the anchor of the first witness that names it."""
     about: dict[int, str] = {}
     for witness in _witnesses(groups):
         for key in (integer(witness.raw.get("op")), integer(witness.raw.get("val"))):

@@ -212,6 +212,6 @@ def _replica_offsets(replicas: Json) -> Iterable[ReplicaOffsets]:
 
 
 def load_begin(files: RunFiles) -> float:
-    """Return the page's second in which the load with faults began."""
+    """Return the time, in seconds on the page's axis, at which the load with faults began."""
     begin = files.phase("load with faults")[0]
     return begin if begin is not None else files.phase("load")[0] or 0.0

@@ -25,7 +25,8 @@ class QueryViewDefinition:
 
 
 def macros(origin_ns: int) -> tuple[str, ...]:
-    """Return the statements that create the macros of the expressions. `origin_ns` is the origin of the page's seconds.
+    """Return the statements that create the macros of the expressions. `origin_ns` is the origin of the page's time
+    axis.
     """
     return (
         f"CREATE MACRO seconds(_ns) AS CASE WHEN _ns >= 0 THEN round((_ns - {origin_ns}) / 1e9, 6) END",

@@ -26,7 +26,7 @@ LOCAL = {
     "spark.log": "what Spark said while judging",
     PROGRAMS: "standard error of the program under test, or of client libraries",
 }
-"""Lists files about this machine, which are never sent."""
+"""Maps files that concern only this machine, and are never sent, to their descriptions."""
 BESIDE = ("counts.json", "findings.json", "frame-relay-produce.jsonl", "story.svg")
 """Lists files that a new judgement or a new page reads as well, and that no page links to."""
 OF_NODES = {"trace.jsonl": "trace of broker {node}", "broker.log": "log of broker {node}",

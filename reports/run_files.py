@@ -90,8 +90,8 @@ class RunFiles:
     part_names: dict[int, str] = field(default_factory=dict)
     """Maps a dense partition id to TOPIC-NUMBER."""
     origin_ns: float | None = None
-    """Is the origin of the page's seconds: the begin of the load with faults, as in plans; else the time of the
-    history's header, else the run's begin.
+    """Is the origin of the page's time axis on the run's clock: the begin of the load with faults, as in plans; else
+    the time of the history's header, else the run's begin.
     """
 
     @property
@@ -136,13 +136,14 @@ class RunFiles:
         return str(mapping(self.run.get("target")).get("name") or ("" if planned == OURS else planned))
 
     def seconds(self, ns: Any) -> float | None:
-        """Convert a time of the run's clock to the page's seconds; None if it is no time, or if the origin is unknown.
+        """Convert a time of the run's clock to seconds on the page's time axis; None if it is no time, or if the origin
+        is unknown.
         """
         at = number(ns)
         return None if at is None or at < 0 or self.origin_ns is None else (at - self.origin_ns) / 1e9
 
     def simulated_seconds(self, virtual_s: Any) -> float | None:
-        """Convert virtual seconds of a simulation to the page's seconds."""
+        """Convert virtual seconds of a simulation to seconds on the page's time axis."""
         at, begin = number(virtual_s), number(self.run.get("began_ns"))
         return None if at is None or begin is None else self.seconds(begin + at * 1e9)
 

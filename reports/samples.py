@@ -37,7 +37,9 @@ class LatencySamples:
 
 
 def read_samples(files: RunFiles, begin: float, end: float) -> LatencySamples:
-    """Return gaps and latencies between `begin` and `end` of the page's seconds; fall back to metrics.json."""
+    """Return gaps and latencies between `begin` and `end` on the page's time axis, in seconds; fall back to
+    metrics.json.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -310,7 +310,7 @@ def _name(wire: SimMessage | None) -> str:
 
 
 def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_MessageArrow]:
-    """Draw a few of the fetches that never arrived."""
+    """Draw the arrows of a few Fetch messages that never arrived."""
     if not layout.rows:
         return
     first, last = layout.rows[0].t, layout.rows[-1].t

@@ -20,7 +20,7 @@ NOT_READ = "No final read"
 
 
 class StoryLine(NamedTuple):
-    """Describes one event at `t` of the page's seconds. `grave` is True if it may be the cause."""
+    """Describes one event at `t` on the page's time axis, in seconds. `grave` is True if it may be the cause."""
 
     t: float
     text: str
@@ -129,7 +129,7 @@ def _recoveries(files: RunFiles, name: str) -> Iterable[StoryLine]:
 
 def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json]) -> Iterable[StoryLine]:
     """Yield each time a broker took the record for a batch that its producer had sent before. If no read has the
-    record, it was lost by that: either the earlier batch was another one, or the earlier batch is gone.
+    record, it was lost by that: either the earlier batch had other records, or the earlier batch is gone.
     """
     unread = not any(row["kind"] == 1 for row in rows)
     sends = [(row["t0"], row["t1"]) for row in rows if row["kind"] == 0 and row["t0"] is not None]

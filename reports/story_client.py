@@ -76,7 +76,7 @@ def sentences_of(facts: PartitionFacts, names: Mapping[int, str]) -> list[str]:
 
 
 def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
-    """Describe the blamed client of each of these problems, in the page's seconds."""
+    """Describe the blamed client of each of these problems, in seconds on the page's time axis."""
     begin = load_begin(files)
     found = all_facts(files, problems) if problems else []
     return [

@@ -138,7 +138,7 @@ def _cuts(event: BrokerTraceLine, offset: int) -> bool:
 
 
 def _terms(facts: PartitionFacts, offset: int) -> list[BrokerTraceLine]:
-    """Return the begins of leader epochs whose leaders may have put a record at `offset`."""
+    """Return the trace lines that begin leader epochs whose leaders may have put a record at `offset`."""
     return [
         e for e in facts.events
         if (e.name == "became_leader" or (e.name == "polled" and e.int_of("leader") >= 0))

@@ -249,7 +249,7 @@ class ClientHandle:
 
     @property
     def is_held(self) -> bool:
-        """Is True if the client is to be paused now."""
+        """Is True while a fault pauses the client."""
         return bool(self._held)
 
     async def until_released(self, end: trio.Event) -> None:

@@ -90,8 +90,8 @@ class Subscriber(MembershipListener):
         self.was_member = False
         """Is True once the process has been a member: then processes with the same settings can join, too."""
         self._held: dict[Place, int] = {}
-        """Maps each owned partition to the last position before it was dropped, as far as the partition is not read
-        just now.
+        """Maps each owned partition to its position at the assignment or the last rewind; the reader's own position, if
+        the partition is being read, is newer.
         """
         self._committed: dict[Place, int] = {}
         """Maps a partition to its committed offset, as far as the member knows it."""

@@ -63,7 +63,7 @@ class NightlyReport:
 
     @property
     def counting(self) -> list[Row]:
-        """Returns the last attempt of each item."""
+        """Returns the last attempt of each item, which is the attempt that counts."""
         return [run for run in self.runs if run["counts"]]
 
     @property

@@ -137,9 +137,7 @@ def wrong(row: Row) -> bool:
 
 
 def identity(row: Row) -> tuple[str, ...]:
-    """Return the key that is equal for rows of the same finding: fingerprint, whose fault it is, and the broken
-    promise.
-    """
+    """Return the key that rows of the same finding share: fingerprint, whose fault it is, and the broken promise."""
     return row["fingerprint"], row["target"], _promise(row), "never" if row["unexpected"] else ""
 
 

@@ -37,13 +37,13 @@ _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 
 
 class WallClockAxis:
-    """Converts times of the brokers' wall clock to the page's seconds."""
+    """Converts times of the brokers' wall clock to seconds on the page's time axis."""
 
     def __init__(self, files: RunFiles, wall_ms: int, mono_ns: int) -> None:
         self._files, self._wall_ms, self._mono_ns = files, wall_ms, mono_ns
 
     def seconds(self, timestamp_ms: int) -> float | None:
-        """Return the end of that millisecond in the page's seconds; None if the origin is not known."""
+        """Return the end of that millisecond in seconds on the page's time axis; None if the origin is not known."""
         return self._files.seconds(self._mono_ns + (timestamp_ms + 1 - self._wall_ms) * 1_000_000)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TOPIC = "transactions-plain-0"
 PRODUCER = -1
-"""Is the plain producer's number in operations, whatever the numbers of the others are."""
+"""Is the plain producer's number in operations; transactional producers count from 0."""
 PLAIN = "plain"
 """Is the `end` of the plain producer's operations, each of which is one record."""
 LINGER_MS = 50
