@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from squall.checkers.anomalies.anomaly import ACKS
 from squall.checkers.anomalies.registry import LOSS
 from squall.reports import checks, members
-from squall.reports.lanes import terms
+from squall.reports.lanes import leader_epochs
 from squall.reports.members import ABOUT
 from squall.reports.run_files import Json, RunFiles, integer
 from squall.reports.samples import histories_of
@@ -55,7 +55,7 @@ def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
 
 def _stories(files: RunFiles, found: list[checks.CheckResult]) -> dict[tuple[str, int], tuple[str, list[StoryLine]]]:
     """Map (check's title, witness's number) to the witness in a line of text and its story."""
-    by_partition = terms(files)
+    by_partition = leader_epochs(files)
     witnesses = [(check.title, n, w) for check in found for n, w in enumerate(check.witnesses)]
     rows = histories_of(files, (integer(w.get("val")) for _, _, w in witnesses))
     told = {}

@@ -166,7 +166,7 @@ def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) 
     return spans
 
 
-def terms(files: RunFiles) -> dict[str, list[LeaderEpochStart]]:
+def leader_epochs(files: RunFiles) -> dict[str, list[LeaderEpochStart]]:
     """Return every partition's leader epochs, ascending."""
     found: dict[str, dict[int, LeaderEpochStart]] = {}
     events = [(event_s(files, e), node, e) for node, trace in files.traces.items() for e in trace]
@@ -199,7 +199,7 @@ def partition_lanes(
     """Return a lane for every partition that has a leader or a gap, cut to [begin, end]. Idle partitions of the
     coordinators' logs are left out.
     """
-    by_name = terms(files)
+    by_name = leader_epochs(files)
     isr = _isr_steps(files)
     lanes = []
     names = {*by_name, *files.part_names.values()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from squall.checkers.history.seal import FILE
 from squall.reports.checks import CheckResult
 from squall.reports.fault_words import FaultRow
-from squall.reports.lanes import terms
+from squall.reports.lanes import leader_epochs
 from squall.reports.links import LinkedWitness, LinkedWitnessGroup
 from squall.reports.operations import OperationsWindow, PartitionTimeWindow, draw, text_of
 from squall.reports.operations_read import ClientOperation, read_operations
@@ -77,7 +77,7 @@ class _WindowBuilder:
         self, files: RunFiles, faults: Sequence[FaultRow], about: Mapping[int, str], part_of: Mapping[str, int]
     ) -> None:
         self._files, self._faults, self._about, self._part_of = files, faults, about, part_of
-        self._terms = terms(files)
+        self._terms = leader_epochs(files)
         self._named: set[int] = set()
         """Holds the operations that have an anchor already."""
         self.shown: list[OperationsWindow] = []

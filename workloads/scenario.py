@@ -366,7 +366,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     @abstractmethod
-    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
         """Draw the workload table of a swarm's plan, including the workload's name."""
 
     # ------------------------------------------------------------------------------------------ how it is judged

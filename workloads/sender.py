@@ -103,22 +103,22 @@ class ProducerLoop:
         self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Run one process, which a fault may crash: its records in doubt then never get an outcome."""
-        life = _ProducerProcess(trio.CancelScope(), task_status)
-        with self._handle.process_lifetime(), life.scope:
-            await self._live(stop, life)
-        if life.scope.cancelled_caught:
-            self._counters.info += life.open
+        running = _ProducerProcess(trio.CancelScope(), task_status)
+        with self._handle.process_lifetime(), running.scope:
+            await self._live(stop, running)
+        if running.scope.cancelled_caught:
+            self._counters.info += running.open
             await self._handle.until_replaceable(stop)
             task_status.started()
 
-    async def _live(self, stop: trio.Event, life: _ProducerProcess) -> None:
+    async def _live(self, stop: trio.Event, running: _ProducerProcess) -> None:
         """Run one process. It reports "started" when a successor may take over; then it only finishes."""
         settings = self._settings
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about["producer"] = self._number
         async with trio.open_nursery() as nursery:
             if self._zone.driver is not None:
-                await self._live_with_library(self._zone.driver, nursery, about, stop, life)
+                await self._live_with_library(self._zone.driver, nursery, about, stop, running)
                 return
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
             shared = replace(settings.client, client_id=client_id_of(process))
@@ -128,8 +128,8 @@ class ProducerLoop:
             flush = self._recorder.flush
             producer = Producer(client, settings.producer, before_send=flush, after_outcomes=flush)
             await nursery.start(producer.run)
-            await self._pace(producer, process, stop, life)
-            life.task_status.started()
+            await self._pace(producer, process, stop, running)
+            running.task_status.started()
             producer.retire("nothing more to send")
             await producer.finish()
             producer.close()
@@ -141,41 +141,43 @@ class ProducerLoop:
         nursery: trio.Nursery,
         about: Mapping[str, object],
         stop: trio.Event,
-        life: _ProducerProcess,
+        running: _ProducerProcess,
     ) -> None:
         """Run one process with a client library."""
         settings = {**about, **driver.about()}
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
         producer = await driver.producer(nursery, client_id_of(process), self._recorder.flush)
-        await self._pace(producer, process, stop, life)
-        life.task_status.started()
+        await self._pace(producer, process, stop, running)
+        running.task_status.started()
         producer.retire("nothing more to send")
         await producer.finish()
         producer.close()
 
-    async def _pace(self, producer: WorkloadProducer, process: int, stop: trio.Event, life: _ProducerProcess) -> None:
+    async def _pace(
+        self, producer: WorkloadProducer, process: int, stop: trio.Event, running: _ProducerProcess
+    ) -> None:
         """Send the records that are due, until `stop` or until the producer accepts no more records."""
         sequence = 0
         agenda, handle = self._agenda, self._handle
-        handle.began(process, life.scope)
+        handle.began(process, running.scope)
         while not stop.is_set() and not producer.retired:
             await handle.until_released(stop)
             now = self._env.mono()
             while agenda.due_at <= now and producer.takes(self._settings.max_bytes):
-                self._send(producer, process, sequence, life, *agenda.take())
+                self._send(producer, process, sequence, running, *agenda.take())
                 handle.done += 1
                 sequence += 1
             self._counters.skipped += agenda.skip(now)
             await self._stopped.wait(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S))
-        handle.over(life.scope)
+        handle.over(running.scope)
 
     def _send(
         self,
         producer: WorkloadProducer,
         process: int,
         sequence: int,
-        life: _ProducerProcess,
+        running: _ProducerProcess,
         topic: str,
         index: int,
         size: int,
@@ -190,16 +192,16 @@ class ProducerLoop:
         content, digest = payload.make(value, encoded, headers, size - payload.size_of(headers), promised_ms)
         op = self._recorder.invoke_send(process, part, value, key, digest, size)
         self._counters.sent += 1
-        life.open += 1
-        ended = partial(self._ended, life, op, part, value, self._env.mono())
+        running.open += 1
+        ended = partial(self._ended, running, op, part, value, self._env.mono())
         producer.send(topic, index, encoded, content, headers, sent_ms, ended)
 
     def _ended(
-        self, life: _ProducerProcess, op: int, part: int, value: int, handed_over: float, outcome: Outcome
+        self, running: _ProducerProcess, op: int, part: int, value: int, handed_over: float, outcome: Outcome
     ) -> None:
-        if life.scope.cancel_called:
+        if running.scope.cancel_called:
             return  # nobody is there any more who could be told
-        life.open -= 1
+        running.open -= 1
         counters = self._counters
         if outcome.status is OperationStatus.OK:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)

@@ -74,14 +74,14 @@ def _bursts(
     return found
 
 
-def settings(stream: RandomStreamFactory, ground: SwarmCluster) -> dict[str, Any]:
+def settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[str, Any]:
     """Draw the settings of a small load: replication breaks by the timing of events, not by the amount of data."""
     rng = stream("workload")
-    replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes] or [1])
+    replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= drawn_cluster.nodes] or [1])
     min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
     acks = rng.choice((-1, -1, -1, -1, 1, 0))
     low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
-    topic_settings = _topic_settings(stream, high, ground)
+    topic_settings = _topic_settings(stream, high, drawn_cluster)
     drawn = {
         "topics": rng.choice((1, 1, 2)),
         "partitions": rng.choice((1, 2, 3, 4)),
@@ -144,15 +144,15 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Maps topic settings that a few seeds have to functions that draw their values."""
 
 
-def _topic_settings(stream: RandomStreamFactory, max_bytes: int, ground: SwarmCluster) -> dict[str, str]:
+def _topic_settings(stream: RandomStreamFactory, max_bytes: int, drawn_cluster: SwarmCluster) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = stream("topic", name)
         if rng.random() < 0.15:
             found[name] = draw(rng)
-    if ground.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:
+    if drawn_cluster.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:
         found["flush.messages"] = "1"  # else there are hardly any fsyncs that could be hit
-    if ground.damages_files and stream("closed files").random() < CLOSED_SHARE:
+    if drawn_cluster.damages_files and stream("closed files").random() < CLOSED_SHARE:
         found["segment.bytes"] = SMALL_SEGMENT  # else there are hardly any closed files that could be lost
     if "retention.ms" in found or found.get("segment.bytes") == SMALL_SEGMENT:
         # What is retired is whole segments; a batch that is larger than one is refused.

@@ -188,8 +188,8 @@ class AppendsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
-        return {"name": "appends", **draws.settings(stream, ground)}
+    def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
+        return {"name": "appends", **draws.settings(stream, drawn_cluster)}
 
     @override
     async def run(self, around: ScenarioEnvironment) -> None:

@@ -187,7 +187,7 @@ class CommandLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
         """Return no settings: a swarm is simulated, and this workload cannot be."""
         return {"name": "command"}
 
@@ -234,12 +234,12 @@ class CommandLoad(Scenario):
         commits = COMMITTED.get(self.outputs, "")
         program = partial(ProgramSubscriber, outputs=outputs, commits=commits, record_bytes=self.record_bytes)
         progress = GroupProgress(around, self.inputs(), client="program", reports=True)
-        recess = EmptyGroupInterval("classic")
+        group_pause = EmptyGroupInterval("classic")
         for number in range(self.members):
             env, acts = around.own(f"reader-{number}"), OperationSchedule[GroupAction](iter(()), 0.0, late=False)
             settings = self.subscriber_settings()
-            seat = MemberSlot(env, around, settings, number, acts, progress, recess, self.poll_pause_ms, program)
-            nursery.start_soon(seat.run)
+            slot = MemberSlot(env, around, settings, number, acts, progress, group_pause, self.poll_pause_ms, program)
+            nursery.start_soon(slot.run)
         return self.members
 
     def subscriber_settings(self) -> SubscriberSettings:

@@ -50,7 +50,7 @@ class MemberSlot:
         number: int,
         agenda: OperationSchedule[GroupAction],
         progress: GroupProgress,
-        recess: EmptyGroupInterval,
+        group_pause: EmptyGroupInterval,
         poll_pause_ms: int,
         foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
     ) -> None:
@@ -58,7 +58,7 @@ class MemberSlot:
         self._foreign = foreign
         self._env, self._around, self._settings, self._number = env, around, settings, number
         self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
-        self._group_pause = recess
+        self._group_pause = group_pause
         self._handle = around.controls.readers[number]
         self._end = around.readers.may_end
         self._absent_s = 0.0
@@ -89,8 +89,8 @@ class MemberSlot:
             self._handle.over(scope)
             if scope.cancelled_caught:
                 subscriber.crashed()
-        for double in self._duplicates:
-            double.error_first = subscriber.out
+        for duplicate in self._duplicates:
+            duplicate.error_first = subscriber.out
         self._was_member |= subscriber.was_member
         if subscriber.out in IMPOSSIBLE and not self._was_member:
             raise WorkloadFailed(f"no member can join the group: {subscriber.out}")
@@ -216,28 +216,28 @@ class MemberSlot:
     ) -> None:
         """Start a second process if a fault wants one, and if the present process is a member that it could fence."""
         if subscriber.is_member and subscriber.group_identity.member_id:
-            double = self._handle.begin_duplicate(process)
-            if double is not None:
-                double.fencings_first = subscriber.fencings
-                self._duplicates.append(double)
-                twins.start_soon(self._run_duplicate, math.inf, double)
+            duplicate = self._handle.begin_duplicate(process)
+            if duplicate is not None:
+                duplicate.fencings_first = subscriber.fencings
+                self._duplicates.append(duplicate)
+                twins.start_soon(self._run_duplicate, math.inf, duplicate)
 
-    async def _run_duplicate(self, for_s: float, double: DuplicateMember | None = None) -> None:
+    async def _run_duplicate(self, for_s: float, duplicate: DuplicateMember | None = None) -> None:
         """Run a second process with the same instance id for a while: it takes over the id, and the other process is
         fenced.
 
-        `double` is the record of the fault that asked for the process and that says when to stop it; None if the load
-        did.
+        `duplicate` is the record of the fault that asked for the process and says when to stop it; None if the load
+        asked.
         """
         subscriber = self._subscriber(self._settings)
-        double = double or DuplicateMember()
-        double.second = subscriber.declare("reader", {"member": self._number, "twin": True})
-        double.fencings_second = subscriber.fencings
+        duplicate = duplicate or DuplicateMember()
+        duplicate.second = subscriber.declare("reader", {"member": self._number, "twin": True})
+        duplicate.fencings_second = subscriber.fencings
         until, born = self._env.mono() + for_s, self._group_pause.number
 
         async def live() -> None:
             while self._env.mono() < until and not self._end.is_set() and not subscriber.out:
-                if self._group_pause.number != born or double.stop_requested.is_set():
+                if self._group_pause.number != born or duplicate.stop_requested.is_set():
                     break
                 await subscriber.poll()
                 await subscriber.commit_if_due()
@@ -249,7 +249,7 @@ class MemberSlot:
                     nursery.start_soon(self._cancel_at_end, scope)
                     await self._while_connected(subscriber, live)
                     nursery.cancel_scope.cancel()
-            double.error_second, double.over = subscriber.out, True
+            duplicate.error_second, duplicate.over = subscriber.out, True
             subscriber.hear()
             subscriber.crashed()
 

@@ -289,9 +289,9 @@ class GroupsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
         rng = stream("workload")
-        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= drawn_cluster.nodes])
         table: dict[str, Any] = {
             "name": "groups",
             "replication_factor": replicas,
@@ -308,7 +308,7 @@ class GroupsLoad(Scenario):
             "max_poll_interval_ms": rng.choice((2000, 4000)),
             "poll_pause_ms": rng.choice((50, 200)),
             "request_timeout_ms": rng.choice((1000, 3000)),
-            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+            "topic_settings": {"flush.messages": "1"} if drawn_cluster.hurts_fsyncs and rng.random() < 0.25 else {},
         }
         # Drawn by itself: the other seeds keep their old plans.
         protocol = stream("group protocol")
@@ -341,7 +341,7 @@ class GroupsLoad(Scenario):
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
         sending = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
-        progress, recess = GroupProgress(around, self.places()), EmptyGroupInterval(self.group_protocol)
+        progress, group_pause = GroupProgress(around, self.places()), EmptyGroupInterval(self.group_protocol)
         async with trio.open_nursery() as nursery:
             read = partial(tail, around, self.client_settings(), self.members, self.places(), 0, self.poll_pause_ms)
             nursery.start_soon(read)
@@ -349,8 +349,8 @@ class GroupsLoad(Scenario):
                 env = around.own(f"reader-{number}")
                 settings = of_member(self.subscriber_settings(), self.instance(number))
                 agenda = self._acts(env, around, number, began)
-                seat = MemberSlot(env, around, settings, number, agenda, progress, recess, self.poll_pause_ms)
-                nursery.start_soon(seat.run)
+                slot = MemberSlot(env, around, settings, number, agenda, progress, group_pause, self.poll_pause_ms)
+                nursery.start_soon(slot.run)
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")

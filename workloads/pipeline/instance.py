@@ -46,7 +46,7 @@ class ApplicationInstance:
         self,
         env: Env,
         around: ScenarioEnvironment,
-        lives: InstanceProcessFactory,
+        process_factory: InstanceProcessFactory,
         settings: InstanceSettings,
         number: int,
         handle: int,
@@ -54,7 +54,7 @@ class ApplicationInstance:
         progress: GroupProgress,
     ) -> None:
         self._env, self._around, self._number = env, around, number
-        self._lives, self._settings = lives, settings
+        self._process_factory, self._settings = process_factory, settings
         self._agenda, self._progress = agenda, progress
         self._handle = around.controls.producers[handle]
         self._end = around.readers.may_end
@@ -91,44 +91,44 @@ class ApplicationInstance:
         """
         scope = trio.CancelScope()
         of = (self._env, self._around, self._settings, self._number, self._progress)
-        life = self._lives(*of, zombie=zombie_run is not None)
-        self._handle.began(life.process, scope, lambda: life.subscriber.group_identity)
+        running = self._process_factory(*of, zombie=zombie_run is not None)
+        self._handle.began(running.process, scope, lambda: running.subscriber.group_identity)
         with self._handle.process_lifetime():
             with scope:
-                await life.run(
-                    partial(self._live, life)
+                await running.run(
+                    partial(self._live, running)
                     if zombie_run is None
-                    else partial(self._run_zombie, life, zombie_run, follow)
+                    else partial(self._run_zombie, running, zombie_run, follow)
                 )
             self._handle.over(scope)
-            life.over = True
-            if scope.cancelled_caught or life.crashed:
-                life.subscriber.crashed()
-                self._around.counters.info += life.open
-        if scope.cancelled_caught or life.crashed:
+            running.over = True
+            if scope.cancelled_caught or running.crashed:
+                running.subscriber.crashed()
+                self._around.counters.info += running.open
+        if scope.cancelled_caught or running.crashed:
             await self._handle.until_replaceable(self._end)
         self._around.recorder.flush()
-        return life.committed > 0
+        return running.committed > 0
 
-    async def _run_zombie(self, life: InstanceProcess, zombie_run: ZombieRun, follow: Callable[[], None]) -> None:
-        if not await life.begin():
+    async def _run_zombie(self, running: InstanceProcess, zombie_run: ZombieRun, follow: Callable[[], None]) -> None:
+        if not await running.begin():
             return
-        self._handle.took_over(life.process)
+        self._handle.took_over(running.process)
 
         async def still() -> None:
             follow()
-            await self._handle.until_woken(zombie_run, life.process, self._end)
+            await self._handle.until_woken(zombie_run, running.process, self._end)
 
-        assert isinstance(life, TransactionalInstanceProcess), "nobody else is asked to (Traffic.zombies)"
-        await life.run_as_zombie(zombie_run, still, self._end)
-        await self._leave(life)
+        assert isinstance(running, TransactionalInstanceProcess), "nobody else is asked to (Traffic.zombies)"
+        await running.run_as_zombie(zombie_run, still, self._end)
+        await self._leave(running)
 
-    async def _live(self, life: InstanceProcess) -> None:
-        if not await life.begin():
+    async def _live(self, running: InstanceProcess) -> None:
+        if not await running.begin():
             return
-        self._handle.took_over(life.process)
+        self._handle.took_over(running.process)
         due: InstanceAction | None = None
-        while not life.is_over and not self._end.is_set() and self._handle.pending_zombie is None:
+        while not running.is_over and not self._end.is_set() and self._handle.pending_zombie is None:
             await self._handle.until_released(self._end)
             now = self._env.mono()
             self._agenda.skip(now)
@@ -139,7 +139,7 @@ class ApplicationInstance:
             elif due is None and self._agenda.due_at <= now and not zombie_paused:
                 due = self._agenda.take()
             if due is not None and due.do == PAUSE:
-                life.subscriber.stands_still(PAUSE, due.number)
+                running.subscriber.stands_still(PAUSE, due.number)
                 await self._rest(due.number / 1000)
                 due = None
             elif due is not None and due.do == LEAVE:
@@ -147,23 +147,23 @@ class ApplicationInstance:
                 break
             else:
                 self._handle.done += 1
-                ended = life.ended
+                ended = running.ended
                 try:
-                    due = None if await life.transform(due) else due
+                    due = None if await running.transform(due) else due
                 except ProcessCrashed:
                     assert due is not None
-                    life.crashed, self._absent_s = True, max(due.number, 1) / 1000
+                    running.crashed, self._absent_s = True, max(due.number, 1) / 1000
                     return
-                if life.ended > ended:
+                if running.ended > ended:
                     self._handle.transaction_ended()
-        await self._leave(life)
+        await self._leave(running)
 
-    async def _leave(self, life: InstanceProcess) -> None:
-        if life.subscriber.out:
-            life.subscriber.hear()
+    async def _leave(self, running: InstanceProcess) -> None:
+        if running.subscriber.out:
+            running.subscriber.hear()
         else:
             with self._env.timeout(LAST_LIMIT_S):
-                await life.subscriber.leave()
+                await running.subscriber.leave()
 
     async def _rest(self, for_s: float) -> None:
         """Wait for `for_s` seconds, but no longer than until a zombie is wanted or readers may end."""

@@ -253,9 +253,9 @@ class MultiInstanceLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
         rng = stream("workload")
-        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= drawn_cluster.nodes])
         return {
             "name": cls.model_fields["name"].default,
             "replication_factor": replicas,
@@ -271,12 +271,12 @@ class MultiInstanceLoad(Scenario):
             "transaction_timeout_ms": rng.choice((1000, 2000, 4000)),
             "poll_pause_ms": rng.choice((50, 200)),
             "request_timeout_ms": rng.choice((1000, 3000)),
-            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+            "topic_settings": {"flush.messages": "1"} if drawn_cluster.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 
     @classmethod
     @abstractmethod
-    def lives(cls, application: PipelineApplication) -> InstanceProcessFactory:
+    def process_factory(cls, application: PipelineApplication) -> InstanceProcessFactory:
         """Return the factory that makes the processes of the application's instances."""
 
     def instance_settings(self, application: PipelineApplication) -> InstanceSettings:
@@ -342,9 +342,9 @@ class MultiInstanceLoad(Scenario):
             for number in range(self.instances):
                 handle = self._handle(index, number)
                 agenda = OperationSchedule(alike[number][index], began, late=around.operations is not None)
-                env, lives = around.own(f"producer-{handle}"), self.lives(application)
+                env, process_factory = around.own(f"producer-{handle}"), self.process_factory(application)
                 nursery.start_soon(
-                    ApplicationInstance(env, around, lives, settings, number, handle, agenda, progress).run
+                    ApplicationInstance(env, around, process_factory, settings, number, handle, agenda, progress).run
                 )
 
     def _steps(self, around: ScenarioEnvironment, number: int) -> Iterator[InstanceAction]:
@@ -400,7 +400,7 @@ class PipelineLoad(MultiInstanceLoad):
 
     @classmethod
     @override
-    def lives(cls, application: PipelineApplication) -> InstanceProcessFactory:
+    def process_factory(cls, application: PipelineApplication) -> InstanceProcessFactory:
         from squall.workloads.pipeline.transactional import TransactionalInstanceProcess
 
         return TransactionalInstanceProcess

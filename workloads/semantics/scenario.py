@@ -36,7 +36,7 @@ class SemanticsLoad(MultiInstanceLoad):
 
     @classmethod
     @override
-    def lives(cls, application: PipelineApplication) -> InstanceProcessFactory:
+    def process_factory(cls, application: PipelineApplication) -> InstanceProcessFactory:
         from squall.workloads.pipeline.transactional import TransactionalInstanceProcess
         from squall.workloads.semantics.plain import AtLeastOnce, AtMostOnce
 

@@ -85,9 +85,9 @@ class SteadyLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
         rng = stream("workload")
-        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= drawn_cluster.nodes])
         return {
             "name": "steady",
             "replication_factor": replicas,
@@ -95,7 +95,7 @@ class SteadyLoad(Scenario):
             "rate": rng.choice((5, 10, 20)),
             "record_bytes": rng.choice((100, 1000)),
             "request_timeout_ms": rng.choice((1000, 3000)),
-            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+            "topic_settings": {"flush.messages": "1"} if drawn_cluster.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 
     @override

@@ -195,9 +195,9 @@ class TransactionsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStreamFactory, ground: SwarmCluster) -> Table:
+    def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
         rng = stream("workload")
-        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= drawn_cluster.nodes])
         return {
             "name": "transactions",
             "replication_factor": replicas,
@@ -212,7 +212,7 @@ class TransactionsLoad(Scenario):
             "request_timeout_ms": rng.choice((1000, 3000)),
             "transaction_timeout_ms": stream("transaction time-outs").choice((1000, 2000, 4000, 4000)),
             "plain_rate": stream("plain records").choice((0, 0, 3)),
-            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+            "topic_settings": {"flush.messages": "1"} if drawn_cluster.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 
     @override

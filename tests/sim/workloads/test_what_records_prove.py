@@ -21,7 +21,7 @@ from squall.chaos.runs.simulation import SimResult, simulate
 from squall.checkers.history.parser import parse
 
 DAY_MS = 86_400_000
-APPEND, LOOK_UP, TELL = Log.append_as_leader, Log.offset_for_timestamp, committed_offsets._told
+APPEND, LOOK_UP, TELL = Log.append_as_leader, Log.offset_for_timestamp, committed_offsets._or_no_commit
 
 
 def plan(name: str = "appends", seconds: float = 4, **load: Any) -> Plan:
@@ -120,6 +120,6 @@ def test_metadata_of_a_commit_that_is_gone_is_a_lost_position(
 ) -> None:
     grouped = group_plan(1, [], [act(2.0, 0, does, 0.3)], time_s=6, load=load)
     assert not found(simulate(grouped))
-    monkeypatch.setattr(committed_offsets, "_told", without_metadata)
+    monkeypatch.setattr(committed_offsets, "_or_no_commit", without_metadata)
     result = simulate(grouped)
     assert (result.verdict, found(result)) == ("invalid", {"lost-position"})

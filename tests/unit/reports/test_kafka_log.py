@@ -9,7 +9,7 @@ import pytest
 
 from squall.checkers import kafka_log
 from squall.reports.explained import explained
-from squall.reports.lanes import broker_lanes, partition_lanes, terms
+from squall.reports.lanes import broker_lanes, leader_epochs, partition_lanes
 from squall.reports.page import render
 from squall.reports.run_files import read_run
 from tests.support.histories import kafka_lines
@@ -109,7 +109,10 @@ def test_the_loss_of_a_record_has_the_same_story_as_on_our_brokers(kafka_dir: Pa
 def test_the_page_draws_leaders_controllers_and_brokers_of_kafka(kafka_dir: Path) -> None:
     files = read_run(kafka_dir)
     assert files.from_broker_logs and files.traces_whole and not files.problems
-    assert [(term.epoch, term.leader, term.leo) for term in terms(files)["appends-0-0"]] == [(0, 1, 0), (1, 2, 50)]
+    assert [(term.epoch, term.leader, term.leo) for term in leader_epochs(files)["appends-0-0"]] == [
+        (0, 1, 0),
+        (1, 2, 50),
+    ]
     lanes = {lane.node: lane for lane in broker_lanes(files, 0.0, 12.0)}
     assert "down" in [span.kind for span in lanes[1].states]
     assert [round(span.begin, 1) for span in lanes[2].controller] == [3.5]

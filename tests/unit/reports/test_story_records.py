@@ -9,7 +9,7 @@ import pytest
 
 from squall.reports import stories
 from squall.reports.answers import answers_of
-from squall.reports.lanes import terms
+from squall.reports.lanes import leader_epochs
 from squall.reports.problems import StorySubject
 from squall.reports.run_files import read_run
 from squall.reports.story import chosen, stories_of, story_of, text_of
@@ -98,7 +98,7 @@ def test_the_epoch_of_an_offset_does_not_say_that_a_record_is_there_that_no_fina
     (witness,) = files.verdict["anomalies"][0]["witnesses"]
     row = {"kind": 0, "st": 0, "t0": at(4.4), "t1": at(4.41), "off": 60, "proc": 3, "op": 9, "final": 0}
     read = {**row, "kind": 1, "t0": at(13), "t1": at(14), "final": 1}
-    lines = stories.story(files, witness, terms(files)[f"{TOPIC}-0"], [row, read] if found else [row])
+    lines = stories.story(files, witness, leader_epochs(files)[f"{TOPIC}-0"], [row, read] if found else [row])
     (said,) = [line.text for line in lines if "In the end" in line.text]
     assert said.endswith("In the end offset 60 is of this epoch" + ("." if found else ", and the record is not there."))
 

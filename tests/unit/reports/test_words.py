@@ -18,7 +18,7 @@ from squall.checkers.anomalies.registry import FOUND
 from squall.reports import checks
 from squall.reports.fault_words import evidence_text, fault_rows
 from squall.reports.junit import write_junit
-from squall.reports.lanes import LaneSpan, broker_lanes, partition_lanes, terms
+from squall.reports.lanes import LaneSpan, broker_lanes, leader_epochs, partition_lanes
 from squall.reports.page import render
 from squall.reports.run_files import RunFiles, read_run
 from squall.reports.terminal import summary
@@ -91,7 +91,7 @@ def test_an_epoch_that_the_controller_gave_to_nobody_has_no_leader(files: RunFil
         "isr": [2],
     }
     files.traces[3].append(lost)
-    assert [term.leader for term in terms(files)["appends-0-0"]] == [1, 2, -1]
+    assert [term.leader for term in leader_epochs(files)["appends-0-0"]] == [1, 2, -1]
 
 
 def test_a_broker_without_a_trace_is_drawn_as_unknown(files: RunFiles) -> None:
