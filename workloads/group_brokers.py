@@ -47,7 +47,7 @@ def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]
 def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerLimit, ...]:
     """Return the brokers' bounds of session time-outs for members of these protocols. In consumer groups the brokers
     decide how long a session is: a longer session than the workload's keeps partitions of dead members longer than
-    `held_s` says.
+    `longest_wait_s` says.
     """
     asked, found = ("session_timeout_ms", "no member can join"), list[BrokerLimit]()
     if "classic" in protocols:

@@ -188,7 +188,7 @@ class Scenario(BaseModel, ABC):
     """Is the NamedTuple of the workload's operations."""
     SIMULATED: ClassVar[bool] = True
     """Is True if Squall's own clients can run the whole workload, so that the simulator can run it."""
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate",)
+    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate",)
     """Lists the settings that only say how operations are drawn: they mean nothing in a plan with operations of its
     own.
     """
@@ -298,7 +298,7 @@ class Scenario(BaseModel, ABC):
         """Draw the broker settings of a swarm's plan, for the drawn workload settings `table`."""
         return dict(cls.BROKERS)
 
-    def held_s(self) -> float:
+    def longest_wait_s(self) -> float:
         """Return how long, in seconds, a sound cluster may keep the load's producers and live readers waiting: because
         of their own pauses and time-outs, or because members or transactions of dead clients keep partitions until a
         time-out. The default is the request time-out, after which a request that a fault swallowed is sent again.
@@ -329,7 +329,7 @@ class Scenario(BaseModel, ABC):
         """Return why this is no valid operation of the workload; empty if it is valid."""
 
     @classmethod
-    def lesser(cls, operation: list[Any]) -> Iterator[list[Any]]:
+    def simplifications(cls, operation: list[Any]) -> Iterator[list[Any]]:
         """Yield each way to simplify an operation, which is a list as in a plan's file, by one thing."""
         return iter(())
 

@@ -403,7 +403,7 @@ def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runti
             f"--workload {flags['workload']}: the plan has {operations:,} operations of its own, and they are of the "
             f"workload {workload}: leave --workload out, or remove `operations` from {file}"
         )
-    if idle := [name for name in SCENARIOS[workload].OF_THE_DRAW if flags.get(name) is not None]:
+    if idle := [name for name in SCENARIOS[workload].DRAW_ONLY_SETTINGS if flags.get(name) is not None]:
         options = ", ".join("--" + name.replace("_", "-") for name in idle)
         raise PlanError(
             f"{options}: the plan has {operations:,} operations of its own, and they are its load: leave the option "

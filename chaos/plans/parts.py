@@ -94,7 +94,7 @@ class LimitsPlan(StrictModel):
         "members may hold partitions longer, if clients pause longer, or if brokers' time-outs are longer.",
     )  # fmt: skip
     """Gives the time after healing without an acknowledged write, or without a read record, that counts as a finding.
-    By default it is at least `HOLDS` times what the workload needs (`Scenario.held_s`) and the cluster needs
+    By default it is at least `HOLDS` times what the workload needs (`Scenario.longest_wait_s`) and the cluster needs
     (`failover_s`).
     """
 
@@ -156,7 +156,7 @@ else:
 def least_limits(workload: Scenario, cluster: ClusterPlan) -> dict[str, float]:
     """Return limits that a correct cluster is certain to keep if nothing happens twice, in seconds by name."""
     failover_s = cluster.failover_s()
-    return {"converge_s": failover_s, "stuck_s": max(workload.held_s(), failover_s)}
+    return {"converge_s": failover_s, "stuck_s": max(workload.longest_wait_s(), failover_s)}
 
 
 class PlanParts(StrictModel):

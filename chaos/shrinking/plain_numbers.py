@@ -158,9 +158,11 @@ def plain_operations(search: ShrinkSearch[Any]) -> None:
 
 def smaller_operations(search: ShrinkSearch[Any]) -> None:
     """Remove from each operation what the failure does not need, one thing at a time."""
-    lesser = scenario_of(search.values()).lesser
+    simplifications = scenario_of(search.values()).simplifications
     for index in range(len(operations_of(search.values()))):
-        while any(_with_operation(search, index, less) for less in lesser(operations_of(search.values())[index])):
+        while any(
+            _with_operation(search, index, less) for less in simplifications(operations_of(search.values())[index])
+        ):
             pass
 
 

@@ -51,7 +51,7 @@ class AppendsLoad(Scenario):
     """Appends uniquely valued records with several producers, and reads them with several readers."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedRecord
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "burst", "min_bytes", "max_bytes")
+    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate", "burst", "min_bytes", "max_bytes")
     # 200 records in 30 seconds. Producers hold them for ten times as long as in a real run, and readers rest for longer
     # between polls, so that a request still brings several partitions' records now and then.
     LIGHT: ClassVar[Mapping[str, Any]] = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
@@ -135,12 +135,12 @@ class AppendsLoad(Scenario):
         return LoadProfile(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, mean_bytes)
 
     @override
-    def held_s(self) -> float:
+    def longest_wait_s(self) -> float:
         """Return the base limit plus the longer of two waits, in seconds: pauses between polls and fetch.max.wait, or
         linger. A reader that pauses after a poll fetches nothing meanwhile; a swallowed request comes before either.
         """
         waits_ms = self.fetch_max_wait_ms if self.fetch_min_bytes > 1 else 0
-        return super().held_s() + max(POLLS_TO_READ * self.poll_pause_ms + waits_ms, self.linger_ms) / 1000
+        return super().longest_wait_s() + max(POLLS_TO_READ * self.poll_pause_ms + waits_ms, self.linger_ms) / 1000
 
     @override
     def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:

@@ -63,7 +63,7 @@ class CommandLoad(Scenario):
     """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedRecord
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
+    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
     COUNTED: ClassVar[tuple[str, ...]] = ("partitions", "producers", "readers")
     SIMULATED: ClassVar[bool] = False
 
@@ -132,14 +132,14 @@ class CommandLoad(Scenario):
         )
 
     @override
-    def held_s(self) -> float:
+    def longest_wait_s(self) -> float:
         """Return the base limit in seconds, or, if that is longer, the sum of readers' pauses, linger and, for members,
         session and poll time-outs. A silent member is removed only after its session, and then a rebalance waits for
         members that do not poll.
         """
         kept_ms = self.session_timeout_ms + self.max_poll_interval_ms if self.role == MEMBER else 0
         own_ms = max(kept_ms + POLLS_TO_READ * self.poll_pause_ms, self.linger_ms)
-        return max(super().held_s(), own_ms / 1000)
+        return max(super().longest_wait_s(), own_ms / 1000)
 
     @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:

@@ -71,7 +71,14 @@ class GroupsLoad(Scenario):
     """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = GroupAction
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn", "conversions", "deletions", "away_s")
+    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = (
+        "rate",
+        "record_bytes",
+        "churn",
+        "conversions",
+        "deletions",
+        "away_s",
+    )
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 5, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("members", "producers", "partitions")
     BROKERS: ClassVar[Mapping[str, str]] = SUITED_TO_GROUPS
@@ -168,14 +175,14 @@ class GroupsLoad(Scenario):
         return {**default_assignor(given), **given} if isinstance(given, dict) else given
 
     @override
-    def held_s(self) -> float:
+    def longest_wait_s(self) -> float:
         """Return the session and poll time-outs plus whole seconds of pauses between polls, at least the base limit, in
         seconds. A silent member is removed only after its session, and then a rebalance waits for members that do not
         poll. Each member gives up partitions, joins and begins to read in polls of its own, with a pause between any
         two.
         """
         pauses_s = POLLS_TO_READ * self.poll_pause_ms // 1000
-        return max(super().held_s(), (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s)
+        return max(super().longest_wait_s(), (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s)
 
     @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:

@@ -83,7 +83,7 @@ class MultiInstanceLoad(Scenario):
     INPUT: ClassVar[str]
     APPLICATIONS: ClassVar[tuple[PipelineApplication, ...]]
     OPERATION: ClassVar[type[tuple[Any, ...]]] = InstanceAction
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
+    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 4, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("instances", "producers", "partitions")
     BROKERS: ClassVar[Mapping[str, str]] = {**brokers.SUITED, **SUITED_TO_GROUPS}
@@ -138,13 +138,13 @@ class MultiInstanceLoad(Scenario):
         return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 
     @override
-    def held_s(self) -> float:
+    def longest_wait_s(self) -> float:
         """Return the longer of a member's and a transaction's time-out plus whole seconds of pauses between polls, at
         least the base limit, in seconds. A silent member is removed only after its session, and then a rebalance waits
         for members that do not poll; the open transaction of a dead instance blocks readers of its output.
         """
         kept_ms = max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms)
-        return max(super().held_s(), kept_ms / 1000 + POLLS_TO_READ * self.poll_pause_ms // 1000)
+        return max(super().longest_wait_s(), kept_ms / 1000 + POLLS_TO_READ * self.poll_pause_ms // 1000)
 
     @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:

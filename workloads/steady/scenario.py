@@ -45,7 +45,7 @@ class SteadyLoad(Scenario):
     """Runs one producer and one reader at a low rate. The producer is idempotent, with acks=all and linger 0."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = SteadyRecord
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
+    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
     PLAIN: ClassVar[Mapping[int, Any]] = {1: 100}
 
     name: Literal["steady"] = "steady"

@@ -99,7 +99,7 @@ def wrong_steps(text: str, partitions: int) -> str:
     return ""
 
 
-def lesser(operation: list[Any]) -> Iterator[list[Any]]:
+def simplifications(operation: list[Any]) -> Iterator[list[Any]]:
     """Yield the same transaction, as a list of a plan's file, without one of its steps."""
     steps = steps_of(operation[STEPS])
     for number in range(len(steps) if len(steps) > 1 else 0):

@@ -31,7 +31,7 @@ from squall.workloads.transactions.operations import (
     STEPS,
     PlannedTransaction,
     TransactionMix,
-    lesser,
+    simplifications,
     wrong_steps,
 )
 from squall.workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
@@ -59,7 +59,7 @@ class TransactionsLoad(Scenario):
     """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedTransaction
-    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
+    DRAW_ONLY_SETTINGS: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
     BROKERS: ClassVar[Mapping[str, str]] = brokers.SUITED
     COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = (brokers.FACTOR,)
@@ -140,11 +140,11 @@ class TransactionsLoad(Scenario):
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     @override
-    def held_s(self) -> float:
+    def longest_wait_s(self) -> float:
         """Return the transaction time-out, at least the base limit, in seconds: an open transaction of a dead producer
         blocks readers until then.
         """
-        return max(super().held_s(), self.transaction_timeout_ms / 1000)
+        return max(super().longest_wait_s(), self.transaction_timeout_ms / 1000)
 
     @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
@@ -190,8 +190,8 @@ class TransactionsLoad(Scenario):
 
     @classmethod
     @override
-    def lesser(cls, operation: list[Any]) -> Iterator[list[Any]]:
-        return lesser(operation)
+    def simplifications(cls, operation: list[Any]) -> Iterator[list[Any]]:
+        return simplifications(operation)
 
     @classmethod
     @override

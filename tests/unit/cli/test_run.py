@@ -56,7 +56,7 @@ def test_an_option_of_the_load_is_refused_where_the_plan_has_its_own_operations(
 
 def test_every_setting_of_the_draw_alone_is_a_setting() -> None:
     for scenario in SCENARIOS.values():
-        assert set(scenario.OF_THE_DRAW) <= set(scenario.model_fields)
+        assert set(scenario.DRAW_ONLY_SETTINGS) <= set(scenario.model_fields)
 
 
 @pytest.mark.parametrize("name", [each for each in SCENARIOS if each != "appends"])

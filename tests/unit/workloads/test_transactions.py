@@ -50,9 +50,9 @@ def test_every_drawn_transaction_is_an_operation_and_all_there_is_to_do_is_drawn
 
 def test_a_transaction_becomes_smaller_by_one_step_at_a_time() -> None:
     whole = [1.0, 0, "send 0, poll, pause 5", 100, "commit"]
-    less = [each[2] for each in TransactionsLoad.lesser(whole)]
+    less = [each[2] for each in TransactionsLoad.simplifications(whole)]
     assert less == ["poll, pause 5", "send 0, pause 5", "send 0, poll"]
-    assert not list(TransactionsLoad.lesser([1.0, 0, "poll", 100, "commit"]))
+    assert not list(TransactionsLoad.simplifications([1.0, 0, "poll", 100, "commit"]))
 
 
 def test_its_plan_comes_back_from_its_file(tmp_path: Path) -> None:
