@@ -306,13 +306,13 @@ def test_of_a_crash_and_a_broken_invariant_the_first_one_is_the_failure(
         assert trio.current_time() < crash_s, "a bug"
         settle(self)
 
-    class Broken(simulation.World):
+    class Broken(simulation.SimWorld):
         def __init__(self, seed: int) -> None:
             super().__init__(seed)
             self.violations.append(broken)
 
     monkeypatch.setattr(Server, "settle", crashing)
-    monkeypatch.setattr(simulation, "World", Broken)
+    monkeypatch.setattr(simulation, "SimWorld", Broken)
     result = simulate(small(), stop_at_first=False)
     assert result.failure is not None
     crashed = result.reasons[0].startswith("broker 1 ended by itself: AssertionError: a bug")
