@@ -25,7 +25,7 @@ UNKNOWN = 2
 USAGE = 3
 INTERRUPTED = 130
 
-# name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
+# name -> (module, its line in --help). The module is imported when its command or its help is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("squall.chaos.commands.run", "Run a cluster under load, break it on schedule, and judge what survived."),
     "sim": ("squall.chaos.commands.sim", "Run clusters in virtual time, from one seed or many."),
@@ -227,8 +227,8 @@ def main() -> None:
     outlive_readers()
     as_ctrl_c()
     code = run()
-    # A signal inside exec() of a text, as in an import that makes a dataclass, ends Python by SIGINT in the end,
-    # whatever code it exits with and whoever caught the signal, until another text has run.
+    # If SIGINT arrives inside exec() of a string, as in an import that makes a dataclass, Python kills itself by SIGINT
+    # at its exit, even if the signal was handled, unless another exec() has run since.
     exec("")
-    gc.freeze()  # the process ends: nobody needs what a last collection would give back
+    gc.freeze()  # skip the last collection, because the process ends
     sys.exit(code)

@@ -22,5 +22,5 @@ def command(config: str) -> None:
     Example:
       squall broker --config broker-1.properties
     """
-    # Replaced, not started: the broker's own process has none of the harness in it.
+    # Replace this process, so that no module of the harness is in the broker's process.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "squall.broker", "--config", config])

@@ -121,7 +121,7 @@ def _remove_containers(report: LeftoverReport, images: bool) -> None:
 def _remove_images(engine: DockerEngine, report: LeftoverReport) -> None:
     from squall.chaos.toolchain.images import LABEL
 
-    # Those that others are made of go last.
+    # Images from which others are made are removed last.
     made_of = {"base": 2, "broker": 1}
     for image in sorted(engine.images(LABEL), key=lambda each: made_of.get(each["Labels"].get(LABEL), 0)):
         name = (image.get("RepoTags") or [image["Id"]])[0]

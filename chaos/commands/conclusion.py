@@ -81,7 +81,7 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
                 render(directory.path)
     except ModuleNotFoundError as missing:
         out.print(no_report(missing), markup=False, soft_wrap=True)
-    except Exception as error:  # whatever it is, the verdict stands, and is said
+    except Exception as error:  # an error of the report must not hide the verdict
         out.print(f"the report could not be rendered: {error_message(error)}", markup=False, soft_wrap=True)
     if not keep_data:
         from squall.chaos.runs.judgement import prune_data

@@ -150,7 +150,7 @@ def _run(arguments: Sequence[str], say: Say) -> None:
     there = java(say)
     archive = class_archive_here(there)
     more = ["--class-archive", str(archive)] if archive else []
-    # Tethered: a command that is killed leaves no Spark that goes on alone.
+    # The tether ends Spark if this command is killed.
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
     command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis.nightly", *arguments]
     done = subprocess.run(

@@ -127,7 +127,7 @@ def command(
         unclean=unclean,
         marks_of_several_moments=target == "kafka",
         flush_messages=flush_messages,
-        # Without transactions nothing is uncommitted that a reader could get.
+        # Without transactions both isolation levels are equal, because all records are committed.
         isolation=LEVELS.index(isolation) if transactional != "none" else 1,
         transaction_version=GENERATIONS[transactional],
         commits="" if commits == "none" else commits,

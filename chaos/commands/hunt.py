@@ -145,7 +145,7 @@ def _run_tasks(tasks: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult]:
     if jobs == 1 or len(tasks) == 1:
         yield from map(run_task, tasks)
         return
-    # Each in a fresh process: what one simulation leaves in memory must not slow down or change the next one.
+    # Each task has a fresh process, so that one simulation's memory does not slow down or change the next one.
     with multiprocessing.get_context("spawn").Pool(jobs, outlive_readers, maxtasksperchild=1) as pool:
         yield from pool.imap_unordered(run_task, tasks)
 

@@ -484,7 +484,7 @@ def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:
         raise PlanError("--nodes and --set: an external cluster has its own brokers and settings")
     ids = sorted(trio.run(discover, values["bootstrap"]))
     values["cluster"].update(nodes=len(ids), ids=ids, settings={})
-    # What decides what is promised is said of the run's own topics: the cluster's defaults are not known.
+    # Guarantees depend on this setting, and the cluster's default is not known, so the run's topics set it.
     topic = values.setdefault("workload", {}).setdefault("topic_settings", {})
     topic.setdefault("unclean.leader.election.enable", "false")
 

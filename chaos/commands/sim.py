@@ -428,7 +428,7 @@ def _page(path: Path, say: Console) -> None:
     try:
         write_junit(path)
         render(path)
-    except Exception as error:  # whatever it is, the failure stands, and is printed
+    except Exception as error:  # an error of the page must not hide the failure, which is printed already
         say.print(f"  its page could not be rendered: {error_message(error)}", markup=False)
 
 

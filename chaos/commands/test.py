@@ -26,7 +26,7 @@ LAYERS = """
 from importlib.machinery import ModuleSpec
 from importlinter.cli import lint_imports_command as run
 import squall
-# import-linter takes packages that are at the top, or in a namespace.
+# import-linter accepts only packages at the top level or in a namespace package.
 squall.__spec__ = ModuleSpec("squall", None, is_package=True)
 run(["--no-cache"])
 """
@@ -150,8 +150,8 @@ def _fit(given: list[str], ways: Mapping[str, bool], pytest_arguments: tuple[str
 def _python(module: str, *words: str) -> NoReturn:
     """Replace this process by `python -m module words`, so that signals reach that program and its exit code is ours.
     """
-    # A shell has its background jobs ignore Ctrl-C, nohup has them ignore a hangup, and all that they start: tests that
-    # send it would wait for ever.
+    # A shell lets background jobs ignore SIGINT, and nohup SIGHUP, and child processes inherit that: tests that send
+    # these signals would wait forever.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     sys.stdout.flush()

@@ -62,7 +62,7 @@ def main() -> None:
     """Run the driver until the harness sends "finish" or closes the pipe."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     config = msgspec.json.decode(sys.argv[1], type=DriverConfig)
-    # Whatever a library prints must not get between the frames.
+    # Redirect stdout, so that output of a library does not get between the frames.
     out = HarnessPipe(os.dup(1))
     os.dup2(2, 1)
     inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
@@ -89,7 +89,7 @@ def main() -> None:
         logging.exception("the driver ends")
         out.send("x", f"{type(trouble).__name__}: {trouble}")
     sys.stderr.flush()
-    # Not by returning: a library's threads may be waiting for brokers that are gone.
+    # Do not return: a library's threads may wait forever for brokers that are gone.
     os._exit(0)
 
 

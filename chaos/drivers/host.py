@@ -104,7 +104,7 @@ class LibraryProducer(WorkloadProducer):
             await self._something.wait()
             self._something = trio.Event()
             messages, self._messages = self._messages, []
-            # An invocation is on file before anything of its record can reach a broker.
+            # The invocation must be in the history before a byte of the record can reach a broker.
             self._flush()
             await self._process.send(b"".join(map(self._process.encode, messages)))
             if messages[-1:] == [FINISH]:
@@ -174,7 +174,7 @@ class LibraryProducer(WorkloadProducer):
         size, tell, _ = self._waiting.pop(op)
         self._bytes -= size
         if outcome.status is not OperationStatus.OK:
-            # As with our own: who has something in doubt, or has lost a record, gets a successor.
+            # As for our own client: a producer with a record in doubt or lost is replaced by a new one.
             self.retired = self.retired or outcome.error
         tell(outcome)
 

@@ -100,7 +100,7 @@ class PipedProcess:
         while not self._messages:
             data: bytes | bytearray = b""
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError), trio.CancelScope() as self._receiving:
-                # What it has started may have left its group and hold the pipe: no end of it comes then.
+                # A grandchild in another process group may hold the pipe open: then no end of file comes after a kill.
                 data = b"" if self._killed else await self._out.receive_some(READ_BYTES)
             if not data:
                 return None
@@ -121,7 +121,7 @@ class PipedProcess:
         """
         found, self._messages = self._messages, []
         with suppress(BlockingIOError):
-            for _ in range(PIPE_BYTES // READ_BYTES):  # who writes faster than this reads keeps no other one waiting
+            for _ in range(PIPE_BYTES // READ_BYTES):  # bounded, so that a fast writer does not delay others
                 if not (data := os.read(self._out.fileno(), READ_BYTES)):
                     return found or None
                 found += self._feed(data)

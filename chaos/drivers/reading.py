@@ -89,7 +89,7 @@ class ConsumerWorker:
         except OffsetOutOfRange as gone:
             self._recover(gone)
             return
-        except Exception as error:  # a library's errors are of many roots; it goes on after those that it raises here
+        except Exception as error:  # libraries have no common base class of errors; polls continue after them
             self._out.send("e", f"{type(error).__name__}: {error}")
             time.sleep(POLL_S)
             return
@@ -146,6 +146,6 @@ class TransactorConsumer:
             if self._reader is None:
                 self._reader = ConsumerWorker(self._library(), self._config, self._out, queue.SimpleQueue())
             self._reader.poll_once(self._config.beginning)
-        except Exception as error:  # a library's errors are of many roots; the next poll tries again
+        except Exception as error:  # libraries have no common base class of errors; the next poll tries again
             self._out.send("e", f"{type(error).__name__}: {error}")
         self._out.send("p")

@@ -115,7 +115,7 @@ class AiokafkaSender(RecordSender):
         if error is not None:
             self._lost(op, SEND, error)
             return
-        # Without acknowledgements there is no metadata of a record.
+        # With acks=0 the broker sends no response, so the record has no metadata.
         metadata = sent.result()
         offset, timestamp_ms = (-1, -1) if metadata is None else (metadata.offset, metadata.timestamp)
         self._told(op, OK, -1 if offset is None else max(-1, offset), -1 if timestamp_ms is None else timestamp_ms, "")
@@ -139,7 +139,7 @@ class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):
         self._io.run(self._start(config), START_S)
 
     async def _start(self, config: DriverConfig) -> None:
-        # It has one time-out for both: a batch is given up when it is this old.
+        # aiokafka has no delivery time-out: it gives a batch up when the batch is as old as the request time-out.
         producer = AIOKafkaProducer(**settings(config), request_timeout_ms=config.delivery_timeout_ms)
         await producer.start()
         self.serve(producer)
@@ -154,7 +154,7 @@ class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):
         try:
             self._io.run(answered(), within_s)
         except TimeoutError:
-            pass  # what has no answer by then is in doubt, whoever asked
+            pass  # the harness counts records without an outcome as in doubt
 
 
 class _AiokafkaConsumer(ConsumerAdapter):

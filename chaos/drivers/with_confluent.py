@@ -96,7 +96,7 @@ class LibrdkafkaSender(RecordSender):
         if error is None:
             _, timestamp_ms = message.timestamp()
             offset = message.offset()
-            # None where a broker had it already (DUPLICATE_SEQUENCE_NUMBER): stored, nobody knows where.
+            # None if the broker had the record already (DUPLICATE_SEQUENCE_NUMBER): stored, at an unknown offset.
             self._answer(op, OK, -1 if offset is None else offset, timestamp_ms, "")
         else:
             self._failed(op, error)

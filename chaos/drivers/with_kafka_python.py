@@ -77,7 +77,7 @@ class KafkaPythonSender(RecordSender):
         self._answer(op, FAIL, -1, -1, type(error).__name__)
 
     def _failed(self, op: int, error: BaseException) -> None:
-        # The library does not say whether an attempt has ever left.
+        # kafka-python does not report whether it ever sent the record, so the record is in doubt.
         self._answer(op, INFO, -1, -1, type(error).__name__)
 
     @override
@@ -94,7 +94,7 @@ class _KafkaPythonProducer(KafkaPythonSender, ProducerAdapter):
         try:
             self._producer.flush(within_s)
         except KafkaError:
-            pass  # what has no answer by then is in doubt, whoever asked
+            pass  # the harness counts records without an outcome as in doubt
 
 
 class _KafkaPythonConsumer(ConsumerAdapter):

@@ -49,7 +49,7 @@ def report_attempt(
         return
     parameters = reporter.get_test(None).parameters  # allure.dynamic.parameter would show words in quotes
     parameters += [Parameter(name=axis, value=value) for axis, value in {**item.cell, "faults": item.faults}.items()]
-    # Each night has seeds of its own: a seed must not make another test of it.
+    # Seeds differ from night to night; as normal parameters they would make another test each night.
     seeded = {"seed": str(item.seed), "attempts": str(runs), **(evidence.facts if evidence is not None else {})}
     parameters += [Parameter(name=name, value=value, excluded=True) for name, value in seeded.items()]
     allure.dynamic.severity(_severity(attempt, evidence))
@@ -58,7 +58,7 @@ def report_attempt(
         return
     allure.dynamic.description("\n\n".join(filter(None, (evidence.sentence, f"`{evidence.command}`"))))
     if evidence.page is not None:
-        # From allure/index.html, where Allure's page of the night stands.
+        # The link is relative to allure/index.html.
         allure.dynamic.link(f"../{attempt.run}/{evidence.page.name}", name="the page of the run")
     origin_s = evidence.origin_s if evidence.origin_s is not None else _began_s(attempt)
     for step in evidence.steps:

@@ -42,7 +42,7 @@ def _containers(runs: Path) -> list[str]:
             if each.run in names and not each.harness_alive:
                 removed += labels.remove(engine, each)
     except EngineError:
-        pass  # the night goes on: the next run in a container tries again, and says why it cannot
+        pass  # the next run in a container calls the engine again, and reports the error
     finally:
         engine.close()
     return removed

@@ -214,7 +214,7 @@ def make_matrix(values: Mapping[str, Any]) -> Matrix:
     try:
         return Matrix.model_validate(values)
     except ValidationError as error:
-        # Where a value has a wrong type, pydantic asks no further; somebody who mends a matrix wants all of it at once.
+        # pydantic does not run the validators after a type error; _mistakes finds the other mistakes all the same.
         lines = dict.fromkeys((*_lines(error), *_mistakes(_as_far_as_it_goes(values))))
         raise MatrixError("\n".join(lines)) from None
 
@@ -282,7 +282,7 @@ def _lines(error: ValidationError) -> list[str]:
                 continue  # it is short because its entries are wrong, which is reported
             message = "names none, and needs one"
         elif len(each["loc"]) > 1 and each["loc"][-1] in ("str", "bool", "int"):
-            # Of a value that is none of three types pydantic tells three times.
+            # pydantic reports a value that has none of three types three times.
             where, message = ".".join(map(str, each["loc"][:-2])), f"{each['input']!r} is neither a word nor a number"
         else:
             message = in_plain_words(each) or message

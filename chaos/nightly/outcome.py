@@ -268,6 +268,6 @@ def text(outcome: NightResult, page: str = "") -> str:
     lines += [f"left out: {count} x {why}" for why, count in Counter(outcome.left_out.values()).most_common()]
     lines += [f"tried again because unknown: {many(outcome.retried, 'time')}"] if outcome.retried else []
     lines += [f"report: {page}"] if page else []
-    # The end of a log is what people see of it.
+    # People see the end of a log first, so the warnings come last.
     lines += [*outcome.contradicted, *outcome.gaps]
     return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ happens.
 No thread is used here, because a tethered process ends with the thread that started it, and that is the main thread.
 """
 
-# A run that crashes, or that cannot be stopped, takes no other with it; after `kill -9` of the night no run is left.
+# A run that crashes or hangs does not affect other runs; after `kill -9` of the night no run is left.
 # Rejected: runs inside pytest's process.
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ def _why(verdict: str, content: Mapping[str, object], code: int, log: Path) -> s
         return ""
     reasons = content.get("reasons")
     if verdict != NO_VERDICT and isinstance(reasons, list) and reasons:
-        # What the harness had trouble with is why there is no history, say.
+        # Trouble of the harness explains the other reasons, such as a missing history.
         reason = next((str(each) for each in reasons if str(each).startswith(TROUBLE)), str(reasons[0]))
         return reason if CODES.get(verdict) == code else f"{reason}; its exit code was {code}"
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []

@@ -56,7 +56,7 @@ class NightFileCollector(pytest.File):
         for item in self.player.items:
             by_name.setdefault(item.configuration, []).append(item)
         for name, items in by_name.items():
-            # Its id begins with its own name, so that JUnit's class names and Allure's suites do.
+            # Without a nodeid, JUnit's class names and Allure's suites would begin with night.json.
             node = ConfigurationCollector.from_parent(self, name=name, nodeid=name)
             node.items, node.player, node.show = items, self.player, self.show
             yield node

@@ -159,7 +159,7 @@ def _used(folder: Path) -> None:
 
 def _remove_unused() -> None:
     """Remove archives that nothing has used for UNUSED_S. A running JVM keeps the removed file open."""
-    with suppress(OSError):  # somebody else removes them
+    with suppress(OSError):  # another process removes them at the same time
         for folder in cache_folder().glob(f"{PREFIX}*"):
             if time.time() - folder.stat().st_mtime > UNUSED_S:
                 remove(folder)

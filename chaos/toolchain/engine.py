@@ -261,11 +261,11 @@ class DockerEngine:
             tmpfs={"/tmp": "size=16m"},
             mem_limit=spec.memory_bytes,
             memswap_limit=spec.memory_bytes,
-            # Not nano_cpus: a container made with it refuses a quota later.
+            # Not nano_cpus: the engine refuses to change the quota of a container that was made with it.
             cpu_period=CPU_PERIOD_US,
             cpu_quota=int(spec.cpus * CPU_PERIOD_US),
             pids_limit=256,
-            # The kernel lets process 1 ignore its own SIGKILL: a broker that is to crash itself must not be it.
+            # The kernel ignores a SIGKILL that process 1 sends to itself, so a broker must not be process 1.
             init=True,
             restart_policy={"Name": "no"},
         )

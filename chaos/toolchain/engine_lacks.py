@@ -43,7 +43,7 @@ def engine_lacks() -> list[MissingDependency]:
         )
     if not os.access(path, os.R_OK | os.W_OK):
         return [MissingDependency(why, (), for_user)]
-    # One that answers, and will not do, says what to do; one that does not answer is to be started.
+    # An engine that answers but is not suitable has its advice in `why`; any other engine has to be started.
     return [
         MissingDependency(why, (), START, "" if os.getuid() else "--engine")
         if "answers" in why

@@ -52,7 +52,7 @@ def java(say: Say) -> JavaRuntime:
         home = cache_folder() / UNPACKED
         found = _ask(str(home / "bin/java"))
     except HarnessError as error:
-        # What to do comes first: pip says much.
+        # The advice comes first, because pip's output is long.
         raise PreconditionError(
             f"Spark needs Java {', '.join(map(str, SUPPORTED))}, and none is in JAVA_HOME or on PATH: install one "
             f"(Debian: apt-get install default-jre-headless). Else one is unpacked, but {str(error).strip()}"

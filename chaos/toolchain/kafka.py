@@ -59,7 +59,7 @@ def kafka_lacks() -> list[MissingDependency]:
     """Return what is missing here to start an Apache Kafka, or to fetch and start one."""
     lacks = []
     if java_here() is None:
-        # Not the wheel's that Spark can do with: it lacks parts of a Java that Kafka asks for.
+        # The wheel's Java is enough for Spark, but lacks modules that Kafka needs.
         wanted = ", ".join(map(str, SUPPORTED))
         what = f"a whole Java ({wanted}): none is in JAVA_HOME or on PATH"
         lacks.append(MissingDependency(what, ("default-jre-headless",), flag="--kafka"))

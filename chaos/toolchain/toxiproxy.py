@@ -76,7 +76,7 @@ def _build(folder: Path, say: Say) -> None:
         ) from error
     shutil.rmtree(scratch)
     (folder / "server").rename(folder / "toxiproxy-server")
-    # Asked through the path it was built at: a file that does not run must not be installed.
+    # Run the program before it is installed: a file that does not run must not get into the cache.
     if _version(str(folder / "toxiproxy-server")) != VERSION:
         raise HarnessError(f"the Toxiproxy that was built does not answer as version {VERSION}")
 

@@ -87,7 +87,7 @@ class LibraryMember(LibraryConsumer):
         match message:
             case ["giving", str(id_), int(generation), list(at)]:
                 offsets = self._hearing.giving(MemberIdentity(id_, generation), _at(at))
-                # The commit that it may make of this is on file before a byte of it can be sent.
+                # The commit must be in the history before a byte of its request can be sent.
                 self._flush()
                 self._say(["now", [[*place, position] for place, position in offsets.items()]])
             case ["kept", now, int(status), str(error), list(errors)]:

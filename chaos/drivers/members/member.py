@@ -75,7 +75,7 @@ class MemberWorker(RebalanceListener):
             self._out.send("out", str(over))
         except OffsetOutOfRange as gone:
             self._recover(gone)
-        except Exception as error:  # a library's errors are of many roots; it goes on after those that it raises here
+        except Exception as error:  # libraries have no common base class of errors; polls continue after them
             self._out.send("e", f"{type(error).__name__}: {error}")
             time.sleep(POLL_S)
         self._out.send("p", *self.adapter.member_generation())
@@ -185,7 +185,7 @@ class MemberWorker(RebalanceListener):
         who, stable = self.adapter.member_generation(), self.adapter.stable
         try:
             standing = self.adapter.committed_offsets(missing)
-        except Exception as error:  # of many roots: nobody said where; it is asked again at the next poll
+        except Exception as error:  # libraries have no common base class; the next poll asks again
             why = f"{type(error).__name__}: {error}"
             self._out.send("stood", *who, began_ns, stable, [], [list(place) for place in missing], why)
             return
@@ -194,7 +194,7 @@ class MemberWorker(RebalanceListener):
         bounds = self.adapter.bounds(unset) if unset else {}
         lowest = {place: low for place, (low, _) in bounds.items()}
         begins = {place: lowest.get(place, -1) if position < 0 else position for place, position in standing.items()}
-        # Asked again: a callback may have come meanwhile.
+        # Check self._missing again: a callback may have revoked partitions during the calls above.
         begins = {place: position for place, position in begins.items() if position >= 0 and place in self._missing}
         begun = self.adapter.start_reading(begins)
         with self._turn:

@@ -178,7 +178,7 @@ class _LibrdkafkaMember(MemberAdapter):
         errors = {(each.topic, each.partition): each.error.name() for each in partitions if each.error is not None}
         if not errors:
             return CommitResult(OK)
-        # Where some were committed, the rest is in doubt, as above: no error of a partition says more.
+        # If some partitions were committed, the others are in doubt: an earlier request may have committed them.
         return CommitResult(INFO, next(iter(errors.values())))
 
     @override

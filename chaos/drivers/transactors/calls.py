@@ -47,7 +47,7 @@ class TransactionCalls:
         weighed = self._outcome(which)
         self.pump()
         status, error = (OK, "") if weighed is None else (weighed.status, weighed.name)
-        # Of offsets that were not committed a transaction can be aborted, if the library can still do that.
+        # After a failed offset commit the transaction can still be aborted, unless the producer can do nothing more.
         ends = self._producer.spent if which == OFFSETS else error or self._producer.spent
         self._out.send("t", which, status, error, *self._producer.identity(), ends)
 
@@ -87,7 +87,7 @@ class TransactionCalls:
         def attempt() -> None:
             try:
                 self._producer.call(which, slice_s)
-            except BaseException as error:  # a library's errors are of many roots; each one is weighed
+            except BaseException as error:  # libraries have no common base class of errors
                 ended.put(error)
             else:
                 ended.put(None)

@@ -100,7 +100,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
             await self._something.wait()
             self._something = trio.Event()
             lines, self._lines = self._lines, []
-            # An invocation is on file before anything of it can reach a broker.
+            # The invocation must be in the history before a byte of it can reach a broker.
             self._flush()
             await self._process.send(b"".join(lines))
 

@@ -67,7 +67,7 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
                 **settings(config),
                 "transactional.id": config.transactional_id,
                 "transaction.timeout.ms": timeout_ms,
-                # It refuses time-outs that a transaction cannot outlive.
+                # librdkafka refuses time-outs that are longer than transaction.timeout.ms.
                 "message.timeout.ms": min(config.delivery_timeout_ms, timeout_ms),
                 "socket.timeout.ms": min(max(config.request_timeout_ms, 1000), timeout_ms),
                 "statistics.interval.ms": STATISTICS_MS,
@@ -130,7 +130,7 @@ def weigh(which: str, error: BaseException) -> ErrorMeaning:
     if isinstance(error, TimeoutError):
         return ErrorMeaning(INFO, TIMED_OUT, ErrorFollowUp.END)
     if not isinstance(error, KafkaException):
-        # Of the binding: an argument that it does not take.
+        # The Python binding rejected an argument, so librdkafka was not called.
         return ErrorMeaning(FAIL, type(error).__name__, ErrorFollowUp.END)
     return weigh_error(which, error.args[0])
 
