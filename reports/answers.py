@@ -54,7 +54,7 @@ def answers_of(files: RunFiles, story: PartitionStory) -> tuple[AnsweredQuestion
             AnsweredQuestion("Who read it", _joined(_read(facts, about))),
         )
     span = _span(facts, story, about)
-    more = [(room.QUESTION, room.sentences_of(files, facts.problem)) for room in (outputs, owners)]
+    more = [(module.QUESTION, module.sentences_of(files, facts.problem)) for module in (outputs, owners)]
     return (
         AnsweredQuestion("What was seen", _joined(_seen(files, facts))),
         *(AnsweredQuestion(question, _joined(sentences)) for question, sentences in more if sentences),

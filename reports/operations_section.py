@@ -54,9 +54,9 @@ def section_of(
     for each in _windows(files, faults, checks, groups):
         if not any(_is_part_of(each.window, other.window) for other in wanted):
             wanted.append(each)
-    room = SECTION_BYTES
+    bytes_left = SECTION_BYTES
     for turn, each in enumerate(wanted[:WINDOWS_AT_MOST]):
-        room -= maker.show(each, room // (min(len(wanted), WINDOWS_AT_MOST) - turn))
+        bytes_left -= maker.show(each, bytes_left // (min(len(wanted), WINDOWS_AT_MOST) - turn))
     missing = len(wanted) - WINDOWS_AT_MOST
     rest = f"{missing} more stretches are not shown here. {FILE} has every operation." if missing > 0 else ""
     return OperationsSection(tuple(maker.shown), rest)
@@ -82,24 +82,26 @@ class _WindowBuilder:
         """Holds the operations that have an anchor already."""
         self.shown: list[OperationsWindow] = []
 
-    def show(self, wanted: _WindowCandidate, room: int) -> int:
-        """Add a window, or a window around each of its middles if the whole takes more than `room` bytes. Return the
+    def show(self, wanted: _WindowCandidate, bytes_left: int) -> int:
+        """Add a window, or a window around each of its middles if the whole takes more than `bytes_left`. Return the
         bytes used.
         """
         window, parts = wanted.window, [_around(wanted.window, middle) for middle in wanted.middles]
         first = self._read(parts[0])
         length_s = parts[0].end - parts[0].begin
         # Of a long fault under a heavy load not even the number is read: it may be millions.
-        if len(parts) < 2 or _bytes_of(len(first) * (window.end - window.begin) / length_s) <= room:
-            return self._add(window, self._read(window) if window != parts[0] else first, wanted.middles[0], room)
-        used = self._add(parts[0], first, wanted.middles[0], room // 2)
-        return used + self._add(parts[1], self._read(parts[1]), wanted.middles[1], room - used)
+        if len(parts) < 2 or _bytes_of(len(first) * (window.end - window.begin) / length_s) <= bytes_left:
+            return self._add(window, self._read(window) if window != parts[0] else first, wanted.middles[0], bytes_left)
+        used = self._add(parts[0], first, wanted.middles[0], bytes_left // 2)
+        return used + self._add(parts[1], self._read(parts[1]), wanted.middles[1], bytes_left - used)
 
     def _read(self, window: PartitionTimeWindow) -> list[ClientOperation]:
         return read_operations(self._files, self._part_of[window.partition], window.begin, window.end)
 
-    def _add(self, window: PartitionTimeWindow, every: Sequence[ClientOperation], middle: float, room: int) -> int:
-        kept, window = _nearest(every, window, middle, _number_in(room))
+    def _add(
+        self, window: PartitionTimeWindow, every: Sequence[ClientOperation], middle: float, bytes_left: int
+    ) -> int:
+        kept, window = _nearest(every, window, middle, _number_in(bytes_left))
         if not kept:
             return 0
         near = sorted(kept, key=lambda each: (abs(each.t0 - middle), each.op))[:SINGLE_AT_MOST]
@@ -123,10 +125,10 @@ def _bytes_of(operations: float) -> float:
     return single * SINGLE_BYTES + (operations - single) * TOGETHER_BYTES
 
 
-def _number_in(room: int) -> int:
-    """Return how many operations fit into `room` bytes."""
-    single = min(room // SINGLE_BYTES, SINGLE_AT_MOST)
-    return single + max(0, room - single * SINGLE_BYTES) // TOGETHER_BYTES
+def _number_in(bytes_left: int) -> int:
+    """Return how many operations fit into `bytes_left`."""
+    single = min(bytes_left // SINGLE_BYTES, SINGLE_AT_MOST)
+    return single + max(0, bytes_left - single * SINGLE_BYTES) // TOGETHER_BYTES
 
 
 def _around(window: PartitionTimeWindow, middle: float) -> PartitionTimeWindow:
