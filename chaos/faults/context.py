@@ -244,7 +244,7 @@ class FaultContext:
         """Return the other faults that are active at the node, as fault id -> action. trait: only faults with this
         trait.
 
-        The end of one fault must not end another fault.
+        A fault asks this before it undoes something: the end of one fault must not end another fault.
         """
         claims = self._claims.get(node, {})
         found = {number: fault for number, fault in claims.items() if number != p.fault.id}

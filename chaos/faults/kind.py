@@ -313,8 +313,9 @@ class DrawRules:
     by_default_on_foreign: bool = False
     """Is True if `squall run --runtime external` draws this kind when --faults is missing."""
     swarm: str = ""
-    """Says in which draw of a swarm's kinds this kind takes part. "first"; "newer": drawn separately, so that seeds
-    without it keep their old plans; "beside": at any time beside all other faults; empty: in none.
+    """Says in which of a swarm plan's independent draws a seed may pick this kind. "first": in the main draw; "newer":
+    in a separate draw, so that seeds without it keep their old plans; "beside": at any time beside all other faults;
+    empty: in none.
     """
     likely: Callable[[int, Fault, int], Params] = lambda seed, fault, in_flight: fault.params
     """Returns parameters with which the fault is likely to strike in `squall run`, from the seed, the fault and the

@@ -44,7 +44,7 @@ REFUSED = frozenset(
     }
 )
 """Lists the errors of CreateTopics that stay the same however often the request is repeated. INVALID_REPLICATION_FACTOR
-does so only if the cluster has fewer brokers: KRaft's controller also answers it until a broker is unfenced.
+counts only if the cluster has too few brokers: KRaft's controller also answers it until enough brokers are unfenced.
 """
 
 
