@@ -1,8 +1,8 @@
 """Plants KAFKA-2942, a bug of a client and not of a broker: a consumer commits records that it has fetched, but not yet
 returned to its application.
 
-This is the one planted bug of Squall's own client: the checks must distinguish a consumer that skips records from a
-broker that loses them.
+The bug is planted in Squall's own client: the checks must distinguish a consumer that skips records from a broker that
+loses them.
 """
 
 from __future__ import annotations

@@ -92,6 +92,16 @@ from squall.chaos.mutants import (
     m80_no_order_of_requests,
     m81_offsets_outlive_topics,
     m82_lookups_by_first_timestamp,
+    m83_retries_go_behind,
+    m84_hole_in_a_read,
+    m85_fetches_resume_earlier,
+    m86_batches_unpacked_out_of_order,
+    m87_epochs_end_at_high_watermark,
+    m88_stable_offset_above_high_watermark,
+    m89_open_transactions_read,
+    m90_takeover_keeps_epoch,
+    m91_aborts_without_rewind,
+    m92_last_record_withheld,
 )
 from squall.chaos.mutants.mutant import Mutant
 
@@ -185,6 +195,16 @@ _ALL: tuple[Mutant, ...] = (
     m80_no_order_of_requests.MUTANT,
     m81_offsets_outlive_topics.MUTANT,
     m82_lookups_by_first_timestamp.MUTANT,
+    m83_retries_go_behind.MUTANT,
+    m84_hole_in_a_read.MUTANT,
+    m85_fetches_resume_earlier.MUTANT,
+    m86_batches_unpacked_out_of_order.MUTANT,
+    m87_epochs_end_at_high_watermark.MUTANT,
+    m88_stable_offset_above_high_watermark.MUTANT,
+    m89_open_transactions_read.MUTANT,
+    m90_takeover_keeps_epoch.MUTANT,
+    m91_aborts_without_rewind.MUTANT,
+    m92_last_record_withheld.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

@@ -42,6 +42,16 @@ RARE = {
     "corrupt": "58",
     "phantom": "61",
     "duplicate": "66",
+    "send-reorder": "83",
+    "int-poll-skip": "84",
+    "nonmonotonic-poll": "85",
+    "int-nonmonotonic-poll": "86",
+    "thrown-back": "87",
+    "lso-violation": "88",
+    "G1c": "89",
+    "zombie-write": "90",
+    "eos-loss": "91",
+    "unseen": "92",
 }
 """Anomalies that sound runs hardly ever come near, and a mutant that shows each."""
 

@@ -1,0 +1,60 @@
+"""Plants a breach of KIP-98: a producer that takes over a transactional id gets the epoch of the producer whose open
+transaction was aborted for it.
+"""
+
+from __future__ import annotations
+
+from squall.broker.coordinators.transactions.rules import TransactionRules
+from squall.broker.coordinators.transactions.values import InitProducer, TransactionMetadata, TxnState
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
+from squall.chaos.mutants.txn_plans import txn, txn_plan
+from squall.chaos.plans.plan import Plan
+
+_SOUND = TransactionRules.bumped
+UNVERIFIED = {
+    "squall.bootstrap.features": "transaction.version=0",
+    "transaction.partition.verification.enable": "false",
+}
+"""Holds the settings of a cluster from before KIP-890, in which fencing alone keeps a producer from writing."""
+
+
+def fenced_epoch(self: TransactionRules, transaction: TransactionMetadata) -> int:
+    """Return the epoch of the producer whose transaction is aborted."""
+    return transaction.epoch
+
+
+def bumped(
+    self: TransactionRules, transaction: TransactionMetadata, request: InitProducer
+) -> tuple[int, int] | None:
+    """Return the epoch as it is after an abort."""
+    if request.producer_id < 0 and transaction.state == TxnState.COMPLETE_ABORT:
+        return transaction.epoch, transaction.last_epoch
+    return _SOUND(self, transaction, request)
+
+
+def plan(seed: int) -> Plan:
+    """Return a plan in which a producer is stopped inside a transaction and then goes on. Meanwhile its successor
+    writes to another partition, and later to the same one: the marker of that transaction ends the earlier one's, too.
+    """
+    rng = draw(seed, "90")
+    times = [0.1 + 0.3 * n + rng.uniform(0.0, 0.1) for n in range(20)]
+    transactions = [txn(at_s, records=1, partition=int(at_s < 4.5)) for at_s in times]
+    stopped = fault(rng.uniform(0.8, 1.4), rng.uniform(0.8, 1.4), "zombie", "producer")
+    return txn_plan(seed, [stopped], transactions, time_s=7.0, settings=UNVERIFIED, workload={"generation": 1})
+
+
+MUTANT = Mutant(
+    id="90",
+    name="takeover-keeps-epoch",
+    title="does not raise the epoch of a transactional id whose open transaction it aborts for a new producer",
+    source="KIP-98: InitProducerId fences all earlier producers of its id",
+    replaces=(
+        ReplacedFunction(TransactionRules, "fenced_epoch", fenced_epoch),
+        ReplacedFunction(TransactionRules, "bumped", bumped),
+    ),
+    expected=("zombie-write",),
+    faults=("zombie",),
+    plan=plan,
+    group=TRANSACTIONS,
+)
