@@ -9,7 +9,10 @@ from squall.chaos.runtimes.sim.invariants.group_differences import records_of
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
+    from collections.abc import Callable
+
+    from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
+    from squall.chaos.runtimes.sim.invariants.group_clock import GroupClock
     from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
     from squall.chaos.runtimes.sim.invariants.models import PartitionModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
@@ -21,9 +24,13 @@ GROUPS_LOG: Final = "__consumer_offsets"
 class GroupWatch:
     """Checks the invariants of groups."""
 
-    def __init__(self, report: Report, calls: BrokerCalls | None = None) -> None:
-        """Start without groups. `calls`: the observed requests of members; without it, time-outs are not checked."""
-        self._report, self._calls = report, calls
+    def __init__(
+        self, report: Report, clock_of: Callable[[GroupCoordinatorShard], GroupClock] | None = None
+    ) -> None:
+        """Start without groups. `clock_of` returns a shard's clock of observed requests; without it, time-outs are not
+        checked.
+        """
+        self._report, self._clock_of = report, clock_of
         self._of_times = entered(CheckTrigger.GROUP_TIMES)
         self._of_groups, self._of_offsets = entered(CheckTrigger.GROUPS), entered(CheckTrigger.OFFSETS)
         self._of_owners, self._of_given = entered(CheckTrigger.OWNERS), entered(CheckTrigger.GIVEN)
@@ -61,9 +68,9 @@ class GroupWatch:
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
         """Check the time-outs of the groups of a serving shard. `able`: its node ran, and wrote, since the last look.
         """
-        if self._calls is None:
+        if self._clock_of is None:
             return
-        clock, shard, mono_ms = self._calls.clock(hosted.machine), hosted.machine, int(seen.sim.env.mono() * 1000)
+        clock, shard, mono_ms = self._clock_of(hosted.machine), hosted.machine, int(seen.sim.env.mono() * 1000)
         if not able:
             clock.forgive(shard, mono_ms)
         for now in clock.times(shard, mono_ms):

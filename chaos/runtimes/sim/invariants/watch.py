@@ -104,7 +104,7 @@ class InvariantChecker:
         self.quorum = QuorumWatch(self._report)
         self._checks = PartitionChecks(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
-        self._groups = GroupWatch(self._report, calls)
+        self._groups = GroupWatch(self._report, None if calls is None else calls.clock)
         self._of: dict[type, Any] = {TransactionJournal: self._txns, GroupJournal: self._groups}
         self._nodes: dict[str, WatchedNode] = {}
         """Maps a node's name to its last seen state."""
