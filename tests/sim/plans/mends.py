@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from squall.broker.protocol.schema.join_group import JoinGroupResponse
     from squall.chaos.runtimes.sim.invariants.decision_log import PartitionDecision
     from squall.chaos.runtimes.sim.invariants.log_replay import WrittenMarker
-    from squall.workloads.client.cluster import Client
+    from squall.workloads.client.client import Client
     from squall.workloads.client.groups.membership import ResponseAction
     from squall.workloads.client.new_topic import NewTopic
 
@@ -259,10 +259,10 @@ def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:
     sound = ClientHandle.wake
 
     def wake(handle: ClientHandle, who: int) -> None:
-        haunt = handle._haunts.get(who)
+        run = handle._zombie_runs.get(who)
         sound(handle, who)
-        if haunt is not None:
-            haunt.woken = haunt.zombie >= 0
+        if run is not None:
+            run.woken = run.zombie >= 0
 
     undone.setattr(ClientHandle, "wake", wake)
 
