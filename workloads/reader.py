@@ -131,7 +131,9 @@ class RecordedReader:
             goal = (ends or {}).get(fetched.place)
             if goal is not None and fetched.position >= goal:
                 end[part] = goal
-            if fetched.records or fetched.damage or part in end or self._empty_is_due(part, now):
+            # What only held markers and records of aborted transactions moves the position, too.
+            moved = fetched.position != at.get(part)
+            if moved or fetched.records or fetched.damage or part in end or self._empty_is_due(part, now):
                 got.append(self._judge(part, fetched, bad))
         if got:
             self._recorder.read(self.process, f, began, at, ReadOutcome(got=got, bad=bad, end=end), txn)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from squall.workloads.client.settings import ClientSettings
+from squall.workloads.client.settings import BATCH_SIZE, ClientSettings
 
 # Plans are read by commands that start nothing: trio, the client and its messages are imported where a load runs.
 if TYPE_CHECKING:
@@ -311,6 +311,13 @@ class Scenario(BaseModel, ABC):
         bytes_ = max(self.needs().max_record_bytes, LEAST_RECORD_BYTES) + BATCH_BYTES
         asked_by = "the largest record and its batch"
         return (BrokerLimit(name, bytes_, asked_by, "records are refused"),)
+
+    def batch_size(self) -> int:
+        """Return the size of the largest batch, in bytes, that producers without a setting for it make: a batch that
+        does not fit into a segment would be refused.
+        """
+        segment_bytes = int(self.topic_settings.get("segment.bytes", BATCH_SIZE))
+        return max(min(BATCH_SIZE, segment_bytes - BATCH_BYTES), 1)
 
     def client_settings(self) -> ClientSettings:
         """Return the settings of each of Squall's own clients."""

@@ -22,7 +22,6 @@ from squall.chaos.faults.shapes import Hit
 from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError
 from squall.chaos.faults.timeouts import HEALED_WITHIN_S, MIDDLE, POLL_S
 from squall.chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, ProbeResult, Runtime
-from squall.chaos.runtimes.layout import choose_controllers
 from squall.checkers import fault_traits
 from squall.checkers.nemesis_log import SCHEMA
 from squall.workloads.client.client import Client
@@ -210,7 +209,7 @@ class FaultContext:
         majority of the quorum's voters would lose what their disks may have forgotten. No cluster survives that, and no
         verdict could tell.
         """
-        voters = choose_controllers(self.runtime.nodes)
+        voters = self.runtime.controllers
         lost = self._forgetful.intersection(nodes, voters)
         if len(lost) > len(voters) // 2:
             which = ", ".join(map(str, sorted(lost)))

@@ -193,6 +193,8 @@ class ClusterTraits:
     """Counts the partitions of the workload."""
     closes_after: float = inf
     """Gives the number of records after which a partition has a closed segment."""
+    voters: int = 3
+    """Counts the voters of the quorum of controllers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,13 @@ def _replicas(plan: PlanParts) -> Found:
         )
 
 
+def _voters(plan: PlanParts) -> Found:
+    if plan.cluster.voters is not None and plan.runtime == "external":
+        yield "cluster.voters: an external cluster has its own voters, which cannot be given"
+    elif (plan.cluster.voters or 0) > plan.cluster.nodes:
+        yield f"cluster.voters {plan.cluster.voters} needs as many nodes; cluster.nodes is {plan.cluster.nodes}"
+
+
 def _external(plan: PlanParts) -> Found:
     """Yield mistakes about settings that only an external cluster can have, or that it cannot have."""
     if plan.runtime != "external":
@@ -181,6 +188,7 @@ def beyond_limits(plan: PlanParts) -> str:
 
 _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
     (frozenset({"cluster", "workload"}), _replicas),
+    (frozenset({"runtime", "cluster"}), _voters),
     (frozenset({"runtime", "target", "bootstrap", "compose", "cluster", "workload"}), _external),
     (frozenset({"runtime", "target", "cluster", "workload"}), _target),
     (frozenset({"target", "cluster", "workload"}), _brokers),

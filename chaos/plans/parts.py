@@ -69,6 +69,10 @@ class ClusterPlan(StrictModel):
     """
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
     """Maps broker settings, by Kafka's names, to their values."""
+    voters: int | None = Field(None, ge=1, le=9)
+    """Gives how many brokers vote in the quorum of controllers: the first ones. None: three, or one if there are fewer
+    than three brokers.
+    """
     volume_mib: int = Field(0, ge=0, le=1 << 20)
     """Limits each broker's data to so many MiB, on a volume of its own, for runtime docker only. 0: no limit."""
 

@@ -40,6 +40,7 @@ BESIDE = tuple(kind for kind in ALL.values() if kind.draw.swarm == "beside")
 NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE = 0.35, 0.1, 0.08, 0.25
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
+VOTERS = (1, 3, 3, 3, 3, 4, 5, 5)
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """Give the length in s, the records per second and the share of long loads, in which events occur that take minutes."""
 SCENE_SHARE, LATE_SHARE, GROUP_SHARE = 0.08, 0.25, 0.25
@@ -83,6 +84,8 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     long = time_s is None and rng_for(seed, "swarm", "time").random() < LONG_SHARE
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
+    # Two voters are not drawn: they cannot lose one, as one voter cannot.
+    voters = rng_for(seed, "swarm", "voters").choice([count for count in VOTERS if count <= nodes])
     kinds = (*_kinds(seed, nodes), *_of_transactions(seed, scenario))
     traits = {trait for name in kinds for trait in ALL[name].traits}
     stream = partial(rng_for, seed, "swarm")
@@ -101,7 +104,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     flushes = load.topic_settings.get("flush.messages") == "1"
     closes_after = _closes_after(load.topic_settings, table)
     faults = landing(
-        seed, aimed, ClusterTraits(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after)
+        seed, aimed, ClusterTraits(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after, voters)
     )
     # A zombie's successor that crashes with all others would prove nothing of the zombie.
     grouped = bool(traffic.members) and FaultTrait.NEEDS_TRANSACTIONS not in traits
@@ -111,7 +114,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         "runtime": "sim",
         "warmup_s": WARMUP_S,
         "time_s": time_s,
-        "cluster": {"nodes": nodes, "settings": settings},
+        "cluster": {"nodes": nodes, "voters": voters, "settings": settings},
         "workload": table,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
         "faults": _waiting(seed, faults),

@@ -30,7 +30,7 @@ from squall.chaos.runs.standstills import record_standstills
 from squall.chaos.runs.target_facts import ForeignCluster
 from squall.chaos.runtimes.broker_settings import notes
 from squall.chaos.runtimes.contract import Runtime
-from squall.chaos.runtimes.layout import ZONE, links, zone_names
+from squall.chaos.runtimes.layout import ZONE, choose_controllers, links, zone_names
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.class_archive import class_archive
 from squall.chaos.toolchain.compose_file import FILES, brokers_of
@@ -192,6 +192,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
     from squall.chaos.runtimes.process.runtime import ProcessRuntime
 
     settings = dict(plan.cluster.settings)
+    voters = choose_controllers(plan.nodes, plan.cluster.voters)
     faults = plan.timeline()
     # Other runtimes use the real files, at no cost.
     hurt = any(FaultTrait.NEEDS_HURT_FILES in fault.traits or counts_calls(fault.when) for fault in faults)
@@ -206,6 +207,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
         faked = any(FaultTrait.NEEDS_FAKE_TIME in fault.traits for fault in faults)
         as_planned = {
             "settings": settings,
+            "controllers": voters,
             "lossy": lossy,
             "fake_time": faked,
             "framed": framed,
@@ -223,12 +225,11 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
         known, left_out = kafka_settings(settings)
         stranger = ForeignCluster("Apache Kafka", kafka.version, left_out)
         theirs = partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=zones, settings=known, framed=framed)
-        return partial(
-            theirs, second=second_kafka(plan.upgrade_to, kafka) if plan.upgrade_to else None, say=say
-        ), stranger
+        other = second_kafka(plan.upgrade_to, kafka) if plan.upgrade_to else None
+        return partial(theirs, controllers=voters, second=other, say=say), stranger
     ours = partial(ProcessRuntime, nodes=plan.nodes, zones=zones, settings=settings, framed=framed, say=say)
     second = second_version(plan.upgrade_to, PACKAGES, hurt=hurt) if plan.upgrade_to else None
-    return partial(ours, hurt=hurt, seed=plan.seed, second=second), None
+    return partial(ours, controllers=voters, hurt=hurt, seed=plan.seed, second=second), None
 
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:

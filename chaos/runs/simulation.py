@@ -26,7 +26,7 @@ from squall.chaos.runs.progress import NullProgress
 from squall.chaos.runs.result import VIOLATIONS, FailureSignature, SimResult, violation_json
 from squall.chaos.runs.run import Run
 from squall.chaos.runs.run_store import MemoryRunStore
-from squall.chaos.runtimes.layout import zone_names
+from squall.chaos.runtimes.layout import choose_controllers, zone_names
 from squall.chaos.runtimes.sim.core import MONO_S
 from squall.chaos.runtimes.sim.coverage_probes import count_paths
 from squall.chaos.runtimes.sim.interruptions import interruption_of
@@ -87,7 +87,8 @@ class _SimulatedRun:
             self.world.messages = []
             self.world.kernel.after_event.append(OffsetTracer(self.world).look)
         zones = zone_names(plan.workload.zones)
-        self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
+        settings, voters = dict(plan.cluster.settings), choose_controllers(plan.nodes, plan.cluster.voters)
+        self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=settings, controllers=voters)
         self.watch = InvariantChecker(self.world, written=written, connections=connections, calls=calls)
         self.store = _DamageReportingRunStore(f"sim-seed{plan.seed}", plan, self.watch.damaged)
         self.run: Run | None = None

@@ -301,6 +301,8 @@ class Runtime(Protocol):
     acts: frozenset[RuntimeCapability]
     nodes: tuple[int, ...]
     """Lists every node that the cluster was made of, ascending, whatever its state."""
+    controllers: tuple[int, ...]
+    """Lists the nodes that vote in the quorum of controllers; empty if they are not known."""
     zones: tuple[str, ...]
     """Lists the client zones: groups of clients whose links to the brokers can carry faults of their own."""
     noise_ms: float

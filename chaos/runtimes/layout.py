@@ -131,11 +131,11 @@ def proxy_name(link: Link) -> str:
     return f"{link.source}-to-{link.target}"
 
 
-def choose_controllers(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the ids of three voters, as small clusters have. One or two nodes get one voter: two voters cannot lose
-    one.
+def choose_controllers(nodes: tuple[int, ...], voters: int | None = None) -> tuple[int, ...]:
+    """Return the ids of the quorum's voters: the first `voters` nodes. None: three, as small clusters have. One or two
+    nodes get one voter by default: two voters cannot lose one.
     """
-    return nodes[:3] if len(nodes) >= 3 else nodes[:1]
+    return nodes[: voters or (3 if len(nodes) >= 3 else 1)]
 
 
 def check_settings(settings: Mapping[str, str]) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from squall.workloads.agenda import BURST_EVERY_S, BURST_S, PlannedRecord
 from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT
 from squall.workloads.scenario import RandomStreamFactory, SwarmCluster
+from squall.workloads.swarm_draws import FLUSH_SHARE, INDEX_INTERVAL, INDEX_INTERVALS, fetch_sizes
 
 if TYPE_CHECKING:
     from random import Random
 
     from squall.workloads.client.cluster import Place
 
-FLUSH_SHARE, BURST_SHARE, CLOSED_SHARE = 0.25, 0.12, 0.5
+BURST_SHARE, CLOSED_SHARE = 0.12, 0.5
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
 FITS: Mapping[str, int] = {SMALL_SEGMENT: SMALL_BYTES, "16384": 16_000}
 """Maps a segment size to the largest batch size that fits into the segment. A larger batch is refused and stops an
@@ -130,6 +131,8 @@ def _of_clients(stream: RandomStreamFactory, drawn: Mapping[str, Any]) -> dict[s
         found["fetch_min_bytes"] = fetching.choice((200, 2000, 20_000))
     if fetching.random() < 0.4:
         found["fetch_max_wait_ms"] = fetching.choice((1000, 2000))
+    if "fetch_min_bytes" not in found:
+        found |= fetch_sizes(stream)
     return found
 
 
@@ -137,6 +140,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
     "unclean.leader.election.enable": lambda rng: "true",
     "flush.messages": lambda rng: "1",
     "segment.bytes": lambda rng: rng.choice(("16384", "65536")),
+    INDEX_INTERVAL: lambda rng: rng.choice(INDEX_INTERVALS),
     "message.timestamp.type": lambda rng: "LogAppendTime",
     "retention.ms": lambda rng: rng.choice(("8000", "12000")),  # final reads need what was written after healing
     "squall.record.validation.enable": lambda rng: "true",

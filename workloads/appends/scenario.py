@@ -19,7 +19,12 @@ from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRe
 from squall.workloads.appends import draws
 from squall.workloads.appends.renumbered import by_one_producer, on_one_topic
 from squall.workloads.client.new_topic import NewTopic
-from squall.workloads.client.settings import ConsumerSettings, ProducerSettings
+from squall.workloads.client.settings import (
+    FETCH_MAX_BYTES,
+    FETCH_PARTITION_MAX_BYTES,
+    ConsumerSettings,
+    ProducerSettings,
+)
 from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
@@ -102,6 +107,20 @@ class AppendsLoad(Scenario):
         exclude_if=lambda usual: usual == 500,
         description="How long a fetch waits for --fetch-min-bytes.",
     )
+    fetch_max_bytes: int = Field(
+        FETCH_MAX_BYTES,
+        ge=1,
+        le=1 << 30,
+        exclude_if=lambda usual: usual == FETCH_MAX_BYTES,
+        description="Largest response to a reader's fetch; a first batch may be larger.",
+    )
+    fetch_partition_max_bytes: int = Field(
+        FETCH_PARTITION_MAX_BYTES,
+        ge=1,
+        le=1 << 30,
+        exclude_if=lambda usual: usual == FETCH_PARTITION_MAX_BYTES,
+        description="Largest part of a response that a partition may have; a first batch may be larger.",
+    )
 
     @override
     def contradictions(self) -> list[str]:
@@ -164,7 +183,11 @@ class AppendsLoad(Scenario):
     def consumer_settings(self) -> ConsumerSettings:
         """Return the settings of each reader."""
         return ConsumerSettings(
-            min_bytes=self.fetch_min_bytes, max_wait_ms=self.fetch_max_wait_ms, sessions=self.fetch_sessions
+            min_bytes=self.fetch_min_bytes,
+            max_wait_ms=self.fetch_max_wait_ms,
+            max_bytes=self.fetch_max_bytes,
+            partition_max_bytes=self.fetch_partition_max_bytes,
+            sessions=self.fetch_sessions,
         )
 
     def assignment(self, reader: int) -> list[Place]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 IDEMPOTENT_IN_FLIGHT = 5
+BATCH_SIZE = 16 * 1024
+FETCH_MAX_BYTES, FETCH_PARTITION_MAX_BYTES = 4 * 1024 * 1024, 1024 * 1024
 """Limits the batches in flight: a broker remembers the last five batches of a producer and partition, and could not
 detect duplicates of more.
 """
@@ -61,7 +63,7 @@ class ProducerSettings:
     """Selects the acknowledgement: 0 none, 1 by the leader, -1 by all in-sync replicas."""
     idempotence: bool = True
     linger_ms: int = 5
-    batch_size: int = 16 * 1024
+    batch_size: int = BATCH_SIZE
     """Limits the bytes of a batch before compression; a larger record gets its own batch."""
     codec: str = "none"
     max_in_flight: int = IDEMPOTENT_IN_FLIGHT
@@ -110,9 +112,9 @@ class ConsumerSettings:
     """Selects the isolation level: 0 read_uncommitted, 1 read_committed."""
     min_bytes: int = 1
     max_wait_ms: int = 500
-    max_bytes: int = 4 * 1024 * 1024
+    max_bytes: int = FETCH_MAX_BYTES
     """Limits the bytes of one response of one broker. A first batch is returned even if it is larger."""
-    partition_max_bytes: int = 1024 * 1024
+    partition_max_bytes: int = FETCH_PARTITION_MAX_BYTES
     sessions: bool = False
     """Enables incremental fetch sessions (KIP-227), which Kafka's consumer uses."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from squall.broker.overriding import override
+from squall.workloads import swarm_draws
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_brokers import (
@@ -232,7 +233,9 @@ class GroupsLoad(Scenario):
 
     def producer_settings(self) -> ProducerSettings:
         """Return the settings of each producer."""
-        return ProducerSettings(linger_ms=5, delivery_timeout_ms=self.delivery_timeout_ms)
+        return ProducerSettings(
+            linger_ms=5, delivery_timeout_ms=self.delivery_timeout_ms, batch_size=self.batch_size()
+        )
 
     def instance(self, member: int) -> str:
         """Return the instance id of the member of this number; empty for a dynamic member."""
@@ -315,7 +318,7 @@ class GroupsLoad(Scenario):
             "max_poll_interval_ms": rng.choice((2000, 4000)),
             "poll_pause_ms": rng.choice((50, 200)),
             "request_timeout_ms": rng.choice((1000, 3000)),
-            "topic_settings": {"flush.messages": "1"} if drawn_cluster.hurts_fsyncs and rng.random() < 0.25 else {},
+            "topic_settings": swarm_draws.topic_settings(stream, drawn_cluster),
         }
         # Drawn by itself: the other seeds keep their old plans.
         protocol = stream("group protocol")

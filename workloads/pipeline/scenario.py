@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from squall.broker.overriding import override
+from squall.workloads import swarm_draws
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_brokers import (
@@ -223,7 +224,9 @@ class MultiInstanceLoad(Scenario):
 
     def producer_settings(self) -> ProducerSettings:
         """Return the settings of each producer, and of each instance but for a transactional id."""
-        return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
+        return ProducerSettings(
+            linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms, batch_size=self.batch_size()
+        )
 
     def draw(self) -> InstanceActionMix:
         """Return the settings by which the load is drawn."""
@@ -271,7 +274,7 @@ class MultiInstanceLoad(Scenario):
             "transaction_timeout_ms": rng.choice((1000, 2000, 4000)),
             "poll_pause_ms": rng.choice((50, 200)),
             "request_timeout_ms": rng.choice((1000, 3000)),
-            "topic_settings": {"flush.messages": "1"} if drawn_cluster.hurts_fsyncs and rng.random() < 0.25 else {},
+            "topic_settings": swarm_draws.topic_settings(stream, drawn_cluster),
         }
 
     @classmethod
@@ -394,7 +397,7 @@ class PipelineLoad(MultiInstanceLoad):
         PipelineApplication("squall-pipeline", "pipeline-out-0", True),
     )
 
-    SWARM_SHARE: ClassVar[float] = 0.07
+    SWARM_SHARE: ClassVar[float] = 0.14
 
     name: Literal["pipeline"] = "pipeline"
 

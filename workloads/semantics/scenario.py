@@ -27,7 +27,7 @@ class SemanticsLoad(MultiInstanceLoad):
     INPUT: ClassVar[str] = "semantics-in-0"
     APPLICATIONS: ClassVar[tuple[PipelineApplication, ...]] = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
-    SWARM_SHARE: ClassVar[float] = 0.03
+    SWARM_SHARE: ClassVar[float] = 0.06
 
     name: Literal["semantics"] = "semantics"
     churn: int = Field(

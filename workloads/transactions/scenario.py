@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from squall.broker.overriding import override
+from squall.workloads import swarm_draws
 from squall.workloads.client.new_topic import NewTopic
-from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.client.settings import (
+    FETCH_MAX_BYTES,
+    FETCH_PARTITION_MAX_BYTES,
+    ConsumerSettings,
+    ProducerSettings,
+)
 from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
@@ -84,6 +90,20 @@ class TransactionsLoad(Scenario):
     )
     generation: Literal[1, 2] = Field(2, description="Newest transaction version that the workload's clients speak.")
     poll_pause_ms: int = Field(20, ge=0, le=200, description="Pause after each poll, in ms.")
+    fetch_max_bytes: int = Field(
+        FETCH_MAX_BYTES,
+        ge=1,
+        le=1 << 30,
+        exclude_if=lambda usual: usual == FETCH_MAX_BYTES,
+        description="Largest response to a reader's fetch; a first batch may be larger.",
+    )
+    fetch_partition_max_bytes: int = Field(
+        FETCH_PARTITION_MAX_BYTES,
+        ge=1,
+        le=1 << 30,
+        exclude_if=lambda usual: usual == FETCH_PARTITION_MAX_BYTES,
+        description="Largest part of a response that a partition may have; a first batch may be larger.",
+    )
     plain_rate: int = Field(
         0, ge=0, le=1000, description="Records per second of an additional plain producer, on its own topic; 0: none."
     )
@@ -137,7 +157,13 @@ class TransactionsLoad(Scenario):
 
     def producer_settings(self) -> ProducerSettings:
         """Return the settings of each producer, but for its transactional id."""
-        return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
+        return ProducerSettings(
+            linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms, batch_size=self.batch_size()
+        )
+
+    def consumer_settings(self) -> ConsumerSettings:
+        """Return the settings of each reader, but for its isolation level."""
+        return ConsumerSettings(max_bytes=self.fetch_max_bytes, partition_max_bytes=self.fetch_partition_max_bytes)
 
     @override
     def longest_wait_s(self) -> float:
@@ -212,7 +238,8 @@ class TransactionsLoad(Scenario):
             "request_timeout_ms": rng.choice((1000, 3000)),
             "transaction_timeout_ms": stream("transaction time-outs").choice((1000, 2000, 4000, 4000)),
             "plain_rate": stream("plain records").choice((0, 0, 3)),
-            "topic_settings": {"flush.messages": "1"} if drawn_cluster.hurts_fsyncs and rng.random() < 0.25 else {},
+            "topic_settings": swarm_draws.topic_settings(stream, drawn_cluster),
+            **swarm_draws.fetch_sizes(stream),
         }
 
     @override
@@ -238,7 +265,8 @@ class TransactionsLoad(Scenario):
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):
                 read = partial(tail, around, self.client_settings(), number, self.places(), self.level(number))
-                nursery.start_soon(partial(read, self.poll_pause_ms, *(AGAIN if number >= FOLLOWERS else ())))
+                begins = AGAIN if number >= FOLLOWERS else ()
+                nursery.start_soon(partial(read, self.poll_pause_ms, *begins, consumer=self.consumer_settings()))
             async with trio.open_nursery() as writers:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")

@@ -66,14 +66,15 @@ def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return the fault with a target that it can hit. A controller that an earlier fault makes resign just now is no
-    controller any more: the fault then moves a partition instead. A node without a partition has nothing to move or to
-    elect.
+    """Return the fault with a target that it can hit. The only voter cannot resign in favour of another, and a
+    controller that an earlier fault makes resign just now is no controller any more: the fault then moves a partition
+    instead. A node without a partition has nothing to move or to elect.
     """
     if fault.params["how"] == "resign":
         earlier = (other for other in placement.faults if (other.at_s, other.id) < (fault.at_s, fault.id))
-        if not any(other.kind is KIND and other.params["how"] == "resign" and fault.overlaps(other)
-                   for other in earlier):  # fmt: skip
+        resigned = any(other.kind is KIND and other.params["how"] == "resign" and fault.overlaps(other)
+                       for other in earlier)  # fmt: skip
+        if placement.cluster.voters > 1 and not resigned:
             return fault
         fault = replace(fault, target="leader", params={"how": "move"})
     everywhere = placement.cluster.replicas == placement.cluster.nodes

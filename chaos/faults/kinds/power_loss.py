@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 from squall.chaos.faults import proofs
 from squall.chaos.faults.kind import DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.words import Json, came_back, mapping
-from squall.chaos.runtimes.layout import choose_controllers
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
@@ -57,7 +56,7 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     from squall.chaos.faults.vocabulary import make_fault
 
     forgot = any(FaultTrait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in placement.faults)
-    if len(choose_controllers(tuple(range(placement.cluster.nodes)))) > 1 or not (forgot and placement.cluster.flushes):
+    if placement.cluster.voters > 1 or not (forgot and placement.cluster.flushes):
         return fault
     return make_fault(fault.id, fault.at_s, fault.duration_s, "kill", fault.target, {})
 

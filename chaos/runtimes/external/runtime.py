@@ -120,7 +120,7 @@ class ExternalRuntime(Runtime):
         containers: Mapping[int, str] | None = None,
         say: Say = lambda line: None,
     ) -> None:
-        self.nodes, self.zones = nodes, zones
+        self.nodes, self.controllers, self.zones = nodes, (), zones
         self.acts = frozenset(
             {RuntimeCapability.LINK}
             | ({RuntimeCapability.KILL, RuntimeCapability.STOP, RuntimeCapability.PAUSE} if containers else set())

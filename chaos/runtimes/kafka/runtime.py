@@ -89,6 +89,7 @@ class KafkaRuntime(RealRuntime):
         nodes: tuple[int, ...] = (1, 2, 3),
         zones: tuple[str, ...] = ("CLIENT",),
         settings: Mapping[str, str] | None = None,
+        controllers: Sequence[int] | None = None,
         proxied: bool = True,
         client_port: int | None = None,
         client_host: str = HOME,
@@ -96,7 +97,7 @@ class KafkaRuntime(RealRuntime):
         second: ApacheKafka | None = None,
         say: Say = lambda line: None,
     ) -> None:
-        plan = blueprint(folder, nodes, zones, fitted({**SMALL, **(settings or {})}, len(nodes), SHARE))
+        plan = blueprint(folder, nodes, zones, fitted({**SMALL, **(settings or {})}, len(nodes), SHARE), controllers)
         software = KafkaSoftware(kafka, second, proxied=proxied, client_port=client_port, client_host=client_host)
         framed = framed if proxied else ()
         backend = ProcessBackend(plan, software, proxied=proxied, framed=framed, say=say)

@@ -89,7 +89,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
         seed: int,
     ) -> None:
         self.name, self.acts, self.seed = name, acts, seed
-        self.nodes, self.zones = plan.nodes, plan.zones
+        self.nodes, self.controllers, self.zones = plan.nodes, plan.controllers, plan.zones
         self.backend = backend
         self._plan, self._clocks, self._cpus = plan, clocks, cpus
         self._brokers = backend.brokers

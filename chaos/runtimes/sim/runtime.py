@@ -34,6 +34,7 @@ from squall.chaos.runtimes.contract import (
     RuntimeCapability,
 )
 from squall.chaos.runtimes.damage import How, Where
+from squall.chaos.runtimes.layout import choose_controllers
 from squall.chaos.runtimes.sim import inquiry
 from squall.chaos.runtimes.sim.core import true_wall_ms
 from squall.chaos.runtimes.sim.disk import SimDisk
@@ -71,8 +72,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
         self.world = world
         self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
         self.zones = zones
-        given = self.nodes[:3] if len(self.nodes) >= 3 else self.nodes[:1]
-        self._controllers = tuple(controllers) if controllers is not None else given
+        self.controllers = tuple(controllers) if controllers is not None else choose_controllers(self.nodes)
         self._settings = fitted(settings or {}, len(self.nodes))
         self._envs: dict[str, SimEnv] = {}
         self._clocks_heard: dict[int, int] = {}
@@ -92,8 +92,8 @@ class SimRuntime(Runtime, CallCountingRuntime):
         listeners = ",".join(f"{name}://{_host(node)}:{port}" for name, port in ports.items())
         return {
             "node.id": str(node),
-            "process.roles": "broker,controller" if node in self._controllers else "broker",
-            "controller.quorum.voters": ",".join(f"{v}@{_host(v)}:{INTERNAL_PORT}" for v in self._controllers),
+            "process.roles": "broker,controller" if node in self.controllers else "broker",
+            "controller.quorum.voters": ",".join(f"{v}@{_host(v)}:{INTERNAL_PORT}" for v in self.controllers),
             "listeners": listeners,
             "advertised.listeners": listeners,
             "inter.broker.listener.name": INTERNAL,

@@ -225,5 +225,13 @@ def test_power_stays_where_the_only_voter_may_have_forgotten_metadata(
     nodes: int, flushes: bool, how: str, action: str
 ) -> None:
     drawn = (fault(0, 1, "power_loss"), fault(1, 6, "disk", "leader", op="fsync", how=how), fault(2, 12, "power_loss"))
-    landed = landing(7, drawn, replace(GROUND, nodes=nodes, flushes=flushes, replicas=nodes))
+    voters = 1 if nodes < 3 else 3
+    landed = landing(7, drawn, replace(GROUND, nodes=nodes, flushes=flushes, replicas=nodes, voters=voters))
     assert [each.action for each in landed] == ["power_loss", "disk", action]
+
+
+def test_the_only_voter_of_the_quorum_does_not_resign() -> None:
+    resigns = fault(0, 2, "leadership", "controller", how="resign")
+    assert landing(7, (resigns,), GROUND) == (resigns,)
+    (other,) = landing(7, (resigns,), replace(GROUND, voters=1))
+    assert other.params["how"] == "move"

@@ -141,6 +141,7 @@ def test_a_seed_is_one_plan_and_seeds_differ() -> None:
     assert swarm_plan(7) == swarm_plan(7)
     plans = [swarm_plan(seed) for seed in range(200)]
     assert {plan.cluster.nodes for plan in plans} == {1, 2, 3, 4, 5}
+    assert {plan.cluster.voters for plan in plans} == {None, 1, 3, 4, 5}, "None: of scenes"
     assert {plan.workload.acks for plan in plans} == {-1, 0, 1}
     assert {fault.action for plan in plans for fault in plan.faults} == {
         kind.name for kind in (*swarm.KINDS, *NEWER, *swarm.BESIDE)
@@ -162,13 +163,28 @@ def test_a_swarm_cuts_every_shape_and_side_waits_and_leaves_quiet_phases() -> No
 
 def test_only_a_controller_that_another_can_follow_is_asked_to_resign() -> None:
     asked = [
-        (plan.cluster.nodes, fault.target)
+        (plan.cluster.voters or 3, fault.target)
         for plan in map(swarm_plan, range(300))
         for fault in plan.faults
         if fault.params.get("how") == "resign"
     ]
     assert asked
-    assert all(nodes >= 3 and target == "controller" for nodes, target in asked)
+    assert all(voters >= 3 and target == "controller" for voters, target in asked)
+
+
+def test_clients_fetch_little_and_logs_have_small_segments_and_dense_indexes() -> None:
+    of_appends = [swarm_plan(seed).workload.model_dump() for seed in range(100)]
+    of_transactions = [swarm_plan(seed, workload="transactions").workload.model_dump() for seed in range(100)]
+    for loads in (of_appends, of_transactions):
+        assert {"fetch_max_bytes", "fetch_partition_max_bytes"} <= {name for load in loads for name in load}
+        drawn = {name for load in loads for name in load["topic_settings"]}
+        assert {"segment.bytes", "index.interval.bytes"} <= drawn
+
+
+def test_a_plan_says_how_many_brokers_vote() -> None:
+    assert make_plan({"cluster": {"nodes": 5, "voters": 5}}).cluster.voters == 5
+    with pytest.raises(PlanError, match="cluster.voters 4 needs as many nodes; cluster.nodes is 3"):
+        make_plan({"cluster": {"voters": 4}})
 
 
 def test_rare_paths_are_counted_from_traces_and_from_the_world_and_none_is_left_out() -> None:

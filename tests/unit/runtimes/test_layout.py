@@ -65,6 +65,7 @@ def test_the_broker_understands_what_it_is_given() -> None:
 @pytest.mark.parametrize(("nodes", "voters"), [((1,), (1,)), ((1, 2), (1,)), (NODES, NODES), ((1, 2, 3, 4, 5), NODES)])
 def test_voters_are_as_many_as_can_lose_one(nodes: tuple[int, ...], voters: tuple[int, ...]) -> None:
     assert layout.choose_controllers(nodes) == voters
+    assert layout.choose_controllers((1, 2, 3, 4, 5), 4) == (1, 2, 3, 4)
 
 
 def test_settings_that_follow_from_the_place_are_refused() -> None:

@@ -1,0 +1,39 @@
+"""Draws settings of small loads that several workloads of a swarm have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from squall.workloads.scenario import RandomStreamFactory, SwarmCluster, Table
+
+INDEX_INTERVAL = "index.interval.bytes"
+INDEX_INTERVALS = ("0", "300", "65536")
+SEGMENT_BYTES = ("4096", "16384")
+FLUSH_SHARE, SEGMENT_SHARE, INDEX_SHARE, FETCH_SHARE = 0.25, 0.25, 0.15, 0.25
+
+
+def topic_settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[str, str]:
+    """Draw topic settings: some seeds have many segments, more or fewer entries in their offset indexes, or, if a fault
+    counts fsyncs, an fsync for each record.
+    """
+    found = {}
+    if drawn_cluster.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:
+        found["flush.messages"] = "1"
+    if (segments := stream("segments")).random() < SEGMENT_SHARE:
+        found["segment.bytes"] = segments.choice(SEGMENT_BYTES)
+    if (index := stream("index entries")).random() < INDEX_SHARE:
+        found[INDEX_INTERVAL] = index.choice(INDEX_INTERVALS)
+    return found
+
+
+def fetch_sizes(stream: RandomStreamFactory) -> Table:
+    """Draw limits of readers' fetches for some seeds, so small that responses leave out records or whole partitions.
+    These readers poll often: otherwise they would not keep up with the load.
+    """
+    rng, found = stream("fetch sizes"), {}
+    if rng.random() < FETCH_SHARE:
+        found = {"fetch_partition_max_bytes": rng.choice((500, 2000, 8000)), "poll_pause_ms": 20}
+        if rng.random() < 0.5:
+            found["fetch_max_bytes"] = rng.choice((1000, 4000))
+    return found
