@@ -137,7 +137,7 @@ def test_a_plan_that_is_named_is_not_changed_by_the_file(
 ) -> None:
     seen: list[object] = []
     monkeypatch.setattr("squall.chaos.commands.sim._single", lambda plan, *_: seen.append(plan) or 0)
-    monkeypatch.setattr("squall.chaos.commands.sim._batch", lambda *_: seen.append("batch") or 0)
+    monkeypatch.setattr("squall.chaos.commands.sim.run_seeds", lambda *_: seen.append("batch") or 0)
     plan = make_plan({"seed": 3, "runtime": "sim", "cluster": {"nodes": 3}})
     (folder / "plan.toml").write_text(write_plan(plan))
     (folder / "squall.toml").write_text('[sim]\nnodes = 5\nset = ["log.segment.bytes=65536"]\n')
