@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from squall.checkers import fault_classes, nemesis_log
 from squall.checkers.history import seal
-from squall.checkers.history.tables import PRODUCER, ClientProcess, HistoryProblem, ObservedPartition, PlayedFault
+from squall.checkers.history.tables import PRODUCER, ClientProcess, HistoryProblem, ObservedPartition, RecordedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.metrics import ISOLATIONS
 from squall.checkers.plan_facts import PlanFacts
@@ -69,7 +69,7 @@ def disagreements(
     history: RecordedHistory,
     info: Mapping[str, Any],
     plan: PlanFacts | None,
-    faults: Sequence[PlayedFault],
+    faults: Sequence[RecordedFault],
     metrics: Mapping[str, Any],
 ) -> list[str]:
     """Return the other contradictions between the files of a run, a sentence each. `info` is `RunFacts.info`; `metrics`
@@ -106,7 +106,7 @@ def _other_partitions(history: RecordedHistory, reported: Mapping[str, Any]) -> 
 
 
 def _not_as_planned(
-    partitions: Sequence[ObservedPartition], plan: PlanFacts | None, faults: Sequence[PlayedFault]
+    partitions: Sequence[ObservedPartition], plan: PlanFacts | None, faults: Sequence[RecordedFault]
 ) -> Iterator[str]:
     """Yield how partitions differ from the plan: in their topic's settings, or because a partition was added though no
     fault adds any.
@@ -122,7 +122,7 @@ def _not_as_planned(
 
 
 def _other_settings(
-    each: ObservedPartition, plan: PlanFacts, faults: Sequence[PlayedFault]
+    each: ObservedPartition, plan: PlanFacts, faults: Sequence[RecordedFault]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (name, value that brokers reported, planned value) of each topic setting that differs from the plan.
     Nothing is yielded if a fault alters topics.
@@ -197,7 +197,7 @@ def _final_records(reported: Sequence[Mapping[str, Any]], metrics: Mapping[str, 
             yield f"{seal.RUN}: final reads at {name} returned {there} records, and {seal.FILE} has {here}"
 
 
-def _landings(info: Mapping[str, Any], faults: Sequence[PlayedFault]) -> Iterator[str]:
+def _landings(info: Mapping[str, Any], faults: Sequence[RecordedFault]) -> Iterator[str]:
     """Yield a sentence if run.json says that faults did not land, although nemesis.jsonl says that all did."""
     reported = info.get("faults")
     if reported is None or reported["landed"] >= reported["planned"] or any(map(fault_classes.not_landed, faults)):

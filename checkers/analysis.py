@@ -22,7 +22,7 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.engines import REFERENCE
 from squall.checkers.findings import SCHEMA, Finding, findings_of, to_json
 from squall.checkers.history.conversion import FOLDER, read_lines
-from squall.checkers.history.tables import PRODUCER, ClientProcess, History, PlayedFault
+from squall.checkers.history.tables import PRODUCER, ClientProcess, History, RecordedFault
 from squall.checkers.measures import measure
 from squall.checkers.metrics import CALM_GAP, CALM_READER_GAP, MeasurementContext, MeasurementRow, StuckLimits
 from squall.checkers.plan_facts import BadPlan, read_plan
@@ -63,7 +63,7 @@ def remove(folder: Path) -> None:
 
 
 def facts_of_run(
-    run_dir: Path, history: History, faults: Sequence[PlayedFault], *, outputs: bool
+    run_dir: Path, history: History, faults: Sequence[RecordedFault], *, outputs: bool
 ) -> tuple[signs.RunCircumstances, StuckLimits]:
     """Return the circumstances that the findings' signs are read from, and the limits of the plan; the limits are empty
     if the plan cannot be read, which the verdict then reports.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from squall.checkers import first_schema
 from squall.checkers.fault_traits import EITHER_END, FORGETS_SYNCS, OUT_OF_SYNC
 from squall.checkers.guarantees import FaultClass
-from squall.checkers.history.tables import PlayedFault
+from squall.checkers.history.tables import RecordedFault
 
 
 class UnknownFault(ValueError):
@@ -26,7 +26,7 @@ def class_of(action: str, said: str = "") -> FaultClass:
         raise UnknownFault(f"fault {action!r} is of no known class ({said or 'none given'})") from None
 
 
-def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
+def classes_of(faults: Iterable[RecordedFault]) -> tuple[FaultClass, ...]:
     """Return the classes of all faults that began, whether they landed or not, because a fault without evidence may
     still have done damage.
 
@@ -54,7 +54,7 @@ def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
     return tuple(each for each in FaultClass if each in found)
 
 
-def losses_without_isr(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
+def losses_without_isr(faults: Iterable[RecordedFault]) -> list[RecordedFault]:
     """Return the power losses that began and whose evidence has no ISR: they may have hit all in-sync replicas (WM)."""
     return [
         fault
@@ -65,7 +65,7 @@ def losses_without_isr(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
     ]
 
 
-def logs_with_holes(faults: Iterable[PlayedFault]) -> frozenset[str] | None:
+def logs_with_holes(faults: Iterable[RecordedFault]) -> frozenset[str] | None:
     """Return the partitions, as topic-index, whose logs may lack a segment that later segments follow; None if it may
     be any partition.
 
@@ -87,13 +87,13 @@ def logs_with_holes(faults: Iterable[PlayedFault]) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _forgot_to_sync(fault: PlayedFault, losses: Iterable[PlayedFault]) -> bool:
+def _forgot_to_sync(fault: RecordedFault, losses: Iterable[RecordedFault]) -> bool:
     if FORGETS_SYNCS not in fault.traits:
         return False
     return any(loss.began > fault.began and set(loss.resolved) & set(fault.resolved) for loss in losses)
 
 
-def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
+def _several_at_once(losses: Sequence[RecordedFault]) -> bool:
     if any(len(fault.resolved) > 1 for fault in losses):
         return True
     ordered = sorted(losses, key=lambda fault: fault.began)
@@ -105,7 +105,7 @@ def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
     return False
 
 
-def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
+def _of_all_in_sync(loss: RecordedFault, faults: Iterable[RecordedFault]) -> bool:
     """Return whether faults hit the whole ISR of some partition, as it was before this loss of power or data, before
     the node had caught up.
     """
@@ -122,7 +122,7 @@ def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
     return any(set(isr) <= hit and set(isr) & set(loss.resolved) for isr in reported.values())
 
 
-def _may_be_out(fault: PlayedFault) -> set[int]:
+def _may_be_out(fault: RecordedFault) -> set[int]:
     """Return the nodes that may leave an ISR because of the fault. For slow links these are the nodes at both ends,
     because a slow leader's followers lag.
     """
@@ -133,13 +133,13 @@ def _may_be_out(fault: PlayedFault) -> set[int]:
     return nodes
 
 
-def _caught_up(fault: PlayedFault) -> int:
+def _caught_up(fault: RecordedFault) -> int:
     """Return when the node had caught up, in ns, as the nemesis saw it; else when the node was back; -1 if never."""
     reported = (fault.evidence or {}).get("caught_up_ns")
     return int(reported) if reported is not None else fault.ended
 
 
-def not_landed(fault: PlayedFault) -> str | None:
+def not_landed(fault: RecordedFault) -> str | None:
     """Return why a fault does not count as landed; None if it has its evidence."""
     name = f"fault {fault.id} ({fault.action} {fault.target})".replace(" )", ")")
     if fault.error:

@@ -137,7 +137,7 @@ class GuaranteeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedGuarantee:
+class PermittedAnomalies:
     """Lists the anomalies that are permitted to one process in a run, with their reasons."""
 
     row: str
@@ -402,7 +402,7 @@ loss that must be found.
 
 def guarantee_for(
     config: RunConfiguration, fault_classes: Iterable[FaultClass | str], expect: str = "config"
-) -> AppliedGuarantee:
+) -> PermittedAnomalies:
     """Return the guarantee in a run of this configuration whose landed faults are of these classes.
 
     Raises ValueError for a class or an expectation that does not exist.
@@ -412,7 +412,7 @@ def guarantee_for(
     present = tuple(FaultClass(each) for each in fault_classes)
     classes = tuple(each.value for each in FaultClass if each in present)
     if expect == "safe":
-        return AppliedGuarantee(SAFE_EXPECTED.row, {}, (), classes, forbids=SAFE_EXPECTED)
+        return PermittedAnomalies(SAFE_EXPECTED.row, {}, (), classes, forbids=SAFE_EXPECTED)
     base = next(row for row in BASE if row.holds(config))
     rows = [base, *(row for row in ADDED if row.holds(config))]
     if expect == "loss":
@@ -428,7 +428,7 @@ def guarantee_for(
         for each, reason in _followers(config, ways).items():
             ways.setdefault(each, {}).setdefault(reason, by)
     sources = dict.fromkeys(name.source for name, _ in cells)
-    return AppliedGuarantee(
+    return PermittedAnomalies(
         "; ".join(row.name for row in rows),
         {each: next(iter(found)) for each, found in ways.items()},
         tuple(sources),
@@ -456,7 +456,7 @@ def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, 
     return found
 
 
-def union_of(guarantees: Iterable[AppliedGuarantee]) -> AppliedGuarantee:
+def union_of(guarantees: Iterable[PermittedAnomalies]) -> PermittedAnomalies:
     """Return a guarantee that permits whatever one of these guarantees permits, for findings that belong to no single
     process.
     """
@@ -472,7 +472,7 @@ def union_of(guarantees: Iterable[AppliedGuarantee]) -> AppliedGuarantee:
         rows[each.row] = None
         sources.update(dict.fromkeys(each.sources))
         classes = each.classes
-    return AppliedGuarantee(
+    return PermittedAnomalies(
         " / ".join(rows),
         {name: next(iter(found)) for name, found in ways.items()},
         tuple(sources),

@@ -20,7 +20,7 @@ from squall.checkers.anomalies.replica_divergence import NOT_COMPARED
 from squall.checkers.findings import Finding
 from squall.checkers.history.parser import parse
 from squall.checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
-from squall.checkers.history.tables import History, HistoryProblem, PlayedFault
+from squall.checkers.history.tables import History, HistoryProblem, RecordedFault
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.metrics import context_of
 from squall.checkers.plan_facts import UNLIMITED, facts_of
@@ -37,7 +37,7 @@ class RunJudgement:
     findings: tuple[Finding, ...]
     analysis: Analysis
     """Holds the findings in the history, and the measures."""
-    faults: tuple[PlayedFault, ...]
+    faults: tuple[RecordedFault, ...]
     troubles: tuple[str, ...] = ()
     """Holds the troubles that were passed to `judge_bytes`."""
 
@@ -115,7 +115,7 @@ def judge_bytes(
 
 def _circumstances(
     history: History,
-    faults: Sequence[PlayedFault],
+    faults: Sequence[RecordedFault],
     traces: Mapping[str, Iterable[Mapping[str, Any]]] | None,
     brokers: Sequence[int],
     info: Mapping[str, Any],

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from squall.checkers import kafka_log
 from squall.checkers.fault_traits import TAKES_DOWN
-from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead, PlayedFault, RecordRow
+from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead, RecordedFault, RecordRow
 
 EVER = (1 << 62) - 1
 """Is a time, or an offset, behind all others."""
@@ -186,7 +186,7 @@ def _id(node: Any) -> int:
     return int(digits[0]) if digits else -1
 
 
-def down_at(until: int, faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> frozenset[int]:
+def down_at(until: int, faults: Iterable[RecordedFault], info: Mapping[str, Any]) -> frozenset[int]:
     """Return the brokers that may have been down at `until` ns: by a fault, or because they ended and were not started
     again.
     """
@@ -359,7 +359,7 @@ def read(
     info: Mapping[str, Any],
     finals: Iterable[PartitionFinalRead],
     brokers: Collection[int] = (),
-    faults: Iterable[PlayedFault] = (),
+    faults: Iterable[RecordedFault] = (),
 ) -> Leaderships:
     """Return the leaderships of a run directory, up to the last final read. Raises nothing: what cannot be read is not
     known.

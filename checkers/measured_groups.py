@@ -19,14 +19,14 @@ from squall.checkers.history.group_tables import (
     GenerationAssignment,
     PartitionOwnership,
 )
-from squall.checkers.history.tables import History, PlayedFault
+from squall.checkers.history.tables import History, RecordedFault
 from squall.checkers.rebalance_causes import FOREVER, MEMBERS, GenerationCauses, static_returns
 
 Span = tuple[int, int]
 """Is (begin, end) of a span of time, in ns."""
 
 
-def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str, Any]:
+def measure_groups(history: History, faults: Sequence[RecordedFault]) -> dict[str, Any]:
     """Return the measures of each group by its name, as plain JSON; empty if no process was a member of a group.
 
     - `generations`: how often its partitions were assigned; `rebalances`: all but the first assignment, by their causes
@@ -63,7 +63,7 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
     return found
 
 
-def _rebalances(generations: GenerationCauses, faults: Sequence[PlayedFault]) -> Iterator[dict[str, Any]]:
+def _rebalances(generations: GenerationCauses, faults: Sequence[RecordedFault]) -> Iterator[dict[str, Any]]:
     """Yield the number of rebalances by cause. The first assignment is left out, because nothing was assigned before.
     """
     causes = Counter(generations.causes().values())

@@ -16,7 +16,7 @@ from squall.checkers.history.tables import (
     SEND,
     ClientProcess,
     History,
-    PlayedFault,
+    RecordedFault,
     RecordRow,
     ReportedBounds,
 )
@@ -146,7 +146,7 @@ def _gaps(sends: list[RecordRow], after: list[RecordRow], context: MeasurementCo
                 yield MeasurementRow(FAULT_GAP, fault.id, group, longest(over))
 
 
-def _recoveries(sends: list[RecordRow], faults: Iterable[PlayedFault]) -> Iterator[MeasurementRow]:
+def _recoveries(sends: list[RecordRow], faults: Iterable[RecordedFault]) -> Iterator[MeasurementRow]:
     for fault in faults:
         first: dict[int, int] = {}
         for send in sends:

@@ -20,7 +20,7 @@ from squall.checkers.history.tables import (
     History,
     ObservedPartition,
     PartitionFinalRead,
-    PlayedFault,
+    RecordedFault,
 )
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.nemesis_log import FOREVER, windows
@@ -173,7 +173,7 @@ class MeasurementContext:
     origin_ns: int
     """Is the time of the history's header, from which seconds of the run count."""
     partitions: Sequence[ObservedPartition]
-    faults: Sequence[PlayedFault]
+    faults: Sequence[RecordedFault]
     finals: Sequence[PartitionFinalRead]
     outcomes: Mapping[str, Mapping[str, int]]
     afterwards: Sequence[int] = ()
@@ -202,7 +202,7 @@ class MeasurementContext:
         return [(since, began) for since, (began, _) in calm if since < began]
 
 
-def context_of(history: History, faults: Sequence[PlayedFault]) -> MeasurementContext:
+def context_of(history: History, faults: Sequence[RecordedFault]) -> MeasurementContext:
     """Return the context in which the measures of a history are taken."""
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
     about = history.mono_ns, history.partitions, faults, history.finals, history.outcomes
@@ -424,13 +424,13 @@ def _worst(
     return {"partition": names[worst.a], **_gap(worst, context)}
 
 
-def _window(fault: PlayedFault, context: MeasurementContext) -> dict[str, float | None]:
+def _window(fault: RecordedFault, context: MeasurementContext) -> dict[str, float | None]:
     ended = _seconds(fault.ended, context) if fault.ended >= 0 else None
     return {"began_s": _seconds(fault.began, context), "ended_s": ended}
 
 
 def _fault(
-    fault: PlayedFault,
+    fault: RecordedFault,
     by_name: Mapping[str, Sequence[MeasurementRow]],
     names: Mapping[int, str],
     context: MeasurementContext,

@@ -9,7 +9,7 @@ from typing import Any
 
 from squall.checkers import first_schema
 from squall.checkers.fault_traits import OUT_OF_SYNC, TAKES_DOWN
-from squall.checkers.history.tables import HistoryProblem, PlayedFault, int64
+from squall.checkers.history.tables import HistoryProblem, RecordedFault, int64
 
 FILE = "nemesis.jsonl"
 SCHEMA = 3
@@ -17,7 +17,7 @@ SCHEMA = 3
 lines have no schema. Since schema 3 its evidence includes an observation in the middle of the fault.
 """
 CLOCKS = "C"
-"""Is the `PlayedFault.fault_class` of faults that move brokers' wall clocks."""
+"""Is the `RecordedFault.fault_class` of faults that move brokers' wall clocks."""
 FOREVER = (1 << 63) - 1
 """Is the end, in ns, of a fault that never ended."""
 HEARS_AFTER_NS = 10_000_000_000
@@ -27,12 +27,12 @@ less.
 """
 
 
-def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], HistoryProblem | None]:
+def parse_faults(lines: Iterable[bytes]) -> tuple[list[RecordedFault], HistoryProblem | None]:
     """Return the faults by id, each as its last line reports it, and why reading stopped early; None if it did not.
 
     An unfinished last line is left out, as in a history: its fault then counts as one that began and never ended.
     """
-    faults: dict[int, PlayedFault] = {}
+    faults: dict[int, RecordedFault] = {}
     for number, raw in enumerate(lines, start=1):
         try:
             fault = _fault(json.loads(raw))
@@ -44,13 +44,13 @@ def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], HistoryProb
     return [faults[key] for key in sorted(faults)], None
 
 
-def _fault(line: dict[str, Any]) -> PlayedFault:
+def _fault(line: dict[str, Any]) -> RecordedFault:
     target, params, action = line.get("target") or {}, dict(line.get("params") or {}), str(line["action"])
     schema = int64(line.get("schema", 1))
     if schema > SCHEMA:
         raise ValueError(f"schema {schema} is newer than {SCHEMA}, which is known here")
     old = schema < 2
-    return PlayedFault(
+    return RecordedFault(
         id=int64(line["id"]),
         action=action,
         fault_class=str(line.get("fault_class") or (first_schema.class_of(action) if old else "")),
@@ -71,14 +71,14 @@ def _time(value: Any) -> int:
     return -1 if value is None else int64(value)
 
 
-def windows(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
+def windows(faults: Iterable[RecordedFault]) -> list[tuple[int, int]]:
     """Return the times in which at least one fault was on, as disjoint [began, ended] in ns, in order. A fault without
     an end lasts for ever.
     """
     return _merged((each.began, each.ended if each.ended >= 0 else FOREVER) for each in faults if each.began >= 0)
 
 
-def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
+def apart(faults: Iterable[RecordedFault]) -> list[tuple[int, int]]:
     """Return the times in which a broker may have run without hearing what the other brokers decided, as disjoint
     [begin, end] in ns, in order.
 
@@ -94,7 +94,7 @@ def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
     )
 
 
-def skew_ms(faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> int:
+def skew_ms(faults: Iterable[RecordedFault], info: Mapping[str, Any]) -> int:
     """Return by how many ms brokers' clocks may have been off from the history's clock, or from their own earlier time:
     by faults that moved them, and by the machine's own clock if it was set or suspended. `info` is run.json.
 
@@ -107,7 +107,7 @@ def skew_ms(faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> int:
     return min(FOREVER, ahead + behind + (abs(drift) if type(drift) is int else 0))
 
 
-def _moved_ms(fault: PlayedFault) -> int:
+def _moved_ms(fault: RecordedFault) -> int:
     """Return by how many ms a fault moved its brokers' clocks at most; negative if it moved them back."""
     offset, rate = fault.params.get("offset_ms"), fault.params.get("rate", 1.0)
     if not isinstance(offset, int | float) or not isinstance(rate, int | float):

@@ -12,7 +12,7 @@ from squall.checkers import fault_classes, reasons
 from squall.checkers.anomalies import commit_ahead
 from squall.checkers.anomalies.registry import IN_HISTORY
 from squall.checkers.findings import Finding
-from squall.checkers.guarantees import AppliedGuarantee, PermissionCellName
+from squall.checkers.guarantees import PermissionCellName, PermittedAnomalies
 from squall.checkers.mechanisms import AnomalyMechanism, MechanismSign
 from squall.checkers.signs import RunCircumstances
 from squall.checkers.verdict_inputs import VerdictInputs
@@ -21,7 +21,7 @@ FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check
 """Names the anomalies whose witnesses have signs."""
 
 
-class PartitionContext(NamedTuple):
+class PermissionContext(NamedTuple):
     """Holds what decides whether a reason of the matrix applies to partitions, which are given by their dense ids."""
 
     plain: frozenset[int]
@@ -51,16 +51,16 @@ class PartitionContext(NamedTuple):
         return "" if self.nemesis_read else "what faults there were"
 
 
-def partition_context_of(case: VerdictInputs) -> PartitionContext:
+def permission_context_of(case: VerdictInputs) -> PermissionContext:
     """Return the context for a verdict. The classes of all faults must be known."""
     plain = frozenset(each.part for each in case.partitions if not each.transactional)
     holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
     holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
-    return PartitionContext(plain, holed, case.circumstances, case.nemesis_read)
+    return PermissionContext(plain, holed, case.circumstances, case.nemesis_read)
 
 
 def explained(
-    guarantee: AppliedGuarantee, finding: Finding, context: PartitionContext
+    guarantee: PermittedAnomalies, finding: Finding, context: PermissionContext
 ) -> tuple[bool | None, str, PermissionCellName | None]:
     """Return (whether the guarantee permits a finding, why, the cell). Of several reasons, the one counts whose
     mechanism was seen nearest to the witnesses. The first value is None if a mechanism may have happened and could not
@@ -91,7 +91,7 @@ def explained(
     return False, f"not permitted: {cell.row} permits it only where {only}, and that did not happen", cell
 
 
-def _does_not_apply(reason: str, finding: Finding, context: PartitionContext) -> bool:
+def _does_not_apply(reason: str, finding: Finding, context: PermissionContext) -> bool:
     """Return whether a reason cannot apply to a finding. In a partition without transactions, no producer waits for a
     marker. In a log that lost no file, readers skip nothing. No loss makes a program commit what it has not processed.
     """

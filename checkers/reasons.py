@@ -126,6 +126,6 @@ MECHANISMS: Mapping[str, AnomalyMechanism] = {
 
 def mechanism_of(reason: str) -> AnomalyMechanism:
     """Return the mechanism that must have happened if a finding is permitted for this reason, which is one of
-    `AppliedGuarantee.ways`.
+    `PermittedAnomalies.ways`.
     """
     return MECHANISMS[reason]

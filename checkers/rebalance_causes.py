@@ -21,7 +21,7 @@ from squall.checkers.history.group_tables import (
     MemberPause,
     PartitionOwnership,
 )
-from squall.checkers.history.tables import ClientProcess, PlayedFault
+from squall.checkers.history.tables import ClientProcess, RecordedFault
 
 SOON_NS = 3_000_000_000
 """Is how long, in ns, a coordinator and its members may take for a rebalance that has begun."""
@@ -54,7 +54,7 @@ class GenerationCauses:
     holds: Sequence[PartitionOwnership]
     stills: Sequence[MemberPause]
     processes: Mapping[int, ClientProcess]
-    faults: Sequence[PlayedFault]
+    faults: Sequence[RecordedFault]
     began: dict[int, int] = field(default_factory=dict)
     """Maps each generation to when its first member heard of it, in ns, ascending."""
     of_proc: dict[int, list[GenerationAssignment]] = field(default_factory=dict)

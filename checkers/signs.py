@@ -16,7 +16,7 @@ from squall.checkers.fault_classes import UnknownFault, class_of
 from squall.checkers.fault_traits import FORGETS_SYNCS
 from squall.checkers.findings import Witness
 from squall.checkers.guarantees import FaultClass
-from squall.checkers.history.tables import OK, SEND, History, ObservedPartition, PlayedFault
+from squall.checkers.history.tables import OK, SEND, History, ObservedPartition, RecordedFault
 from squall.checkers.history.values import producer_of
 from squall.checkers.interruptions import EXPLAINED, interruptions
 from squall.checkers.leaderships import EVER, Leaderships
@@ -53,7 +53,7 @@ class TimeWindow:
         return self.part in (part, -1) and self.since <= t1 and t0 <= self.until
 
 
-class LostRange(NamedTuple):
+class PowerLossRange(NamedTuple):
     """Describes the records of a partition that a node lost with its power at `at` ns: from offset `low` to before
     `high`.
     """
@@ -84,7 +84,7 @@ class RunCircumstances:
     the end of the first leader's term. If the end comes before the begin, only a record that was under way at both
     times meets the window.
     """
-    power_lost: tuple[LostRange, ...] = ()
+    power_lost: tuple[PowerLossRange, ...] = ()
     power_unknown: str = ""
     """Says why some ranges may be missing from `power_lost`; empty if none are."""
     damaged: tuple[tuple[int, int], ...] = ()
@@ -135,7 +135,7 @@ class RunCircumstances:
 
 def circumstances_of(
     leaderships: Leaderships,
-    faults: Iterable[PlayedFault],
+    faults: Iterable[RecordedFault],
     partitions: Sequence[ObservedPartition],
     *,
     outputs: bool = False,
@@ -143,7 +143,7 @@ def circumstances_of(
     """Return the circumstances of one run. `outputs` is `RunCircumstances.outputs`."""
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
-    lost: list[LostRange] = []
+    lost: list[PowerLossRange] = []
     silent: list[int] = []
     damaged = []
     tampered = tuple(
@@ -200,11 +200,13 @@ def _contested(leaderships: Leaderships) -> Iterator[TimeWindow]:
         last_until[each.part] = max(each.until, last_until.get(each.part, -1))
 
 
-def _sync_failed(node: Any, before: int, faults: Iterable[PlayedFault]) -> bool:
+def _sync_failed(node: Any, before: int, faults: Iterable[RecordedFault]) -> bool:
     return any(FORGETS_SYNCS in each.traits and each.began < before and node in each.resolved for each in faults)
 
 
-def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_failed: bool) -> list[LostRange] | None:
+def _lost_by(
+    fault: RecordedFault, node: Any, parts: Mapping[str, int], *, sync_failed: bool
+) -> list[PowerLossRange] | None:
     """Return the ranges of records that one node lost with its power; None if the fault's evidence does not say."""
     try:
         reported: Any = (fault.evidence or {})["lost"]
@@ -212,12 +214,12 @@ def _lost_by(fault: PlayedFault, node: Any, parts: Mapping[str, int], *, sync_fa
         at = max(fault.began, int(reported.get("ended_ns", -1)))
         logs = reported["nodes"][str(node)]["logs"].items()
         ranges = [(name, int(low), int(high)) for name, (low, high) in logs if name in parts]
-        return [LostRange(parts[name], low, high, at, sync_failed) for name, low, high in ranges]
+        return [PowerLossRange(parts[name], low, high, at, sync_failed) for name, low, high in ranges]
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
 
 
-def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
+def _damaged_part(fault: RecordedFault, parts: dict[str, int]) -> int:
     """Return the partition whose file a fault damaged; -1 if the fault's evidence names no partition of the history."""
     damaged = (fault.evidence or {}).get("damaged")
     path = str(damaged.get("path", "")) if isinstance(damaged, dict) else ""

@@ -30,10 +30,10 @@ from squall.checkers.coverage import missing_evidence, removed_early
 from squall.checkers.coverage_of_clients import stuck_ones
 from squall.checkers.findings import SCHEMA as findings_schema
 from squall.checkers.findings import Finding, Witness, from_json, kept
-from squall.checkers.guarantees import AppliedGuarantee, FaultClass, PermissionCellName
+from squall.checkers.guarantees import FaultClass, PermissionCellName, PermittedAnomalies
 from squall.checkers.history import seal
 from squall.checkers.history.tables import History
-from squall.checkers.permissions import PartitionContext, explained, partition_context_of
+from squall.checkers.permissions import PermissionContext, explained, permission_context_of
 from squall.checkers.plan_facts import configuration_of
 from squall.checkers.verdict_inputs import VerdictInputs, WorkloadFacts, read_inputs
 
@@ -76,7 +76,7 @@ class Verdict:
     expect: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
-    guarantee: AppliedGuarantee | None
+    guarantee: PermittedAnomalies | None
     anomalies: tuple[JudgedFinding, ...]
     metrics: Mapping[str, Any]
     workload: Mapping[str, Any] = field(default_factory=dict)
@@ -111,9 +111,9 @@ def decide(case: VerdictInputs) -> Verdict:
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
     context = (
-        partition_context_of(case)
+        permission_context_of(case)
         if promised
-        else PartitionContext(frozenset(), None, case.circumstances, case.nemesis_read)
+        else PermissionContext(frozenset(), None, case.circumstances, case.nemesis_read)
     )
     no_ack = blame.no_acknowledgement(case)
     unknown_because += [no_ack] if no_ack else []
@@ -185,7 +185,7 @@ def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedF
     return replace(judged, why=f"not permitted: {why}", cell=cell, blames=name)
 
 
-GuaranteesByProcess = Mapping["int | None", AppliedGuarantee]
+GuaranteesByProcess = Mapping["int | None", PermittedAnomalies]
 """Maps each process to its guarantee, and None to the guarantee for findings of no single process; empty if it is not
 known what was promised.
 """
@@ -220,7 +220,7 @@ def _promised(case: VerdictInputs, expect: str, classes: tuple[FaultClass, ...])
     if case.plan is None:
         return {}
     plan = case.plan.configuration
-    by_process: dict[int | None, AppliedGuarantee] = {
+    by_process: dict[int | None, PermittedAnomalies] = {
         process.proc: guarantees.guarantee_for(configuration_of(process, plan), classes, expect)
         for process in case.processes
     }
@@ -235,7 +235,7 @@ def _judged(
     at_worst: GuaranteesByProcess,
     unproven: Mapping[str, str],
     harness_troubles: Sequence[str],
-    context: PartitionContext,
+    context: PermissionContext,
 ) -> tuple[JudgedFinding, ...]:
     """Return the findings by kind and judgement: first the findings that are not permitted, then the others, in the
     catalogue's order.
@@ -272,7 +272,7 @@ def _by_time(name: str) -> bool:
 
 
 def _judgement(
-    finding: Finding, promised: GuaranteesByProcess, at_worst: GuaranteesByProcess, context: PartitionContext
+    finding: Finding, promised: GuaranteesByProcess, at_worst: GuaranteesByProcess, context: PermissionContext
 ) -> tuple[bool | None, str, PermissionCellName | None]:
     if not promised:
         return None, "it is not known what was promised", None
@@ -450,7 +450,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _guarantee_json(guarantee: AppliedGuarantee | None) -> dict[str, Any] | None:
+def _guarantee_json(guarantee: PermittedAnomalies | None) -> dict[str, Any] | None:
     if guarantee is None:
         return None
     return {

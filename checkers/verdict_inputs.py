@@ -19,7 +19,7 @@ from squall.checkers.history.tables import (
     HistoryProblem,
     ObservedPartition,
     PartitionFinalRead,
-    PlayedFault,
+    RecordedFault,
 )
 from squall.checkers.metrics import StuckLimits
 from squall.checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
@@ -57,7 +57,7 @@ class VerdictInputs:
     plan: PlanFacts | None = None
     partitions: Sequence[ObservedPartition] = ()
     processes: Sequence[ClientProcess] = ()
-    faults: Sequence[PlayedFault] = ()
+    faults: Sequence[RecordedFault] = ()
     groups: Mapping[str, GroupActivity] = field(default_factory=dict)
     """Maps the name of each group to its activity."""
     whole: bool = True

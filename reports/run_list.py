@@ -15,8 +15,8 @@ from typing import Any
 from squall.checkers import simulated
 from squall.checkers.anomalies.registry import LOSS
 from squall.checkers.losses import permitted_loss
-from squall.checkers.nightly.night import RESULTS, Night, NoNight, read_night
-from squall.checkers.nightly.results import Attempt, parse
+from squall.checkers.nightly.night import RESULTS, Night, UnreadableNight, read_night
+from squall.checkers.nightly.results import RunAttempt, parse
 from squall.checkers.nightly.runs import with_unexpected
 from squall.reports.run_files import Json, integer, mapping, number, objects, texts
 from squall.reports.summary import unavailable_to
@@ -117,8 +117,8 @@ class _NightOfRunFolder:
         self._night: Night | None = None
         try:
             self._night = read_night(folder)
-            attempts: Iterable[Attempt] = self._night.attempts
-        except NoNight:
+            attempts: Iterable[RunAttempt] = self._night.attempts
+        except UnreadableNight:
             try:
                 attempts = parse((folder / RESULTS).read_text(errors="replace"))[0]
             except OSError:

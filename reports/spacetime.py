@@ -25,7 +25,7 @@ from squall.reports.spacetime_layout import (
 )
 from squall.reports.story import PartitionStory, decimals, placed_sentences, sentences
 from squall.reports.story_facts import SimMessage
-from squall.reports.story_logs import ReplicaView
+from squall.reports.story_logs import ReconstructedReplica
 from squall.reports.story_moments import StoryMoment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
@@ -410,7 +410,9 @@ def _end(story: PartitionStory, layout: DiagramLayout, lane: str) -> Iterable[st
     yield from _log(story, layout, replica, x + TEXT_DX, y + LINE_H - 8)
 
 
-def _log(story: PartitionStory, layout: DiagramLayout, replica: ReplicaView, x: float, y: float) -> Iterable[str]:
+def _log(
+    story: PartitionStory, layout: DiagramLayout, replica: ReconstructedReplica, x: float, y: float
+) -> Iterable[str]:
     """Draw the log's cells, and the high watermark as a bar between two of them."""
     low, high = layout.window
     if low >= high:

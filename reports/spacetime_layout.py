@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from squall.reports.story import PartitionStory
-from squall.reports.story_logs import ReplicaView
+from squall.reports.story_logs import ReconstructedReplica
 from squall.reports.story_moments import READERS, StoryMoment
 
 GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
@@ -153,7 +153,9 @@ def window_of(story: PartitionStory) -> tuple[int, int]:
     return low, high
 
 
-def cells_of(replica: ReplicaView, story: PartitionStory, window: tuple[int, int]) -> list[tuple[int, int, str]]:
+def cells_of(
+    replica: ReconstructedReplica, story: PartitionStory, window: tuple[int, int]
+) -> list[tuple[int, int, str]]:
     """Return (offset, epoch, letter) of the records that a log holds in the window."""
     names = {(record.offset, record.epoch): record.name for record in story.records}
     found = []

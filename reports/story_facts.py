@@ -74,7 +74,7 @@ class BrokerTraceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultBar:
+class NodeFaultSpan:
     """Describes a fault on one node. `end` is None if the fault never ended."""
 
     number: int
@@ -126,7 +126,7 @@ class PartitionFacts:
     polled: list[PolledRange] = field(default_factory=list)
     invalid_positions: list[InvalidPosition] = field(default_factory=list)
     events: list[BrokerTraceLine] = field(default_factory=list)
-    faults: list[FaultBar] = field(default_factory=list)
+    faults: list[NodeFaultSpan] = field(default_factory=list)
     wires: list[SimMessage] = field(default_factory=list)
     slots: dict[int, int] = field(default_factory=dict)
     """Maps a process to the number of its producer in the plan."""
@@ -239,7 +239,7 @@ def _events(files: RunFiles, problem: StorySubject, begin: float) -> Iterable[Br
 # ------------------------------------------------------------------------------------------------------------- faults
 
 
-def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
+def _faults(files: RunFiles, begin: float) -> Iterable[NodeFaultSpan]:
     for fault in files.faults:
         since, until = files.seconds(fault.get("began")), files.seconds(fault.get("ended"))
         if since is None:
@@ -250,10 +250,10 @@ def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
             if isinstance(node, int):
                 words = str(said.get(str(node)) or f"hit by {action.replace('_', ' ')}")
                 end = None if until is None else until - begin
-                yield FaultBar(integer(fault.get("id")), action, node, since - begin, end, words, down)
+                yield NodeFaultSpan(integer(fault.get("id")), action, node, since - begin, end, words, down)
 
 
-def _until_started(bar: FaultBar, starts: list[BrokerTraceLine]) -> FaultBar:
+def _until_started(bar: NodeFaultSpan, starts: list[BrokerTraceLine]) -> NodeFaultSpan:
     """Extend a fault's bar until its node starts again: the node is down until then, even if the fault ends earlier."""
     again = next((each.t for each in starts if each.node == bar.node and each.t > bar.begin), None)
     if not bar.down or again is None or (bar.end is not None and bar.end <= again):

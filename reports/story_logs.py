@@ -19,7 +19,7 @@ class EpochOffsetRange:
 
 
 @dataclass
-class ReplicaView:
+class ReconstructedReplica:
     """Describes one broker's replica of the partition. -1 means not known; `leader` -1 means that it knows no leader.
     """
 
@@ -64,7 +64,7 @@ class ReplicaView:
             self.stretches.append(EpochOffsetRange(start, end, epoch))
         self.leo = end
 
-    def copy(self, start: int, end: int, source: ReplicaView | None, epoch: int) -> None:
+    def copy(self, start: int, end: int, source: ReconstructedReplica | None, epoch: int) -> None:
         """Copy [start, end) from `source`; offsets that `source` is not known to hold get `epoch`."""
         at = start
         for each in source.stretches if source is not None else ():
@@ -75,7 +75,7 @@ class ReplicaView:
                 at = high
         self.write(at, end, epoch)
 
-    def learn_log_end(self, leo: int, source: ReplicaView | None, epoch: int) -> None:
+    def learn_log_end(self, leo: int, source: ReconstructedReplica | None, epoch: int) -> None:
         """Set the log end that a trace reports: missing records are copied from `source`, surplus records are
         truncated.
         """
@@ -84,7 +84,7 @@ class ReplicaView:
         elif leo > self.leo:
             self.copy(self.leo, leo, source, epoch)
 
-    def snapshot(self) -> ReplicaView:
+    def snapshot(self) -> ReconstructedReplica:
         """Return a copy of the present state."""
         return replace(self, stretches=list(self.stretches))
 
@@ -93,15 +93,15 @@ class ReplicaView:
 class ReplicaLogs:
     """Holds every replica of the partition."""
 
-    replicas: dict[int, ReplicaView] = field(default_factory=dict)
+    replicas: dict[int, ReconstructedReplica] = field(default_factory=dict)
     led_until: dict[int, float] = field(default_factory=dict)
     """Maps a broker to the last time at which it is known to have led."""
 
-    def of(self, node: int) -> ReplicaView:
+    def of(self, node: int) -> ReconstructedReplica:
         """Return a broker's replica."""
-        return self.replicas.setdefault(node, ReplicaView(node))
+        return self.replicas.setdefault(node, ReconstructedReplica(node))
 
-    def leader_of(self, node: int) -> ReplicaView | None:
+    def leader_of(self, node: int) -> ReconstructedReplica | None:
         """Return the replica that `node` follows, as far as `node` knows; None if it follows none."""
         leader = self.of(node).leader
         return None if leader < 0 or leader == node else self.of(leader)
@@ -110,7 +110,7 @@ class ReplicaLogs:
         """Return the brokers, running or not, whose logs hold the record of `epoch` at `offset`."""
         return sorted(node for node, each in self.replicas.items() if each.epoch_at(offset) == epoch)
 
-    def newest_leader(self) -> ReplicaView | None:
+    def newest_leader(self) -> ReconstructedReplica | None:
         """Return the leader of the highest epoch that any trace knows of; None if there is none."""
         leaders = [each for each in self.replicas.values() if each.leads]
         return max(leaders, key=lambda each: each.epoch, default=None)
@@ -119,7 +119,9 @@ class ReplicaLogs:
         """Note that the present leaders have led until `t`; to be called before anything changes."""
         self.led_until |= {each.node: t for each in self.replicas.values() if each.leads}
 
-    def acknowledged(self, offset: int, epoch: int | None, sent: float, *, committed: bool) -> ReplicaView | None:
+    def acknowledged(
+        self, offset: int, epoch: int | None, sent: float, *, committed: bool
+    ) -> ReconstructedReplica | None:
         """Note that a record, sent at `sent` to the leader of `epoch` (None: not known), was acknowledged at `offset`:
         that leader's log reaches beyond it, and if it is committed the logs in its ISR do. Return the leader if only
         one broker fits: with the epoch not known, no other broker may have led since the record was sent.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from squall.reports.story_facts import ACKNOWLEDGED, FAILED, GroupPosition, SentRecord
-from squall.reports.story_logs import ReplicaLogs, ReplicaView
+from squall.reports.story_logs import ReconstructedReplica, ReplicaLogs
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
 """These are the weights of moments. MUST: it is about the record in question. TURN: it changes the leader or the
@@ -43,7 +43,7 @@ class StoryMoment:
     grave: bool = False
     lost: str = ""
     """Names the record of which no log holds a copy from here on; empty for none."""
-    replica: ReplicaView | None = None
+    replica: ReconstructedReplica | None = None
     """Holds the broker's log after the moment."""
     came_from: tuple[str, str] | None = None
     """Holds (lane, kind) of the latest earlier moment that sent what arrived here."""
@@ -85,7 +85,7 @@ class StoryMoments:
     """Is True if every append is traced, as in the simulator."""
 
 
-def offsets_of(replica: ReplicaView, *, surely: bool = True) -> str:
+def offsets_of(replica: ReconstructedReplica, *, surely: bool = True) -> str:
     """Return LEO and HW in a few letters."""
     least = "" if surely else "≥ "
     return f"LEO {least}{replica.leo} · HW {least}{replica.hw}"
@@ -107,7 +107,7 @@ def are(records: list[LabelledRecord]) -> str:
 
 
 def known_words(
-    node: int, names: str, offsets: tuple[int, int], producer_id: int, *, has: bool, replica: ReplicaView
+    node: int, names: str, offsets: tuple[int, int], producer_id: int, *, has: bool, replica: ReconstructedReplica
 ) -> str:
     """Describe how a broker takes a batch for one that the producer sent before, at offsets up to `offsets[1]`."""
     start, end = offsets
@@ -127,7 +127,7 @@ def is_of_another(record: LabelledRecord, records: Iterable[LabelledRecord]) -> 
     )
 
 
-def stand(replica: ReplicaView, *, surely: bool = True) -> str:
+def stand(replica: ReconstructedReplica, *, surely: bool = True) -> str:
     """Return LEO and HW in brackets; if not `surely`, they are those of the broker's last trace line."""
     least = "" if surely else "≥ "
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"

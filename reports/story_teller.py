@@ -10,13 +10,13 @@ from collections.abc import Callable
 from squall.reports.story_facts import (
     ACKNOWLEDGED,
     BrokerTraceLine,
-    FaultBar,
     GroupPosition,
+    NodeFaultSpan,
     PartitionFacts,
     SeenRecord,
     SentRecord,
 )
-from squall.reports.story_logs import ReplicaView
+from squall.reports.story_logs import ReconstructedReplica
 from squall.reports.story_moments import (
     DETAIL,
     MUST,
@@ -61,7 +61,7 @@ class _StoryBuilder:
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
         """Holds the restarted brokers that do not serve yet: the controller has their earlier state."""
-        self._on_event: dict[str, Callable[[BrokerTraceLine, ReplicaView], None]] = {
+        self._on_event: dict[str, Callable[[BrokerTraceLine, ReconstructedReplica], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
             "appended": self._appended,
@@ -130,7 +130,7 @@ class _StoryBuilder:
         """Return the named records in [start, end) that have been sent."""
         return [each for each in self._records_in_logs() if start <= each.offset < end]
 
-    def _hold(self, replica: ReplicaView) -> list[str]:
+    def _hold(self, replica: ReconstructedReplica) -> list[str]:
         there = [each for each in self._records_in_logs() if each.offset >= 0]
         return [each.name for each in there if replica.epoch_at(each.offset) == each.epoch]
 
@@ -193,7 +193,7 @@ class _StoryBuilder:
         self._note(position.t, self._producers.get(position.process, READERS), "position", text, *label, weight=MUST,
                    grave=position.fetched)  # fmt: skip
 
-    def _infer_leader_log(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReplicaView | None:
+    def _infer_leader_log(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReconstructedReplica | None:
         """Infer from an ack the leader's least log end (and HW with acks=all), and return the leader; None if unknown.
         """
         if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
@@ -231,7 +231,7 @@ class _StoryBuilder:
 
     # --------------------------------------------------------------------------------------------------------- faults
 
-    def _fault_begins(self, bar: FaultBar) -> None:
+    def _fault_begins(self, bar: NodeFaultSpan) -> None:
         replica = self._logs.of(bar.node)
         text = f"Broker {bar.node} is {bar.words}"
         if bar.down:
@@ -240,7 +240,7 @@ class _StoryBuilder:
         self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot(),
                    fault=bar.number)  # fmt: skip
 
-    def _fault_ends(self, bar: FaultBar) -> None:
+    def _fault_ends(self, bar: NodeFaultSpan) -> None:
         if bar.down:
             return  # its new incarnation tells
         replica = self._logs.of(bar.node)
@@ -257,7 +257,7 @@ class _StoryBuilder:
             self._logs.note_leaders(event.t)
             handler(event, self._logs.of(event.node))
 
-    def _take_role(self, event: BrokerTraceLine, replica: ReplicaView, leader: int) -> None:
+    def _take_role(self, event: BrokerTraceLine, replica: ReconstructedReplica, leader: int) -> None:
         replica.epoch, replica.leader = event.int_of("epoch"), leader
         replica.isr = event.ids("isr") if "isr" in event.fields else ()  # Kafka's followers do not say
         source = None if replica.leads else self._logs.leader_of(event.node)
@@ -267,7 +267,7 @@ class _StoryBuilder:
         replica.learn_log_end(event.int_of("leo", replica.leo), source, max(replica.epoch - 1, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
-    def _became_leader(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _became_leader(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         held = set(self._hold(replica))
         self._take_role(event, replica, event.node)
         self._isr = replica.isr
@@ -289,7 +289,7 @@ class _StoryBuilder:
         if held - set(self._hold(replica)):
             self._note_lost_copies(moment)
 
-    def _became_follower(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _became_follower(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         leader, leo = event.int_of("leader"), replica.leo
         was = replica.epoch, replica.leader
         self._take_role(event, replica, leader)
@@ -308,7 +308,7 @@ class _StoryBuilder:
         if replica.leo < leo:
             self._note_lost_copies(moment)
 
-    def _appended(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _appended(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         start, end, epoch = event.int_of("from"), event.int_of("leo"), event.int_of("epoch")
         leads = event.fields.get("role") == "leader"
         if leads:
@@ -328,7 +328,7 @@ class _StoryBuilder:
             came_from=(source, "sends" if leads else "appends") if source else None,
         )  # fmt: skip
 
-    def _known_batch(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _known_batch(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         """Note a batch that was sent again, or a new one that the broker took for an earlier one."""
         start, end = event.int_of("base_offset"), event.int_of("last_offset") + 1
         about = [r for r in self._names_in(start, end) if r.sent.sent <= event.t <= (r.sent.done or event.t)]
@@ -340,7 +340,7 @@ class _StoryBuilder:
         self._at(event, "known", text, f"knows {names} already", offsets_of(replica), weight=weight, grave=bool(wrong),
                  about=tuple(r.name for r in about))  # fmt: skip
 
-    def _hw_moved(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _hw_moved(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         before, replica.hw = replica.hw, event.int_of("hw")
         new = self._names_in(before, replica.hw) if replica.hw > before else []
         new = [r for r in new if replica.epoch_at(r.offset) == r.epoch]
@@ -358,12 +358,12 @@ class _StoryBuilder:
         self._at(event, "hw", text, f"HW {replica.hw}", weight=weight, about=tuple(r.name for r in new),
                  came_from=came_from)  # fmt: skip
 
-    def _offsets(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _offsets(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         """Note a sample of the offsets of a broker that does not trace every append."""
         replica.learn_log_end(event.int_of("leo"), self._logs.leader_of(event.node), max(replica.epoch, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
-    def _truncated(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _truncated(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         start, to = event.int_of("from_offset"), event.int_of("to_offset")
         if replica.leo < start:
             replica.learn_log_end(start, self._logs.leader_of(event.node), max(replica.epoch - 1, 0))
@@ -385,7 +385,7 @@ class _StoryBuilder:
         )  # fmt: skip
         self._note_lost_copies(moment)
 
-    def _recovered(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _recovered(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         leo, cut = event.int_of("leo"), event.int_of("truncated_bytes", 0)
         held, before = self._hold(replica), replica.leo
         replica.learn_log_end(leo, self._logs.leader_of(event.node), max(replica.epoch, 0))
@@ -401,7 +401,7 @@ class _StoryBuilder:
                           grave=bool(gone), about=tuple(gone))  # fmt: skip
         self._note_lost_copies(moment)
 
-    def _isr_changed(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _isr_changed(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         replica.isr = event.ids("isr")
         if not self._told.exact:
             replica.hw = event.int_of("hw", replica.hw)
@@ -418,7 +418,7 @@ class _StoryBuilder:
         text = f"The ISR is {ids(replica.isr)} now ({', '.join(each for each in how if each)})."
         self._at(event, "isr", text, f"ISR {ids(replica.isr)}", weight=TURN)
 
-    def _leader_elected(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _leader_elected(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         leader, epoch, unclean = event.int_of("leader"), event.int_of("epoch"), event.fields.get("unclean") is True
         isr = ids(event.ids("isr"))
         if leader < 0:
@@ -431,7 +431,7 @@ class _StoryBuilder:
         self._at(event, "elected", text, label, *(["unclean"] if unclean else []),
                  weight=MUST if unclean else DETAIL)  # fmt: skip
 
-    def _polled(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _polled(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         """Note a change in the state that a foreign cluster reports when it is polled."""
         leader, epoch, isr = event.int_of("leader"), event.int_of("epoch"), event.ids("isr")
         newest = self._logs.newest_leader()
@@ -447,7 +447,7 @@ class _StoryBuilder:
         label = f"leads epoch {epoch}" if leader >= 0 else "no leader"
         self._at(event, "isr" if same else "leads", text, label, f"ISR {ids(isr)}", weight=TURN)
 
-    def _node_started(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _node_started(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         again = event.int_of("incarnation") > 1
         replica.up, replica.leader = True, -1
         if again:
@@ -458,21 +458,21 @@ class _StoryBuilder:
         self._at(event, "starts", text, "starts again" if again else "starts", weight=TURN if again else NOISE,
                  fault=fault)  # fmt: skip
 
-    def _node_stopped(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _node_stopped(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         replica.up = False
         text = f"Broker {event.node} has stopped{stand(replica)}."
         self._at(event, "stopped", text, "stopped", offsets_of(replica), weight=DETAIL)
 
-    def _broker_fenced(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _broker_fenced(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         broker = event.int_of("broker")
         was = ", as it was before its restart" if broker in self._fresh else ""
         text = f"The controller (broker {event.node}) fences broker {broker}{was}."
         self._at(event, "fences", text, f"fences {broker}", weight=DETAIL)
 
-    def _broker_unfenced(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _broker_unfenced(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         self._fresh.discard(event.int_of("broker"))
 
-    def _fetch_refused(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _fetch_refused(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         error, offset = event.fields.get("error"), event.int_of("offset")
         leader = event.int_of("leader")
         text = f"Broker {event.node}'s fetch from offset {offset} is refused by broker {leader}: {error}."
@@ -481,7 +481,7 @@ class _StoryBuilder:
 
     # --------------------------------------------------------------------------------------------------------- quorum
 
-    def _election(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _election(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         role, why = str(event.fields.get("role")), str(event.fields.get("why") or "")
         replica.epoch = event.int_of("epoch")
         replica.leader = event.node if role == "leader" else event.int_of("leader")
@@ -491,7 +491,7 @@ class _StoryBuilder:
         weight = TURN if role == "leader" else DETAIL
         self._at(event, "quorum", text, f"{role}, epoch {replica.epoch}", offsets_of(replica), weight=weight)
 
-    def _vote(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
+    def _vote(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         granted = "votes for" if event.fields.get("granted") else "refuses its vote to"
         pre = "would vote for" if event.fields.get("granted") else "would not vote for"
         verb, weight = (pre, NOISE) if event.fields.get("pre_vote") else (granted, DETAIL)

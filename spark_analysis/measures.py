@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from squall.checkers import metrics
 from squall.checkers.history.group_tables import PartitionOwnership
-from squall.checkers.history.tables import PRODUCER, ClientProcess, PlayedFault
+from squall.checkers.history.tables import PRODUCER, ClientProcess, RecordedFault
 from squall.checkers.history.values import SEQUENCE_BITS
 from squall.checkers.metrics import (
     CALM,
@@ -352,7 +352,7 @@ def _owned(holds: Iterable[PartitionOwnership]) -> dict[str, str]:
     return {"held": HELD.format(rows=", ".join(rows)) if rows else "", "always": "" if rows else ALWAYS}
 
 
-def _faults(faults: Sequence[PlayedFault]) -> str:
+def _faults(faults: Sequence[RecordedFault]) -> str:
     """Return the faults as an SQL array; empty if there are none."""
     rows = [
         f"struct({fault.id} as id, {fault.began}L as began, {fault.ended}L as ended, "

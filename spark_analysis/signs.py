@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from squall.checkers.leaderships import ANYWHERE, EVER, LeaderTerm
 from squall.checkers.mechanisms import MechanismSign
-from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, LostRange, RunCircumstances, TimeWindow
+from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, PowerLossRange, RunCircumstances, TimeWindow
 from squall.spark_analysis.query import FOUND
 
 _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
@@ -123,7 +123,7 @@ def _meets(windows: Iterable[TimeWindow]) -> str:
     return _exists(("part", "since", "until"), ((each.part, each.since, each.until) for each in windows), when)
 
 
-def _lost(ranges: Iterable[LostRange]) -> str:
+def _lost(ranges: Iterable[PowerLossRange]) -> str:
     when = f"x.part = w.part and x.at >= {_BEGUN} and (w.off < 0 or x.low <= w.off and w.off < x.high)"
     return _exists(("part", "low", "high", "at"), (each[:4] for each in ranges), when)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import trio
 
     from squall.broker.env import Env
-    from squall.checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, RecordedFault
     from squall.workloads.client.cluster import Address, Place
     from squall.workloads.client.new_topic import NewTopic
     from squall.workloads.control import LoadControls
@@ -382,7 +382,7 @@ class Scenario(BaseModel, ABC):
         """Return the anomalies of `MEANT_FOR` that these settings can show."""
         return self.MEANT_FOR
 
-    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
         """Return the workload's own figures for verdict.json, as plain JSON; empty if it has none.
 
         Moments are seconds since the history began, under a name that reports recognise as a moment: `from_s`, `to_s`,

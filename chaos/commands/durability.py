@@ -60,13 +60,13 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
     if lacks := missing("spark"):
         raise PreconditionError(lacks[0])
     from squall.checkers.nightly import store
-    from squall.checkers.nightly.night import NoNight, read_night
+    from squall.checkers.nightly.night import UnreadableNight, read_night
     from squall.reports.nightly.page import render
     from squall.reports.nightly.report import report_of
 
     try:
         night = read_night(path)
-    except NoNight as nothing:
+    except UnreadableNight as nothing:
         raise PreconditionError(str(nothing)) from None
     place = path.resolve().parent / store.FOLDER
     cells, chosen = _through_spark(night, place, wanted, say)

@@ -13,7 +13,7 @@ from squall.chaos.screen import columns
 
 if TYPE_CHECKING:
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.checkers.guarantees import AppliedGuarantee
+    from squall.checkers.guarantees import PermittedAnomalies
     from squall.checkers.mechanisms import AnomalyMechanism
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -155,13 +155,13 @@ def command(
     return 0
 
 
-def _output(cells: Iterable[tuple[str, AppliedGuarantee]]) -> CommandOutput:
+def _output(cells: Iterable[tuple[str, PermittedAnomalies]]) -> CommandOutput:
     from squall.chaos.commands.outputs import ConfigurationGuarantees, GuaranteesOutput, PermittedAnomaly
     from squall.checkers.anomalies.registry import FOUND
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
 
-    def permissions(each: AppliedGuarantee) -> Iterator[PermittedAnomaly]:
+    def permissions(each: PermittedAnomalies) -> Iterator[PermittedAnomaly]:
         for name, reason in each.permitted.items():
             anomaly, _, evidence = name.partition("/")
             needs = mechanism_of(reason)
@@ -194,7 +194,7 @@ def _say(text: str, head: str = "") -> None:
     click.echo(blank + textwrap.fill(text.strip("\n"), columns(), initial_indent=head, subsequent_indent=indent))
 
 
-def _sources(guarantees: Iterable[AppliedGuarantee]) -> Iterator[str]:
+def _sources(guarantees: Iterable[PermittedAnomalies]) -> Iterator[str]:
     """Yield each source once: those of the permissions, and for a guarantee that permits nothing, the source of that.
     """
     found: dict[str, None] = {}
@@ -204,7 +204,7 @@ def _sources(guarantees: Iterable[AppliedGuarantee]) -> Iterator[str]:
     yield from found
 
 
-def _say_mechanisms(guarantees: Iterable[AppliedGuarantee]) -> None:
+def _say_mechanisms(guarantees: Iterable[PermittedAnomalies]) -> None:
     """Print what must have happened to a record before its anomaly is permitted; nothing if no permission has such a
     condition.
     """
@@ -214,7 +214,7 @@ def _say_mechanisms(guarantees: Iterable[AppliedGuarantee]) -> None:
             _say(f"{mechanism.name}: {mechanism.what}. Seen by: {mechanism.seen}.", "  - ")
 
 
-def _mechanisms(guarantees: Iterable[AppliedGuarantee]) -> list[AnomalyMechanism]:
+def _mechanisms(guarantees: Iterable[PermittedAnomalies]) -> list[AnomalyMechanism]:
     """Return, each once, the mechanisms that the permissions of these guarantees require."""
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
@@ -223,7 +223,7 @@ def _mechanisms(guarantees: Iterable[AppliedGuarantee]) -> list[AnomalyMechanism
     return [each for each in dict.fromkeys(needed) if each is not ITSELF]
 
 
-def _by_reason(guarantee: AppliedGuarantee, numbers: Mapping[str, int]) -> list[str]:
+def _by_reason(guarantee: PermittedAnomalies, numbers: Mapping[str, int]) -> list[str]:
     """Return a sentence for each reason: the permitted anomalies, their kinds of evidence in brackets, and the reason
     with the number of its source.
     """

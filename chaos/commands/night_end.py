@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from squall.chaos.nightly.outcome import NightResult
     from squall.chaos.nightly.player import NightRunner
     from squall.chaos.nightly.scheduling import ScheduledNight
-    from squall.checkers.nightly.results import Attempt
+    from squall.checkers.nightly.results import RunAttempt
     from squall.reports.nightly.report import NightlyReport
     from squall.reports.nightly.standing import FindingStatus
 
@@ -124,7 +124,7 @@ def night_findings(
     return tuple(findings)
 
 
-def _anomalies(directory: NightDirectory, attempt: Attempt) -> tuple[str, ...]:
+def _anomalies(directory: NightDirectory, attempt: RunAttempt) -> tuple[str, ...]:
     """Return the anomalies of an attempt that its configuration or the night does not permit, as verdict.json names
     them.
     """
@@ -189,7 +189,7 @@ def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Seq
     return code
 
 
-def night_run(item: PlannedRun, left_out: str, attempts: Sequence[Attempt] = ()) -> NightRunRow:
+def night_run(item: PlannedRun, left_out: str, attempts: Sequence[RunAttempt] = ()) -> NightRunRow:
     """Return one run of a night as --json prints it. left_out: why the run was not played; empty if it was."""
     from squall.chaos.commands.outputs import NightRunRow
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from squall.chaos.nightly.items import PlannedRun
     from squall.chaos.nightly.player import NightRunner
     from squall.chaos.nightly.scheduling import ScheduledNight
-    from squall.checkers.nightly.results import Attempt
+    from squall.checkers.nightly.results import RunAttempt
 
 _FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
 """Maps a setting of the matrix, as a regular expression, to the flag that gives it."""
@@ -466,7 +466,7 @@ def _say_begun(say: Console, player: NightRunner, item: PlannedRun, log: Path) -
         say.print(line, style="dim", markup=False, soft_wrap=True)
 
 
-def _say_ended(say: Console, player: NightRunner, item: PlannedRun, attempt: Attempt) -> None:
+def _say_ended(say: Console, player: NightRunner, item: PlannedRun, attempt: RunAttempt) -> None:
     """Print a line for a run that has ended: how many of all are done, its verdict, and how much is left."""
     from squall.chaos.nightly.budget import forecast
 

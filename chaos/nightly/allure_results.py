@@ -21,7 +21,7 @@ from allure_commons.types import AttachmentType
 
 from squall.chaos.nightly.evidence import EvidenceStep, RunEvidence
 from squall.chaos.nightly.items import PlannedRun
-from squall.checkers.nightly.results import VALID, Attempt
+from squall.checkers.nightly.results import VALID, RunAttempt
 
 LISTENER = "allure_listener"
 CATEGORIES = [
@@ -41,7 +41,7 @@ def add_labels(node: pytest.Item, item: PlannedRun) -> None:
 
 
 def report_attempt(
-    node: pytest.Item, item: PlannedRun, attempt: Attempt, evidence: RunEvidence | None, runs: int
+    node: pytest.Item, item: PlannedRun, attempt: RunAttempt, evidence: RunEvidence | None, runs: int
 ) -> None:
     """Report the last attempt at an item with its evidence. runs: the number of attempts."""
     reporter = _reporter(node.config)
@@ -87,7 +87,7 @@ def _step(reporter: Any, step: EvidenceStep, origin_s: float) -> None:
     reporter.stop_step(uuid, stop=round(ended * 1000), status=step.status)
 
 
-def _severity(attempt: Attempt, evidence: RunEvidence | None) -> str:
+def _severity(attempt: RunAttempt, evidence: RunEvidence | None) -> str:
     if evidence is not None and evidence.lost:
         return "blocker"
     if attempt.fails:
@@ -95,11 +95,11 @@ def _severity(attempt: Attempt, evidence: RunEvidence | None) -> str:
     return "normal" if attempt.verdict == VALID else "minor"
 
 
-def _began_s(attempt: Attempt) -> float:
+def _began_s(attempt: RunAttempt) -> float:
     return datetime.fromisoformat(attempt.began).timestamp()
 
 
-def set_times(node: pytest.Item, item: PlannedRun, attempt: Attempt | None, turn: int) -> None:
+def set_times(node: pytest.Item, item: PlannedRun, attempt: RunAttempt | None, turn: int) -> None:
     """Set the start and end of the item's run, and the id that makes it the same test in each night: configuration,
     faults, and the index of its seed.
     """

@@ -9,7 +9,7 @@ from math import ceil
 from statistics import fmean
 
 from squall.chaos.nightly.items import PlannedRun
-from squall.checkers.nightly.results import VALID, Attempt
+from squall.checkers.nightly.results import VALID, RunAttempt
 from squall.workloads.registry import SCENARIOS
 
 MIB = 1 << 20
@@ -75,7 +75,7 @@ def limit_s(item: PlannedRun) -> float:
 class CostModel:
     """Learns the cost of runs, in seconds and bytes, from runs that have ended, and predicts the cost of others."""
 
-    def __init__(self, known: Iterable[tuple[PlannedRun, Attempt]] = ()) -> None:
+    def __init__(self, known: Iterable[tuple[PlannedRun, RunAttempt]] = ()) -> None:
         self.report = False
         """Is True if the night makes its report."""
         self._reports: list[float] = []
@@ -84,7 +84,7 @@ class CostModel:
         for item, attempt in known:
             self.learn(item, attempt)
 
-    def learn(self, item: PlannedRun, attempt: Attempt) -> None:
+    def learn(self, item: PlannedRun, attempt: RunAttempt) -> None:
         """Learn from an attempt that has ended."""
         thin = attempt.verdict == VALID and not attempt.fails
         for kind in _kinds(item):
@@ -216,7 +216,7 @@ def no_room(
     return ""
 
 
-def spent_s(attempts: Iterable[Attempt]) -> float:
+def spent_s(attempts: Iterable[RunAttempt]) -> float:
     """Return the seconds in which at least one run was under way. The time between an interruption and a resumption
     does not count.
     """

@@ -14,8 +14,8 @@ from typing import Any
 from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly import full_disk
 from squall.chaos.nightly.items import PlannedRun, item_of
-from squall.checkers.nightly.night import END, FILE, RESULTS, NoNight, read_head
-from squall.checkers.nightly.results import Attempt, parse
+from squall.checkers.nightly.night import END, FILE, RESULTS, UnreadableNight, read_head
+from squall.checkers.nightly.results import RunAttempt, parse
 
 NIGHTS = Path("nights")
 GOES = ("nodes", "spark.log", "clients.log")
@@ -106,12 +106,12 @@ class NightDirectory:
         try:
             plan = read_head(self.path)
             return plan, [item_of(each) for each in plan["items"]]
-        except NoNight as nothing:
+        except UnreadableNight as nothing:
             raise PreconditionError(str(nothing)) from None
         except (KeyError, TypeError) as error:
             raise PreconditionError(f"{self.night}: its items cannot be read: {error}") from None
 
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[RunAttempt]:
         """Return the attempts that have ended so far."""
         return parse(self.results.read_text(errors="replace"))[0] if self.results.exists() else []
 
@@ -122,7 +122,7 @@ class NightDirectory:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: RunAttempt) -> None:
         """Append an attempt that has ended to results.jsonl, and sync it to disk. If OSError is raised, nothing was
         appended.
         """
@@ -197,7 +197,7 @@ def _began(folder: Path) -> tuple[str, str]:
     """Return the key by which nights are sorted; a night that cannot be read sorts as the oldest."""
     try:
         return str(read_head(folder).get("began") or ""), folder.name
-    except NoNight:
+    except UnreadableNight:
         return "", folder.name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from squall.chaos.nightly.items import PlannedRun
-from squall.checkers.nightly.results import VALID, Attempt
+from squall.checkers.nightly.results import VALID, RunAttempt
 
 NEVER, DOUBTFUL, WELL = 0, 1, 2
 """Say how a configuration did in the last night that ran it: it never ran; it had a finding or no verdict; it was
@@ -26,7 +26,7 @@ def in_order(items: Sequence[PlannedRun], history: Mapping[str, int]) -> list[Pl
     return [item for _, item in sorted(keyed, key=lambda each: each[0])]
 
 
-def history_of(nights: Iterable[tuple[Sequence[PlannedRun], Sequence[Attempt]]]) -> dict[str, int]:
+def history_of(nights: Iterable[tuple[Sequence[PlannedRun], Sequence[RunAttempt]]]) -> dict[str, int]:
     """Return for each configuration how it did in the last night that ran it. `nights`: the newest first."""
     found: dict[str, int] = {}
     for items, attempts in nights:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from squall.chaos.nightly.findings import ANY, STATES, NightFinding, tolerated
 from squall.chaos.nightly.items import PlannedRun
 from squall.chaos.typed import place, typed
-from squall.checkers.nightly.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
+from squall.checkers.nightly.results import INVALID, UNKNOWN, VALID, RunAttempt, forbidden
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
 """Are exit codes: no forbidden finding; a forbidden finding; too much is unknown or was not played."""
@@ -22,7 +22,7 @@ class NightResult:
     night: str
     items: tuple[PlannedRun, ...]
     """Lists the runs that were to be played, without those that -k left out."""
-    attempts: Mapping[str, Sequence[Attempt]]
+    attempts: Mapping[str, Sequence[RunAttempt]]
     left_out: Mapping[str, str]
     """Maps an item that was left out to the reason."""
     unknown_share: float
@@ -39,29 +39,29 @@ class NightResult:
     """Lists runs whose verdict contradicts their measured history, a sentence for each."""
 
     @property
-    def last(self) -> dict[str, Attempt]:
+    def last(self) -> dict[str, RunAttempt]:
         """Returns a map from each item that was played to its last attempt."""
         return {each.item: self.attempts[each.item][-1] for each in self.items if self.attempts.get(each.item)}
 
     @property
-    def findings(self) -> list[tuple[PlannedRun, Attempt]]:
+    def findings(self) -> list[tuple[PlannedRun, RunAttempt]]:
         """Returns every attempt that found something forbidden, even if a later attempt did not."""
         return [(item, each) for item in self.items for each in self.attempts.get(item.item, ()) if each.fails]
 
     @property
-    def failing(self) -> list[tuple[PlannedRun, Attempt]]:
+    def failing(self) -> list[tuple[PlannedRun, RunAttempt]]:
         """Returns the attempts with forbidden findings that fail the night."""
         well = tolerated(self.by_cause, self.fail_on)
         return [(item, each) for item, each in self.findings if (item.item, each.attempt) not in well]
 
     @property
-    def unproven(self) -> list[tuple[PlannedRun, Attempt]]:
+    def unproven(self) -> list[tuple[PlannedRun, RunAttempt]]:
         """Returns the runs that prove nothing about the cluster, even after retries."""
         last = self.last
         return [(item, last[item.item]) for item in self.items if item.item in last and not last[item.item].proven]
 
     @property
-    def with_permitted_loss(self) -> list[tuple[PlannedRun, Attempt]]:
+    def with_permitted_loss(self) -> list[tuple[PlannedRun, RunAttempt]]:
         """Returns the valid runs that lost acknowledged records, as their configuration and the night permit."""
         last = [(item, self.last[item.item]) for item in self.items if item.item in self.last]
         return [(item, each) for item, each in last if each.verdict == VALID and not each.fails and each.permitted_loss]
@@ -207,12 +207,12 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def _story(outcome: NightResult, attempt: Attempt) -> str:
+def _story(outcome: NightResult, attempt: RunAttempt) -> str:
     """Return the command that prints the story of an attempt's findings."""
     return typed("explain", run_of(outcome, attempt))
 
 
-def run_of(outcome: NightResult, attempt: Attempt) -> str:
+def run_of(outcome: NightResult, attempt: RunAttempt) -> str:
     """Return the run directory below the night's folder as the user typed that folder."""
     return "/".join(filter(None, (outcome.folder, attempt.run)))
 
@@ -226,7 +226,7 @@ def _run(item: PlannedRun) -> str:
     return f"{item.configuration}, faults {item.faults}, seed {item.seed}"
 
 
-def found(attempt: Attempt) -> str:
+def found(attempt: RunAttempt) -> str:
     """Return the findings of an attempt, in words."""
     return "; ".join(filter(None, (attempt.why, forbidden(attempt.unexpected) if attempt.unexpected else "")))
 

@@ -35,7 +35,7 @@ from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.places import PACKAGES
 from squall.checkers.losses import permitted_loss
 from squall.checkers.nightly.matrix import ForbiddenAnomalies, expectations, forbidden
-from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
+from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, RunAttempt
 
 POLL_S = 0.1
 ENDING_S = 90.0
@@ -81,12 +81,12 @@ class NightRunner:
     """Lists the selected runs, in the order of playing."""
     limits: NightLimits
     costs: CostModel
-    attempts: dict[str, list[Attempt]]
+    attempts: dict[str, list[RunAttempt]]
     """Maps an item to its attempts that have ended."""
     spent_s: float = 0.0
     left_out: dict[str, str] = field(default_factory=dict)
     """Maps an item that is not played to the reason."""
-    on_ended: Callable[[PlannedRun, Attempt], None] = lambda item, attempt: None
+    on_ended: Callable[[PlannedRun, RunAttempt], None] = lambda item, attempt: None
     """Is called with each attempt that has ended."""
     on_begun: Callable[[PlannedRun, Path], None] = lambda item, log: None
     """Is called with each attempt that begins, and the file for its output."""
@@ -120,7 +120,7 @@ class NightRunner:
         """Return the items that run now."""
         return [child.item for child in self._children]
 
-    def result(self, item: PlannedRun) -> list[Attempt] | None:
+    def result(self, item: PlannedRun) -> list[RunAttempt] | None:
         """Play the item, and others beside it, and return its attempts. Return None if it is left out, or if the disk
         is full.
         """
@@ -139,7 +139,7 @@ class NightRunner:
             self.stop()
             full_disk.give_back(self.directory.path)
 
-    def _result(self, item: PlannedRun) -> list[Attempt] | None:
+    def _result(self, item: PlannedRun) -> list[RunAttempt] | None:
         while not self.done(item):
             if self.disk_full:
                 return None
@@ -277,7 +277,7 @@ class NightRunner:
             raise full
         return bool(ended)
 
-    def _note(self, attempt: Attempt) -> OSError | None:
+    def _note(self, attempt: RunAttempt) -> OSError | None:
         """Write an attempt to results.jsonl. If the disk is full, free the reserved space for it, and return the error.
         """
         try:
@@ -311,7 +311,7 @@ class NightRunner:
         """Return the seconds that a run may take."""
         return self.limits.run_s if self.limits.run_s is not None else budget.limit_s(item)
 
-    def _attempt(self, child: _RunProcess) -> Attempt:
+    def _attempt(self, child: _RunProcess) -> RunAttempt:
         code = child.popen.returncode
         run = next(iter(self._runs_of(child.item, child.number)), None)
         written, content = (NO_VERDICT, {}) if run is None else read_verdict(run)
@@ -321,7 +321,7 @@ class NightRunner:
             thin(run, found=bool(content.get("anomalies")))
         log = self.directory.logs / f"{label(child.item, child.number)}.txt"
         overdue = self._overdue(child.item) if verdict == NO_VERDICT and child.asked else ""
-        return Attempt(
+        return RunAttempt(
             item=child.item.item,
             attempt=child.number,
             verdict=verdict,
@@ -349,7 +349,7 @@ class NightRunner:
         return sorted(each for each in found if wanted.fullmatch(each.name) and not each.is_symlink())
 
 
-def finished(attempts: Sequence[Attempt], retries: int, *, repeats: bool) -> bool:
+def finished(attempts: Sequence[RunAttempt], retries: int, *, repeats: bool) -> bool:
     """Return whether an item needs no further attempt. `repeats`: a retry would end in the same way, as in the
     simulator.
     """

@@ -25,7 +25,7 @@ from squall.chaos.nightly.items import PlannedRun
 from squall.chaos.nightly.outcome import found
 from squall.chaos.nightly.player import NightRunner
 from squall.chaos.typed import place
-from squall.checkers.nightly.results import Attempt
+from squall.checkers.nightly.results import RunAttempt
 
 Show = Callable[[Path, Sequence[str]], RunEvidence]
 """Reads the evidence of a run directory; the second argument names anomalies that the night forbids."""
@@ -88,7 +88,7 @@ class RunItem(pytest.Item):
     planned: PlannedRun
     player: NightRunner
     show: Show
-    attempts: list[Attempt] | None = None
+    attempts: list[RunAttempt] | None = None
     story: str = ""
     """Holds the story of the first finding; empty if there is none."""
 
@@ -113,7 +113,7 @@ class RunItem(pytest.Item):
         if not last.proven and not any(each.fails for each in self.attempts):
             raise RunWithoutVerdict(f"{last.verdict}: {last.why}")
 
-    def _tell(self, attempt: Attempt) -> None:
+    def _tell(self, attempt: RunAttempt) -> None:
         """Give JUnit the run's properties, and Allure its evidence. A run whose evidence cannot be read keeps its
         verdict.
         """

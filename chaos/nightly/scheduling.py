@@ -25,7 +25,7 @@ from squall.chaos.toolchain.places import commit
 from squall.chaos.typed import typed
 from squall.checkers.nightly.matrix import changes
 from squall.checkers.nightly.night import SCHEMA, read_night
-from squall.checkers.nightly.results import Attempt, by_item
+from squall.checkers.nightly.results import RunAttempt, by_item
 
 LOOKED_BACK = 30
 """Limits the number of earlier nights whose results decide the order and the expected costs."""
@@ -74,7 +74,7 @@ def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int
     return ScheduledNight(directory.path.name, matrix, items, excluded, missing, _costs(before), first_seed)
 
 
-Before = tuple[Sequence[PlannedRun], Sequence[Attempt], float | None]
+Before = tuple[Sequence[PlannedRun], Sequence[RunAttempt], float | None]
 """Describes an earlier night: its items, its attempts, and the seconds that its report took (None: it made none)."""
 
 
@@ -164,7 +164,7 @@ def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
     return ScheduledNight(str(head["night"]), matrix, tuple(items), excluded, missing, costs, int(head.get("seed", 0)))
 
 
-def ended(directory: NightDirectory) -> list[Attempt]:
+def ended(directory: NightDirectory) -> list[RunAttempt]:
     """Return the attempts that have ended so far, with all findings that the night forbids, which results.jsonl alone
     does not show.
     """

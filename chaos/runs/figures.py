@@ -8,13 +8,13 @@ from squall.chaos.errors import error_message
 from squall.chaos.plans.plan import PlanError, read_plan
 from squall.chaos.runs.directory import RunDirectory
 from squall.checkers.history.conversion import load, read_faults
-from squall.checkers.history.tables import History, PlayedFault
+from squall.checkers.history.tables import History, RecordedFault
 from squall.checkers.verdict_inputs import WorkloadFacts
 from squall.workloads.scenario import Scenario
 
 
 def figures_of_history(
-    scenario: Scenario, history: Callable[[], History], faults: Sequence[PlayedFault], troubles: list[str]
+    scenario: Scenario, history: Callable[[], History], faults: Sequence[RecordedFault], troubles: list[str]
 ) -> WorkloadFacts:
     """Return the figures of a history. If measuring fails, append the reason to `troubles`, and the verdict is unknown.
     """

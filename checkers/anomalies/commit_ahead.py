@@ -42,7 +42,7 @@ ANOMALIES = (
 )
 
 
-class _GroupReadIndex:
+class _GroupReads:
     """Indexes which records the members of each group got, by partition."""
 
     def __init__(self, history: History) -> None:
@@ -82,7 +82,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     places = seen.view(positions_of).places
     if not places:
         return
-    reads = _GroupReadIndex(seen.history)
+    reads = _GroupReads(seen.history)
     partitions = {partition.part: partition for partition in seen.history.partitions}
     for place in places:
         partition = partitions[place.part]
@@ -106,7 +106,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _own_commits(
-    place: GroupPartitionHistory, reads: _GroupReadIndex, positions: set[int]
+    place: GroupPartitionHistory, reads: _GroupReads, positions: set[int]
 ) -> dict[int, list[tuple[int, int]]]:
     """Return, for each position, (ns when it was sent, highest offset that the process had reported) of each commit by
     a program outside of transactions.
@@ -118,7 +118,7 @@ def _own_commits(
     return found
 
 
-def _may_hide_reads(place: GroupPartitionHistory, reads: _GroupReadIndex) -> bool:
+def _may_hide_reads(place: GroupPartitionHistory, reads: _GroupReads) -> bool:
     """Return whether a crashed member may have got records that it did not report. Our own client and programs under
     test report a record before they commit past it, so their crashes hide nothing.
     """

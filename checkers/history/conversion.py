@@ -15,7 +15,7 @@ from typing import Any
 
 from squall.checkers import nemesis_log
 from squall.checkers.history import parser, seal
-from squall.checkers.history.tables import LARGE, SCHEMA, History, HistoryProblem, PlayedFault
+from squall.checkers.history.tables import LARGE, SCHEMA, History, HistoryProblem, RecordedFault
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
@@ -144,7 +144,7 @@ def convert_once(run_dir: Path) -> None:
         convert(run_dir)
 
 
-def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
+def read_lines(run_dir: Path) -> tuple[History, list[RecordedFault]]:
     """Return the history and the faults of a run directory, read from their lines, without tables or pyarrow.
 
     Raises FileNotFoundError if there is no history.
@@ -179,7 +179,7 @@ def is_of(run_dir: Path, conversion: ConversionResult) -> bool:
     )
 
 
-def read_faults(run_dir: Path) -> tuple[list[PlayedFault], HistoryProblem | None]:
+def read_faults(run_dir: Path) -> tuple[list[RecordedFault], HistoryProblem | None]:
     """Return the faults in nemesis.jsonl, none if there is no such file, and why reading it stopped early; None if it
     did not.
     """
@@ -190,7 +190,7 @@ def read_faults(run_dir: Path) -> tuple[list[PlayedFault], HistoryProblem | None
         return nemesis_log.parse_faults(lines)
 
 
-def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFault]]:
+def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[RecordedFault]]:
     """Return the converted history and its faults in memory. If `large` is False, it has only `holds` of its large
     tables; from these Spark knows what a member waited for.
     """

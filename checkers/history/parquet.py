@@ -37,8 +37,8 @@ from squall.checkers.history.tables import (
     ObservedPartition,
     OperationRow,
     PartitionFinalRead,
-    PlayedFault,
     PositionChange,
+    RecordedFault,
     RecordRow,
     ReportedBounds,
     Txn,
@@ -178,7 +178,7 @@ class TableWriter:
         self._writer.close()
 
 
-def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -> None:
+def write_small(folder: Path, history: History, faults: Sequence[RecordedFault]) -> None:
     """Write the tables that fit in memory whatever the length of the run."""
     finals = IntegerTable(PartitionFinalRead)
     for final in history.finals:
@@ -192,7 +192,7 @@ def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -
     _write(folder, "assignments", [asdict(each) for each in history.assignments])
 
 
-def read_small(folder: Path, history: History) -> list[PlayedFault]:
+def read_small(folder: Path, history: History) -> list[RecordedFault]:
     """Fill `history` with the tables that `write_small` wrote and with its holds, which are few, and return the faults.
     """
     history.finals = list(_read(folder / "finals.parquet", PartitionFinalRead).rows())
@@ -206,7 +206,7 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
         history.holds = _read(folder / "holds.parquet", PartitionOwnership)
     faults = (_from_text(row, *_FAULT_JSON) for row in _rows(folder / "faults.parquet"))
     return [
-        PlayedFault(**{**row, "traits": tuple(row["traits"]), "resolved": tuple(row["resolved"])}) for row in faults
+        RecordedFault(**{**row, "traits": tuple(row["traits"]), "resolved": tuple(row["resolved"])}) for row in faults
     ]
 
 

@@ -414,7 +414,7 @@ def check_integers(values: Iterable[Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedFault:
+class RecordedFault:
     """Describes one fault as nemesis.jsonl last reported it. Times are in ns on the run's clock, -1 if the fault did
     not come that far.
     """

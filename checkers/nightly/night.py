@@ -12,7 +12,7 @@ from typing import Any
 
 from squall.checkers.nightly.matrix import FILE as MATRIX
 from squall.checkers.nightly.matrix import ForbiddenAnomalies, changes, expectations
-from squall.checkers.nightly.results import Attempt, parse
+from squall.checkers.nightly.results import RunAttempt, parse
 
 SCHEMA = 1
 """Is the schema of night.json."""
@@ -21,7 +21,7 @@ SHOWN = 3
 FILE, RESULTS, END = "night.json", "results.jsonl", "end.json"
 
 
-class NoNight(Exception):
+class UnreadableNight(Exception):
     """Reports that the folder holds no night that can be read. The message says why, and what to do."""
 
 
@@ -34,7 +34,7 @@ class Night:
     began: str
     items: Mapping[str, Mapping[str, Any]]
     """Maps each item to its plan, in the order in which the items run."""
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RunAttempt, ...]
     """Lists the attempts in the order in which they ended."""
     commit: str = ""
     budget_s: float | None = None
@@ -69,7 +69,7 @@ class Night:
 
 
 def read_night(path: Path) -> Night:
-    """Return the night in the folder `path`. Raises NoNight; all other damage is listed in `problems`."""
+    """Return the night in the folder `path`. Raises UnreadableNight; all other damage is listed in `problems`."""
     reported = read_head(path)
     items = {str(each["item"]): each for each in reported.get("items", ()) if isinstance(each, dict) and "item" in each}
     problems: list[str] = []
@@ -114,23 +114,24 @@ def _expected(path: Path, reported: Mapping[str, Any], problems: list[str]) -> t
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """Return the content of night.json. Raises NoNight."""
+    """Return the content of night.json. Raises UnreadableNight."""
     try:
         reported = json.loads((path / FILE).read_text())
     except FileNotFoundError:
-        raise NoNight(f"{path}: no night is there: it has no {FILE}, which `squall nightly` writes first") from None
+        why = f"no night is there: it has no {FILE}, which `squall nightly` writes first"
+        raise UnreadableNight(f"{path}: {why}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise NoNight(f"{path / FILE} cannot be read: {error}") from None
+        raise UnreadableNight(f"{path / FILE} cannot be read: {error}") from None
     if not isinstance(reported, dict) or reported.get("schema") != SCHEMA:
         schema = reported.get("schema") if isinstance(reported, dict) else None
-        raise NoNight(
+        raise UnreadableNight(
             f"{path / FILE} is of schema {schema!r}, and this version of Squall reads {SCHEMA}: "
             "make the report with the version that wrote it"
         )
     return reported
 
 
-def _attempts(path: Path, problems: list[str]) -> tuple[Attempt, ...]:
+def _attempts(path: Path, problems: list[str]) -> tuple[RunAttempt, ...]:
     found, unread = parse(_text(path / RESULTS, problems))
     problems += [f"{RESULTS}: line {number} cannot be read, and is left out." for number in unread]
     # If an attempt has two lines, it was recorded again, and the later line counts.

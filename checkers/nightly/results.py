@@ -14,7 +14,7 @@ VERDICTS = (INVALID, UNKNOWN, NO_VERDICT, VALID)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RunAttempt:
     """Describes one attempt to run one item of a night."""
 
     item: str
@@ -58,7 +58,7 @@ def forbidden(anomalies: Iterable[str]) -> str:
     return f"{', '.join(anomalies)}: the configuration permits it, but this night forbids it (--never or [[expect]])"
 
 
-def parse(content: str) -> tuple[list[Attempt], list[int]]:
+def parse(content: str) -> tuple[list[RunAttempt], list[int]]:
     """Return the attempts in the content of a results.jsonl, and the numbers of the lines that are none, for example
     because a session was killed while it wrote one.
     """
@@ -71,10 +71,10 @@ def parse(content: str) -> tuple[list[Attempt], list[int]]:
     return found, unread
 
 
-def _attempt(reported: Mapping[str, Any]) -> Attempt:
+def _attempt(reported: Mapping[str, Any]) -> RunAttempt:
     verdict, began = reported["verdict"], str(reported["began"])
     datetime.fromisoformat(began)
-    return Attempt(
+    return RunAttempt(
         item=str(reported["item"]),
         attempt=int(reported["attempt"]),
         verdict=verdict if verdict in VERDICTS else NO_VERDICT,
@@ -89,9 +89,9 @@ def _attempt(reported: Mapping[str, Any]) -> Attempt:
     )
 
 
-def by_item(attempts: Iterable[Attempt]) -> dict[str, list[Attempt]]:
+def by_item(attempts: Iterable[RunAttempt]) -> dict[str, list[RunAttempt]]:
     """Return the attempts of each item, the first attempt first."""
-    found: dict[str, list[Attempt]] = {}
+    found: dict[str, list[RunAttempt]] = {}
     for each in attempts:
         found.setdefault(each.item, []).append(each)
     return found

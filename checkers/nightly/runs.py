@@ -14,10 +14,10 @@ from squall.checkers import fault_classes, simulated
 from squall.checkers.guarantees import FaultClass, guarantee_for
 from squall.checkers.history import seal
 from squall.checkers.history.conversion import read_faults
-from squall.checkers.history.tables import PlayedFault
+from squall.checkers.history.tables import RecordedFault
 from squall.checkers.nightly.matrix import forbidden
 from squall.checkers.nightly.night import Night
-from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, Attempt
+from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, RunAttempt
 from squall.checkers.plan_facts import BadPlan, facts_of
 
 ASIDE = (
@@ -56,7 +56,7 @@ NOT_KNOWN = "not known"
 class RunOfNight:
     """Holds the facts of one run of a night. None of them needs the records of the history."""
 
-    attempt: Attempt
+    attempt: RunAttempt
     counts: bool
     """Is True if no later attempt of the same item exists, so that this run counts."""
     path: Path | None
@@ -72,7 +72,7 @@ class RunOfNight:
     """Is the row of the guarantees that applies to its configuration; empty if it is not known."""
     permitted: tuple[str, ...]
     """Lists anomalies that may happen all the same, under these faults."""
-    faults: tuple[PlayedFault, ...]
+    faults: tuple[RecordedFault, ...]
     seed: int | None = None
     trouble: str = ""
     """Says why the run proves nothing, or why it cannot be read; empty if it proves something."""
@@ -84,7 +84,7 @@ def facts_of_night(night: Night) -> list[RunOfNight]:
     return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
 
 
-def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) -> tuple[Attempt, str]:
+def with_unexpected(night: Night, attempt: RunAttempt, verdict: Mapping[str, Any]) -> tuple[RunAttempt, str]:
     """Return the attempt with all anomalies that the night forbids of those in `verdict`, and why they differ from what
     the night noted; empty if they do not differ.
 
@@ -102,7 +102,7 @@ def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) 
     return replace(attempt, unexpected=tuple(dict.fromkeys((*attempt.unexpected, *found)))), doubt
 
 
-def _facts(night: Night, attempt: Attempt, *, counts: bool) -> RunOfNight:
+def _facts(night: Night, attempt: RunAttempt, *, counts: bool) -> RunOfNight:
     path = night.path / attempt.run if attempt.run else None
     if path is not None and not path.is_dir():
         path = None
@@ -134,7 +134,7 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> RunOfNight:
     )
 
 
-def _verdict(attempt: Attempt, reported: Mapping[str, Any]) -> tuple[str, str]:
+def _verdict(attempt: RunAttempt, reported: Mapping[str, Any]) -> tuple[str, str]:
     """Return the verdict that counts, and why it is not the one that the night noted; empty if it is. A run may be
     judged again after the night. Of two verdicts the graver counts, because it is not known which file was changed, and
     why.
@@ -202,7 +202,7 @@ def configuration(axes: Mapping[str, str]) -> str:
 
 
 def _promise(
-    plan: Mapping[str, Any], faults: tuple[PlayedFault, ...], verdict: Mapping[str, Any]
+    plan: Mapping[str, Any], faults: tuple[RecordedFault, ...], verdict: Mapping[str, Any]
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return (fault classes, row of the guarantees, permitted anomalies): as the run was judged, else by its plan."""
     judged = verdict.get("guarantee")
@@ -222,7 +222,7 @@ def _promise(
     return words, found.row, tuple(found.permitted)
 
 
-def _faults(path: Path | None) -> tuple[PlayedFault, ...]:
+def _faults(path: Path | None) -> tuple[RecordedFault, ...]:
     if path is None:
         return ()
     try:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import trio
 
     from squall.broker.env import Env
-    from squall.checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, RecordedFault
     from squall.workloads.client.cluster import Address, Place
     from squall.workloads.counters import LoadCounters
     from squall.workloads.final_reads import FinalReadResult
@@ -282,7 +282,7 @@ class CommandLoad(Scenario):
         return ("commit-ahead",) if self.role == MEMBER else ()
 
     @override
-    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
         if self.role != MEMBER:
             return {}
         from squall.checkers.measured_groups import measure_groups

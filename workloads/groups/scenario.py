@@ -45,7 +45,7 @@ from squall.workloads.scenario import (
 
 if TYPE_CHECKING:
     from squall.broker.env import Env
-    from squall.checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, RecordedFault
     from squall.workloads.agenda import RecordSchedule
     from squall.workloads.client.cluster import Address
     from squall.workloads.counters import LoadCounters
@@ -414,7 +414,7 @@ class GroupsLoad(Scenario):
         return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
 
     @override
-    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
         from squall.checkers.measured_groups import measure_groups
 
         return measure_groups(history(), faults)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import trio
 
     from squall.broker.env import Env
-    from squall.checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, RecordedFault
     from squall.workloads.agenda import RecordSchedule
     from squall.workloads.client.cluster import Address, Place
     from squall.workloads.counters import LoadCounters
@@ -409,7 +409,7 @@ class PipelineLoad(MultiInstanceLoad):
         return TransactionalInstanceProcess
 
     @override
-    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
         from squall.checkers.measured_groups import measure_groups
 
         return measure_groups(history(), faults)

@@ -12,7 +12,7 @@ from squall.workloads.pipeline.scenario import MultiInstanceLoad, PipelineApplic
 from squall.workloads.semantics.section import section_of
 
 if TYPE_CHECKING:
-    from squall.checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, RecordedFault
     from squall.workloads.pipeline.instance import InstanceProcessFactory
     from squall.workloads.section import WorkloadSection
 
@@ -48,7 +48,7 @@ class SemanticsLoad(MultiInstanceLoad):
         return found[application]
 
     @override
-    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
         from squall.checkers.measured_groups import measure_groups
         from squall.checkers.measured_outputs import measure_outputs
 

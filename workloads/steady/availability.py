@@ -14,7 +14,7 @@ from squall.checkers.history.tables import EMPTY_POLL, OK, POLL, SEND
 from squall.checkers.history.values import AFTER_HEALING, producer_of
 
 if TYPE_CHECKING:
-    from squall.checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, RecordedFault
 
 STANDSTILL_S = 1.0
 """Gives the least length in seconds of time without success that counts: an empty poll is recorded twice a second."""
@@ -46,7 +46,7 @@ def gaps(successes: Iterable[int], begin: int, end: int) -> list[AvailabilityGap
     return [AvailabilityGap(a, b) for a, b in zip(moments, moments[1:], strict=False) if a < b]
 
 
-def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dict[str, Any]:
+def measure(history: History, faults: Sequence[RecordedFault], rate: float) -> dict[str, Any]:
     """Return the availability figures for verdict.json; empty if nothing was sent. Times are seconds since the history
     began.
     """
@@ -99,7 +99,7 @@ def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dic
     }
 
 
-def _on(fault: PlayedFault, end: int) -> tuple[int, int]:
+def _on(fault: RecordedFault, end: int) -> tuple[int, int]:
     """Return when the fault was on; one without an end lasts until the load's end."""
     return fault.began, fault.ended if fault.ended >= 0 else max(end, fault.began)
 

@@ -28,7 +28,7 @@ from squall.workloads.sending import wrong_size
 from squall.workloads.steady.section import section_of
 
 if TYPE_CHECKING:
-    from squall.checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, RecordedFault
 
 TOPIC = "steady-0"
 
@@ -130,7 +130,7 @@ class SteadyLoad(Scenario):
         )
 
     @override
-    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[RecordedFault]) -> Mapping[str, Any]:
         """Return the figures of availability."""
         from squall.workloads.steady.availability import measure
 

@@ -34,7 +34,7 @@ from squall.checkers.metrics import (
     MeasurementRow,
     context_of,
 )
-from squall.checkers.signs import LostRange, signed
+from squall.checkers.signs import PowerLossRange, signed
 from squall.checkers.signs import circumstances_of as ground_of
 from squall.spark_analysis import witnesses
 from squall.spark_analysis.jobs import run_queries
@@ -98,15 +98,15 @@ def led_by_three(history: History) -> Leaderships:
     return Leaderships(tuple(rows), unknown="", moved=True)
 
 
-def lost_by_two(history: History) -> tuple[LostRange, ...]:
+def lost_by_two(history: History) -> tuple[PowerLossRange, ...]:
     """As if two brokers had lost power while records were sent, the second one after an fsync had failed there."""
     times = [row.t0 for row in history.records.rows() if row.kind == SEND]
     middle = (min(times, default=0) + max(times, default=0)) // 2
     ranges = []
     for each in history.partitions:
         end = max(each.seen, 0)
-        ranges += [LostRange(each.part, end // 4, end * 3 // 4, middle, False)]
-        ranges += [LostRange(each.part, end // 2, end, middle * 3 // 2, True)]
+        ranges += [PowerLossRange(each.part, end // 4, end * 3 // 4, middle, False)]
+        ranges += [PowerLossRange(each.part, end // 2, end, middle * 3 // 2, True)]
     return tuple(ranges)
 
 

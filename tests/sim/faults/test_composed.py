@@ -9,7 +9,7 @@ import pytest
 from squall.chaos.plans.plan import PlanError, make_plan
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.sim.wires import SimLink
-from squall.checkers.history.tables import PlayedFault
+from squall.checkers.history.tables import RecordedFault
 from squall.checkers.nemesis_log import parse_faults
 from squall.checkers.verdict import UNKNOWN, VALID
 from squall.workloads.control import ClientHandle
@@ -17,7 +17,7 @@ from squall.workloads.control import ClientHandle
 
 def simulated(
     *faults: dict[str, Any], time_s: float = 12, **other: Any
-) -> tuple[str, tuple[str, ...], list[PlayedFault]]:
+) -> tuple[str, tuple[str, ...], list[RecordedFault]]:
     """Return verdict, reasons, and the faults as they are reported."""
     load = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 40, **other}
     plan = make_plan(

@@ -31,7 +31,7 @@ from squall.reports.story_facts import (
     FAILED,
     UNKNOWN,
     BrokerTraceLine,
-    FaultBar,
+    NodeFaultSpan,
     PartitionFacts,
     SeenRecord,
     SentRecord,
@@ -97,7 +97,7 @@ def _take(facts: PartitionFacts, words: list[str]) -> None:
             words_of = " ".join(said) or _DEFAULT_WORDS[action]
             number = len({bar.number for bar in facts.faults})
             facts.faults.append(
-                FaultBar(
+                NodeFaultSpan(
                     number,
                     action,
                     int(node),

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from squall.checkers import agreement, run_facts
 from squall.checkers.history.partition import ObservedPartition
-from squall.checkers.history.tables import ClientProcess, History, HistoryProblem, PlayedFault
+from squall.checkers.history.tables import ClientProcess, History, HistoryProblem, RecordedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.plan_facts import facts_of
 
-FAULT = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, {"x": 1}, "")
+FAULT = RecordedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, {"x": 1}, "")
 LESS = {"faults": {"planned": 1, "landed": 0}}
 
 
 def test_faults_that_the_nemesis_says_did_not_land_are_told_once() -> None:
-    unproven = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, None, "")
+    unproven = RecordedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, None, "")
     assert agreement.disagreements(History(), LESS, None, [unproven], {}) == []
     said = "run.json: of 1 planned faults 0 landed, and nemesis.jsonl says that all did"
     assert agreement.disagreements(History(), LESS, None, [FAULT], {}) == [said]

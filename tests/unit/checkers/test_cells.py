@@ -30,7 +30,7 @@ from squall.checkers.guarantees import (
     guarantee_for,
 )
 from squall.checkers.history.parser import parse
-from squall.checkers.history.tables import LATE_END, ClientProcess, PlayedFault
+from squall.checkers.history.tables import LATE_END, ClientProcess, RecordedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.mechanisms import MechanismSign
@@ -211,11 +211,11 @@ FAULTS = {
 }
 
 
-def _fault(column: str) -> PlayedFault:
+def _fault(column: str) -> RecordedFault:
     fault_class, evidence = FAULTS[column]
     action, params = ("damage", {"how": "file"}) if "D" in column else ("any", {})
     # It does not tell which file it took: a segment of any log may be gone.
-    return PlayedFault(0, action, fault_class, (), "node:1", (1,), params, 0, 1, 2, evidence or {"gone": True}, "")
+    return RecordedFault(0, action, fault_class, (), "node:1", (1,), params, 0, 1, 2, evidence or {"gone": True}, "")
 
 
 def _as_planned(process: ClientProcess, plan: RunConfiguration) -> ClientProcess:

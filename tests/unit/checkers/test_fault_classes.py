@@ -10,18 +10,18 @@ import pytest
 from squall.checkers.fault_classes import UnknownFault, class_of, classes_of, logs_with_holes, not_landed
 from squall.checkers.fault_traits import FORGETS_SYNCS
 from squall.checkers.guarantees import FaultClass
-from squall.checkers.history.tables import PlayedFault
+from squall.checkers.history.tables import RecordedFault
 from squall.checkers.nemesis_log import FOREVER, parse_faults, windows
 from tests.support.histories.nemesis_lines import MS, fault_line
 
 
-def faults(*lines: bytes) -> list[PlayedFault]:
+def faults(*lines: bytes) -> list[RecordedFault]:
     found, problem = parse_faults(lines)
     assert problem is None
     return found
 
 
-def fault(**more: Any) -> PlayedFault:
+def fault(**more: Any) -> RecordedFault:
     return faults(fault_line(**more))[0]
 
 
@@ -44,7 +44,7 @@ def test_a_fault_counts_from_its_begin_even_without_evidence() -> None:
 
 
 def test_a_log_has_a_hole_where_a_segment_was_lost_and_any_may_where_nobody_tells() -> None:
-    def damage(evidence: dict[str, Any] | None, **more: Any) -> PlayedFault:
+    def damage(evidence: dict[str, Any] | None, **more: Any) -> RecordedFault:
         return fault(action="damage", fault_class="D", params={"how": "file"}, evidence=evidence, **more)
 
     lost = damage({"damaged": {"path": "1/data/orders-12/00000000000000000042.log"}})

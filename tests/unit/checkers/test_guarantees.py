@@ -14,9 +14,9 @@ from squall.checkers.guarantees import (
     ADDED,
     BASE,
     COMMITTED,
-    AppliedGuarantee,
     FaultClass,
     GuaranteeRow,
+    PermittedAnomalies,
     RunConfiguration,
     check_matrix,
     guarantee_for,
@@ -169,7 +169,7 @@ def test_what_cannot_be_expected_is_refused() -> None:
 def test_nobody_in_particular_may_see_what_anybody_may() -> None:
     weak, strong = guarantee_for(RunConfiguration(acks=1), ["P"]), guarantee_for(SAFE, ["P"])
     assert union_of([strong, weak]).permitted == weak.permitted
-    assert union_of([]) == AppliedGuarantee("", {}, ())
+    assert union_of([]) == PermittedAnomalies("", {}, ())
 
 
 def test_jepsen_has_the_same_names_where_it_has_them() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from squall.checkers.history.tables import PlayedFault
+from squall.checkers.history.tables import RecordedFault
 from squall.checkers.measured_groups import measure_groups
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GroupHistory
 
 
-def fault(number: int, began: int) -> PlayedFault:
-    return PlayedFault(number, "kill", "P", (), "node:1", (1,), {}, 0, began, began + MS, {}, "")
+def fault(number: int, began: int) -> RecordedFault:
+    return RecordedFault(number, "kill", "P", (), "node:1", (1,), {}, 0, began, began + MS, {}, "")
 
 
 def test_a_history_without_groups_has_no_figures() -> None:
@@ -70,7 +70,7 @@ def test_a_generation_that_gives_one_member_two_more_than_another_is_unfair() ->
     assert measure_groups(h.history(), [])["g"]["unfair"] == {"most": 2, "generations": 1}
 
 
-def rebalances(h: GroupHistory, *faults: PlayedFault) -> dict[object, int]:
+def rebalances(h: GroupHistory, *faults: RecordedFault) -> dict[object, int]:
     """By their cause: "members", None (before the first fault), or a fault's number."""
     found = measure_groups(h.history(), faults)["g"]["rebalances"]
     return {"members" if each.get("members") else each["fault"]: each["count"] for each in found}
@@ -194,7 +194,7 @@ ABOUT = {
 def test_the_second_round_of_a_cooperative_rebalance_belongs_to_the_cause_of_the_first() -> None:
     """An arrival makes another member give a partition up, which joins once more for that."""
 
-    def run(*faults: PlayedFault, **settings: str) -> dict[object, int]:
+    def run(*faults: RecordedFault, **settings: str) -> dict[object, int]:
         h = GroupHistory(2)
         one, two = (h.member(**{**ABOUT, **settings}) for _ in range(2))
         h.joined(one, [0, 1], 1)
@@ -279,7 +279,7 @@ def test_a_fault_of_a_member_is_blamed_for_that_member_alone() -> None:
     assert rebalances(h, crash, later) == {"members": 1, None: 0, 1: 2, 2: 0}
 
 
-def returns(h: GroupHistory, *faults: PlayedFault) -> dict[str, int]:
+def returns(h: GroupHistory, *faults: RecordedFault) -> dict[str, int]:
     found: dict[str, int] = measure_groups(h.history(), faults)["g"]["static"]
     return found
 

@@ -11,7 +11,7 @@ from squall.checkers.findings import Finding
 from squall.checkers.guarantees import RunConfiguration, guarantee_for
 from squall.checkers.history.tables import LATE_END
 from squall.checkers.mechanisms import MechanismSign
-from squall.checkers.permissions import PartitionContext, explained
+from squall.checkers.permissions import PermissionContext, explained
 from squall.checkers.signs import RunCircumstances
 from squall.checkers.verdict import VALID
 from tests.support.histories.builder import MS, HistoryBuilder
@@ -38,7 +38,7 @@ def test_the_reason_is_that_of_the_nearest_sign(
     anomaly: str, evidence: str, signs: MechanismSign, config: RunConfiguration, reason: str
 ) -> None:
     finding = Finding(anomaly, evidence, 0, 1, (), ((0, 1),), int(signs))
-    grounds = PartitionContext(frozenset(), frozenset(), RunCircumstances(), nemesis_read=True)
+    grounds = PermissionContext(frozenset(), frozenset(), RunCircumstances(), nemesis_read=True)
     permitted, why, _ = explained(guarantee_for(config, ["P"]), finding, grounds)
     assert (permitted, why) == (True, reason)
 

@@ -15,7 +15,7 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.fault_traits import FORGETS_SYNCS
 from squall.checkers.findings import findings_of
 from squall.checkers.history import conversion
-from squall.checkers.history.tables import OK, SEND, History, ObservedPartition, PlayedFault, RecordRow
+from squall.checkers.history.tables import OK, SEND, History, ObservedPartition, RecordedFault, RecordRow
 from squall.checkers.in_memory import judge_bytes
 from squall.checkers.leaderships import EVER, Leaderships, LeaderTerm
 from squall.checkers.measures import measure
@@ -319,8 +319,8 @@ def test_a_cluster_that_was_asked_tells_of_epochs_and_when_they_were_seen() -> N
 # --------------------------------------------------------------------------------------------------------------- signs
 
 
-def fault(action: str, its_class: str, began: int, ended: int, said: Mapping[str, Any] | None = None) -> PlayedFault:
-    return PlayedFault(0, action, its_class, (), "node:1", (1,), {}, 0, began, ended, said or {"gone": 1}, "")
+def fault(action: str, its_class: str, began: int, ended: int, said: Mapping[str, Any] | None = None) -> RecordedFault:
+    return RecordedFault(0, action, its_class, (), "node:1", (1,), {}, 0, began, ended, said or {"gone": 1}, "")
 
 
 MINUTE = 60_000_000_000
@@ -340,7 +340,7 @@ def test_a_producer_whose_sends_failed_may_have_sent_again() -> None:
     assert not signs.RunCircumstances().signs(0, 5, 1, 2, failed=False)
 
 
-def power_loss(logs: Any, *, ended_ns: int = 105, traits: tuple[str, ...] = ()) -> PlayedFault:
+def power_loss(logs: Any, *, ended_ns: int = 105, traits: tuple[str, ...] = ()) -> RecordedFault:
     """Broker 1 lost power."""
     said = {"lost": {"nodes": {"1": {"logs": logs}}, "ended_ns": ended_ns}}
     return replace(fault("power_loss", "W1", 100, 200, said), traits=traits)

@@ -13,7 +13,7 @@ from squall.checkers.anomalies import replica_divergence
 from squall.checkers.anomalies.registry import find_all
 from squall.checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
 from squall.checkers.history import conversion
-from squall.checkers.history.tables import ClientProcess, ObservedPartition, PlayedFault
+from squall.checkers.history.tables import ClientProcess, ObservedPartition, RecordedFault
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.measures import measure
 from squall.checkers.mechanisms import MechanismSign
@@ -130,7 +130,7 @@ def test_a_producer_may_wait_for_a_marker_only_where_transactions_write(written:
     assert decide(good(stuck, partitions=partitions)).verdict == INVALID, "nobody has transactions"
 
 
-def _lost(path: str, action: str = "damage", how: str = "file") -> PlayedFault:
+def _lost(path: str, action: str = "damage", how: str = "file") -> RecordedFault:
     (landed,), _ = parse_faults([fault_line()])
     evidence = {"damaged": {"path": path}, "isr": {}, "caught_up_ns": -1}
     return replace(landed, action=action, fault_class="D", params={"how": how}, evidence=evidence)
@@ -146,7 +146,7 @@ def _lost(path: str, action: str = "damage", how: str = "file") -> PlayedFault:
         (_lost("1/t-0/00000000000000000000.log", action="bit_rot"), INVALID),
     ],
 )
-def test_a_reader_may_skip_only_in_a_log_that_lost_a_segment(lost: PlayedFault, verdict: str) -> None:
+def test_a_reader_may_skip_only_in_a_log_that_lost_a_segment(lost: RecordedFault, verdict: str) -> None:
     one = facts_of({"workload": {"acks": -1, "min_isr": 1, "replication_factor": 1}, "faults": PLAN["faults"]})
     skipped = finding("poll-skip", proc=2)
     assert decide(good(skipped, plan=one, faults=[lost])).verdict == verdict

@@ -12,7 +12,7 @@ import pytest
 
 from squall.checkers import leaderships
 from squall.checkers.fault_traits import TAKES_DOWN
-from squall.checkers.history.tables import ObservedPartition, PlayedFault
+from squall.checkers.history.tables import ObservedPartition, RecordedFault
 from squall.checkers.in_memory import judge_bytes
 from tests.support.histories import kafka_lines
 from tests.unit.checkers.test_signs import PLAN, Run, led, losses
@@ -112,8 +112,8 @@ def test_a_gap_between_epochs_is_none_in_what_is_known() -> None:
     assert not unknown(told)
 
 
-def fault(began: int, ended: int, traits: tuple[str, ...] = (TAKES_DOWN,)) -> PlayedFault:
-    return PlayedFault(0, "kill", "P", traits, "node:3", (3,), {}, 0, began, ended, None, "")
+def fault(began: int, ended: int, traits: tuple[str, ...] = (TAKES_DOWN,)) -> RecordedFault:
+    return RecordedFault(0, "kill", "P", traits, "node:3", (3,), {}, 0, began, ended, None, "")
 
 
 def test_who_was_down_is_told_by_faults_and_by_the_run() -> None:

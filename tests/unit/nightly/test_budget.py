@@ -10,15 +10,15 @@ from squall.chaos.nightly.budget import MIB, PAGES_BYTES, CostModel, forecast, s
 from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import make_matrix, read_matrix
 from squall.chaos.typed import PROGRAM
-from squall.checkers.nightly.results import Attempt
+from squall.checkers.nightly.results import RunAttempt
 
 
 def items(**axes: object) -> tuple[PlannedRun, ...]:
     return plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"], "time_s": 20}], "seeds": 4}), 1).items
 
 
-def attempt(item: PlannedRun, seconds: float, kept: int = 0, began: str = "2026-07-04T01:00:00+00:00") -> Attempt:
-    return Attempt(item.item, 1, "valid", 0, "", began, seconds, "", (), kept)
+def attempt(item: PlannedRun, seconds: float, kept: int = 0, began: str = "2026-07-04T01:00:00+00:00") -> RunAttempt:
+    return RunAttempt(item.item, 1, "valid", 0, "", began, seconds, "", (), kept)
 
 
 def test_costs_are_learnt_from_runs_that_are_most_alike() -> None:

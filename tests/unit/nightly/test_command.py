@@ -24,7 +24,7 @@ from squall.chaos.nightly.scheduling import ScheduledNight
 from squall.chaos.screen import console
 from squall.chaos.toolchain import allure
 from squall.checkers.nightly.night import read_night
-from squall.checkers.nightly.results import Attempt
+from squall.checkers.nightly.results import RunAttempt
 from squall.reports.nightly.standing import compare_findings
 from tests.support.nightly.rows import finding
 from tests.unit.nightly.test_player import flags, night, played
@@ -290,7 +290,7 @@ def test_a_long_run_is_announced_when_it_begins(
 def test_a_night_learns_from_the_nights_before_how_long_its_report_takes(tmp_path: Path) -> None:
     before = planned(tmp_path / "20260703T010000")
     (item,) = before.planned()[1]
-    before.add(Attempt(item.item, 1, "valid", 0, "", "2026-07-03T01:00:00+00:00", 3.0, ""))
+    before.add(RunAttempt(item.item, 1, "valid", 0, "", "2026-07-03T01:00:00+00:00", 3.0, ""))
     matrix = read_matrix(before.matrix)
     after = NightDirectory(tmp_path / "20260704T010000")
 
@@ -432,6 +432,6 @@ def test_what_a_night_forbids_is_known_again_when_it_goes_on_whatever_its_result
     run = directory.runs / "one"
     run.mkdir()
     (run / "verdict.json").write_text('{"verdict": "valid", "anomalies": [{"name": "lost-write", "permitted": true}]}')
-    directory.add(Attempt(item.item, 1, "valid", 0, "runs/one", "2026-07-04T01:00:00+00:00", 1.0, ""))
+    directory.add(RunAttempt(item.item, 1, "valid", 0, "runs/one", "2026-07-04T01:00:00+00:00", 1.0, ""))
     (attempt,) = scheduling.ended(directory)
     assert (attempt.unexpected, attempt.fails) == (("lost-write",), True)

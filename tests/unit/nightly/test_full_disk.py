@@ -17,11 +17,11 @@ from squall.chaos.nightly.directory import NightDirectory
 from squall.chaos.nightly.evidence import RunEvidence
 from squall.chaos.nightly.player import NightRunner
 from squall.chaos.nightly.scheduling import ScheduledNight
-from squall.checkers.nightly.results import Attempt, by_item
+from squall.checkers.nightly.results import RunAttempt, by_item
 from tests.unit.nightly.test_player import flags, night, played
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
-ATTEMPT = Attempt("a", 1, "valid", 0, "", "2026-07-04T01:00:00+00:00", 1.0, "")
+ATTEMPT = RunAttempt("a", 1, "valid", 0, "", "2026-07-04T01:00:00+00:00", 1.0, "")
 
 
 def verdicts(player: NightRunner) -> dict[int, list[str]]:
@@ -56,7 +56,7 @@ def test_a_result_that_does_not_fit_is_written_into_the_room_that_was_kept_back(
     full_disk.reserve(tmp_path)
     add = NightDirectory.add
 
-    def on_a_full_disk(directory: NightDirectory, attempt: Attempt) -> None:
+    def on_a_full_disk(directory: NightDirectory, attempt: RunAttempt) -> None:
         if (tmp_path / full_disk.RESERVE).exists():
             raise FULL
         add(directory, attempt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import make_matrix
 from squall.chaos.nightly.order import DOUBTFUL, WELL, history_of, in_order
-from squall.checkers.nightly.results import Attempt
+from squall.checkers.nightly.results import RunAttempt
 
 
 def items(seeds: int = 2) -> tuple[PlannedRun, ...]:
@@ -13,8 +13,8 @@ def items(seeds: int = 2) -> tuple[PlannedRun, ...]:
     return plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"]}], "seeds": seeds}), 1).items
 
 
-def attempt(item: PlannedRun, verdict: str, *unexpected: str) -> Attempt:
-    return Attempt(item.item, 1, verdict, 0, "", "2026-07-04T01:00:00+00:00", 3.0, "", unexpected)
+def attempt(item: PlannedRun, verdict: str, *unexpected: str) -> RunAttempt:
+    return RunAttempt(item.item, 1, verdict, 0, "", "2026-07-04T01:00:00+00:00", 3.0, "", unexpected)
 
 
 def test_every_configuration_has_its_first_run_before_any_has_its_second() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import make_matrix
 from squall.chaos.nightly.outcome import NightResult, by_configuration, markdown, text
-from squall.checkers.nightly.results import Attempt, by_item
+from squall.checkers.nightly.results import RunAttempt, by_item
 
 
 def night() -> NightResult:
@@ -27,9 +27,9 @@ def night() -> NightResult:
     )
 
 
-def attempt(item: PlannedRun, number: int, verdict: str, why: str) -> Attempt:
+def attempt(item: PlannedRun, number: int, verdict: str, why: str) -> RunAttempt:
     run = f"runs/20260704T010000-{item.item}"
-    return Attempt(item.item, number, verdict, 0, run, "2026-07-04T01:00:00+00:00", 3.0, why)
+    return RunAttempt(item.item, number, verdict, 0, run, "2026-07-04T01:00:00+00:00", 3.0, why)
 
 
 def test_the_sentence_says_whether_something_is_wrong_first() -> None:

@@ -18,7 +18,7 @@ from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import Matrix, make_matrix
 from squall.chaos.nightly.outcome import NightResult
 from squall.chaos.nightly.player import NightLimits, NightRunner, judged
-from squall.checkers.nightly.results import Attempt, by_item, parse
+from squall.checkers.nightly.results import RunAttempt, by_item, parse
 
 SCRIPT = """
 import json, pathlib, sys
@@ -85,7 +85,7 @@ def flags(**more: Any) -> dict[str, Any]:
     return {**usual, "metrics": None, **more}
 
 
-def played(player: NightRunner) -> dict[int, list[Attempt]]:
+def played(player: NightRunner) -> dict[int, list[RunAttempt]]:
     """Seed -> its attempts."""
     return {each.seed: player.result(each) or [] for each in player.items}
 
@@ -188,7 +188,7 @@ def test_what_ended_is_on_disk_at_once_and_not_played_again(tmp_path: Path) -> N
 
 def test_a_line_that_was_cut_off_is_no_result_and_harms_none_behind_it(tmp_path: Path) -> None:
     directory = NightDirectory(tmp_path)
-    first = Attempt("a", 1, "valid", 0, "", "2026-07-04T01:00:00+00:00", 1.0, "")
+    first = RunAttempt("a", 1, "valid", 0, "", "2026-07-04T01:00:00+00:00", 1.0, "")
     directory.add(first)
     with directory.results.open("a") as file:
         file.write('{"item":"b","attempt":1,"ver')
@@ -260,7 +260,7 @@ def test_a_night_that_goes_on_tries_again_what_was_unknown_after_all_others(tmp_
     player = night(tmp_path, {1: ["unknown", "valid"], 2: ["valid"], 3: ["valid"]})
     player.limits.slots = 1
     first = player.items[0]
-    player.attempts = {first.item: [Attempt(first.item, 1, "unknown", 2, "", "2026-07-04T01:00:00+00:00", 1.0, "")]}
+    player.attempts = {first.item: [RunAttempt(first.item, 1, "unknown", 2, "", "2026-07-04T01:00:00+00:00", 1.0, "")]}
     assert attempts_in_order(player) == [(2, 1), (3, 1), (1, 2)]
 
 

@@ -18,7 +18,7 @@ from squall.reports.spacetime import draw
 from squall.reports.spacetime_layout import lay_out
 from squall.reports.story import decimals, stories_of, story_of, text_of
 from squall.reports.story_facts import facts_of
-from squall.reports.story_logs import ReplicaLogs, ReplicaView
+from squall.reports.story_logs import ReconstructedReplica, ReplicaLogs
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOST, TOPIC, at, event, write_lines
 
@@ -171,7 +171,7 @@ def test_an_arrow_begins_where_its_message_was_sent_and_a_lost_fetch_ends_on_its
 
 
 def test_a_log_remembers_of_which_epoch_each_offset_is() -> None:
-    log = ReplicaView(1)
+    log = ReconstructedReplica(1)
     log.write(0, 3, 0)
     log.write(3, 5, 0)
     log.write(5, 6, 2)

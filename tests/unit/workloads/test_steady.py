@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from squall.chaos.plans.operations import concrete
 from squall.chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from squall.chaos.plans.swarm import swarm_plan
-from squall.checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, PlayedFault
+from squall.checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, RecordedFault
 from squall.workloads.steady import SteadyLoad
 from squall.workloads.steady.availability import AvailabilityGap, gaps, measure
 from squall.workloads.steady.section import section_of as made
@@ -22,9 +22,9 @@ from tests.support.clusters.driven import DrivenCluster
 S = 1_000_000_000
 
 
-def fault(began_s: float, ended_s: float, number: int = 0) -> PlayedFault:
+def fault(began_s: float, ended_s: float, number: int = 0) -> RecordedFault:
     began, ended = int(began_s * S), int(ended_s * S)
-    return PlayedFault(number, "kill", "P", (), "node:1", (1,), {}, began, began, ended, {"done": True}, "")
+    return RecordedFault(number, "kill", "P", (), "node:1", (1,), {}, began, began, ended, {"done": True}, "")
 
 
 def played(run: DrivenCluster, seconds: float, meanwhile: Any = None) -> History:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.checkers.nightly.night import NoNight, read_night
+from squall.checkers.nightly.night import UnreadableNight, read_night
 from squall.checkers.nightly.runs import configuration, facts_of_night
 from tests.support.histories.nemesis_lines import fault_line
 from tests.support.nightly.files import NightFiles
@@ -52,20 +52,21 @@ def test_a_night_that_went_on_at_another_commit_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_night_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(NoNight, match=r"no night is there: it has no night.json, which `squall nightly` writes first"):
+    why = r"no night is there: it has no night.json, which `squall nightly` writes first"
+    with pytest.raises(UnreadableNight, match=why):
         read_night(tmp_path)
 
 
 @pytest.mark.parametrize("text", ['{"schema": 0}', "[]", '{"items": []}'])
 def test_a_night_of_another_schema_is_refused_with_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "night.json").write_text(text)
-    with pytest.raises(NoNight, match="and this version of Squall reads 1"):
+    with pytest.raises(UnreadableNight, match="and this version of Squall reads 1"):
         read_night(tmp_path)
 
 
 def test_a_night_that_is_no_json_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "night.json").write_text('{"schema": 1, "ni')
-    with pytest.raises(NoNight, match="cannot be read"):
+    with pytest.raises(UnreadableNight, match="cannot be read"):
         read_night(tmp_path)
 
 

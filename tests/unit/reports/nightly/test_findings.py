@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from squall.checkers.nightly.results import Attempt
+from squall.checkers.nightly.results import RunAttempt
 from squall.checkers.nightly.runs import RunOfNight
 from squall.reports.nightly.findings import findings_of, fingerprint, general
 from squall.reports.nightly.standing import BROKEN, NO_CAUSE
@@ -17,7 +17,7 @@ from tests.unit.reports.conftest import KILL, TOPIC, at
 
 def facts(path: Path, *unexpected: str) -> RunOfNight:
     """Return the facts of one valid run."""
-    attempt = Attempt("one", 1, "invalid", 1, f"runs/{path.name}", BEGAN, 1.0, "", unexpected)
+    attempt = RunAttempt("one", 1, "invalid", 1, f"runs/{path.name}", BEGAN, 1.0, "", unexpected)
     axes = {"target": "squall", "runtime": "process", "workload": "appends"}
     return RunOfNight(attempt, True, path, "invalid", axes, "acks=all", "P", "acks=all, min ISR 2 or more", (), ())
 
