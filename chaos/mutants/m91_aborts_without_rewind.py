@@ -8,10 +8,10 @@ from squall.chaos.mutants.group_plans import ABORT, PIPELINE_LOAD, act, group_pl
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
-from squall.workloads.pipeline.clients import OwnClients
+from squall.workloads.subscriber import Subscriber
 
 
-async def rewind(self: OwnClients) -> None:
+def rewind(self: Subscriber) -> None:
     """Keep the positions."""
 
 
@@ -27,7 +27,7 @@ MUTANT = Mutant(
     name="aborts-without-rewind",
     title="is sound; its client reads on after a transaction that it has aborted",
     source="librdkafka #3257 (2021)",
-    replaces=(ReplacedFunction(OwnClients, "rewind", rewind),),
+    replaces=(ReplacedFunction(Subscriber, "rewind", rewind),),
     expected=("eos-loss",),
     faults=(),
     plan=plan,
