@@ -1,4 +1,4 @@
-"""Runs one node in this process until SIGTERM or Ctrl-C: `python -m squall.broker --config FILE.properties`."""
+"""Runs one node in this OS process until SIGTERM or Ctrl-C: `python -m squall.broker --config FILE.properties`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from squall.broker.replicas.fetcher import StorageFailed
 from squall.broker.turn_meter import TaskStepMeter
 
 REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMetaProperties)
-"""Lists the errors that end a node with one sentence, because they are no bugs."""
+"""Lists errors that have a cause outside of the code (configuration, disk, cluster). They end the OS process with a
+message of one sentence instead of a traceback.
+"""
 USAGE, FAILED = 3, 1
 
 
@@ -38,7 +40,8 @@ async def _run(env: RealEnv, config: BrokerConfig, meter: TaskStepMeter | None) 
 
 
 async def _report_on_signal(meter: TaskStepMeter, task_status: trio.TaskStatus[None]) -> None:
-    """Trace the longest task step since the last report whenever SIGUSR1 arrives."""
+    """Write the longest task step since the last report to the node's trace whenever SIGUSR1 arrives (`TaskStepMeter`).
+    """
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:
         task_status.started()
         async for _ in signals:
@@ -46,7 +49,7 @@ async def _report_on_signal(meter: TaskStepMeter, task_status: trio.TaskStatus[N
 
 
 async def _stop_on_signal(stop: trio.Event) -> None:
-    """Begin a controlled shutdown on the first signal, and end the process at once on the second."""
+    """Begin a controlled shutdown on the first signal, and end the OS process at once on the second."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             if stop.is_set():
@@ -101,7 +104,9 @@ def _open_as_many_files_as_allowed() -> None:
 
 
 def _env(config: BrokerConfig, faults: str | None) -> RealEnv:
-    """Return the node's Env. With a folder for faults, it is an Env whose disk can be faulted."""
+    """Return the node's Env. `faults` is the folder through which the harness commands disk faults, or None for a node
+    without them.
+    """
     name, incarnation = f"broker-{config.node_id}", config.squall_incarnation
     trace_path, clock_offset_path = config.squall_trace_path, config.squall_clock_offset_path
     if faults is None:
@@ -119,7 +124,7 @@ def _env(config: BrokerConfig, faults: str | None) -> RealEnv:
 
 
 def leaves(group: BaseException | None) -> list[BaseException]:
-    """Return the exceptions in a group, from all levels."""
+    """Return the single exceptions of a group, including those of nested groups."""
     if isinstance(group, BaseExceptionGroup):
         return [leaf for each in group.exceptions for leaf in leaves(each)]
     return [] if group is None else [group]

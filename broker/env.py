@@ -1,4 +1,4 @@
-"""Defines the interface between node code and the world: clock, randomness, network, files.
+"""Defines `Env`, the interface of node code to its environment: clock, randomness, network, files.
 
 Broker and client code never touches a real clock, socket, file, thread or random source. It gets one `Env` per node
 incarnation and uses that. `real_env` implements it over the operating system; the simulator implements it over a seed.
@@ -77,7 +77,7 @@ class DiskSpace(NamedTuple):
 
     total: int
     usable: int
-    """Counts the bytes that this process may still write."""
+    """Counts the bytes that this node's OS process may still write."""
 
 
 class Fs(Protocol):
@@ -179,12 +179,12 @@ class WakeupSignal(Protocol):
 
 
 class Env(Protocol):
-    """Provides everything that node code may use of the world. Each node incarnation has its own Env."""
+    """Provides everything that node code may use of its environment. Each node incarnation has its own Env."""
 
     name: str
     """Gives the node's name, for traces ("broker-1")."""
     incarnation: int
-    """Counts the starts of this node, from 1. The simulator and the process runtime set it."""
+    """Counts the starts of this node, from 1. The simulator or the runtime that starts OS processes sets it."""
     rng: random.Random
     """Is the only source of randomness: for ids, jitter, back-off."""
     fs: Fs

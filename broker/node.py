@@ -40,7 +40,7 @@ from squall.broker.log.config import LogConfig, of_broker
 from squall.broker.log.manager import LogManager
 from squall.broker.metrics.endpoint import MetricsEndpoint
 from squall.broker.metrics.node_metrics import RUNNING, STOPPING, NodeMetrics
-from squall.broker.net.deadlines import Timers
+from squall.broker.net.deadlines import ParkedRequestTimers
 from squall.broker.net.peers import PeerClient
 from squall.broker.net.request_metrics import RequestMetrics
 from squall.broker.net.server import Server
@@ -49,7 +49,7 @@ from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinat
 from squall.broker.replicas.coordinators.marker_sender import MarkerSender
 from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
 from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-from squall.broker.replicas.fetcher import Fetchers
+from squall.broker.replicas.fetcher import ReplicaFetcherManager
 from squall.broker.replicas.isr_proposals import IsrProposals
 from squall.broker.replicas.order_queue import SPENT_IN_A_TURN
 from squall.broker.replicas.replica_manager import ReplicaManager
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
-"""Is the cost of deleting the old segments of a log, as a number of checks whether a log has old segments."""
+"""Gives the cost of deleting a log's old segments, in units of a check whether a log has old segments."""
 ALONE_S = 2.5
 """Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
 
@@ -117,7 +117,7 @@ class Node:
         self.peers = PeerClient(env, self.address_of, f"node-{config.node_id}")
         self.control = make_control(env, config, self.cluster_id, self.feed, self.logs, self.peers)
         self.proposals = IsrProposals(env, self.control)
-        self.fetchers = Fetchers(env, config, self.peers, self.address_of, self._broker_epoch)
+        self.fetchers = ReplicaFetcherManager(env, config, self.peers, self.address_of, self._broker_epoch)
         self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)
         self.proposals.replicas = self.replicas
         self.producer_ids = ProducerIdManager(self.control)
@@ -125,7 +125,7 @@ class Node:
         self.groups = GroupCoordinator(env, config, self.replicas)
         written, timeout_ms = self.transactions.markers_written, config.request_timeout_ms
         self.markers = MarkerSender(env, config.node_id, self.feed.image, self.peers, timeout_ms, written)
-        self.timers = Timers()
+        self.timers = ParkedRequestTimers()
         self.longest_turn_s: Callable[[], float] | None = None
         self.metrics: NodeMetrics | None = None
         """Holds the metrics if the configuration has a port for them, else None."""
@@ -303,7 +303,7 @@ class Node:
         return {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
 
     def _drop_strays(self) -> None:
-        """Delete the logs of partitions of which this broker has no replica. The image has caught up by now."""
+        """Delete the logs of partitions of which this broker has no replica any more, once the image has caught up."""
         hosted = {(h.log.topic, h.log.partition) for h in self.replicas.hosted()}
         for topic, partition in list(self.logs.logs):
             if (topic, partition) not in hosted and topic not in self._own_logs:
@@ -311,8 +311,8 @@ class Node:
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
     async def _leave(self, membership: ClusterMembership) -> dict[str, bool]:
-        """Try a controlled shutdown, and give up if no controller answers, as when a whole cluster stops. The trace
-        says which of the two happened: `controlled` or `alone`.
+        """Try a controlled shutdown, and stop without one if no controller answers, as when a whole cluster stops. The
+        trace says which of the two happened: `controlled` or `alone`.
         """
         left: list[bool] = []
 

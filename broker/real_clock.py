@@ -15,7 +15,7 @@ class RealClock:
 
     The file is checked at most every 50 ms, by its modification time. A missing file means true time; a file that does
     not parse is ignored until it does. Monotonic time stays continuous when the rate changes; wall time jumps to the
-    new offset, and forgets what an earlier rate had added.
+    new offset, and what an earlier rate had added is dropped.
 
     `say` is called with offset and rate whenever they change, and every half a second while the clock is skewed: the
     node's own trace must show the skew.

@@ -82,7 +82,8 @@ class RealTransport(Transport):
 
     @override
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """Send bytes of `file` without copying them (L2). Raises LinkClosed also if the file ends before these bytes.
+        """Send bytes of `file` without copying them (mechanism L2). Raises LinkClosed also if the file ends before
+        these bytes.
         """
         if length <= 0:
             return 0
@@ -145,7 +146,7 @@ class RealListener(Listener):
 
     @override
     async def accept(self) -> RealTransport:
-        """Accept a connection. If the process is out of descriptors, wait a little and try again."""
+        """Accept a connection. If the OS process has no descriptor left, wait a little and try again."""
         await trio.lowlevel.checkpoint()
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Implements wake-up signals for worlds whose only timers are trio's cancel scopes."""
+"""Implements wake-up signals by trio's cancel scopes, for environments that have no cheaper timer."""
 
 from __future__ import annotations
 

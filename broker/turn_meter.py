@@ -2,7 +2,7 @@
 when the task lets others run.
 
 `squall.turn.measurement.enable` switches the measurement on. The meter is an instrument of trio, so it sees each step
-of each task of a process; a simulation has no meter.
+of each task of the OS process; a simulation has no meter.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class WorkCounters:
-    """Counts units of work since the counters were last reset."""
+    """Counts units of work (bytes, entries, records, search steps) since the counters were last reset."""
 
     __slots__ = ("bytes", "entries", "records", "steps")
 
@@ -30,4 +30,4 @@ class WorkCounters:
 
 
 DONE = WorkCounters()
-"""Counts the work of this process. (In a simulation, of all nodes together.)"""
+"""Counts the work of this OS process. (In a simulation, of all nodes together.)"""

@@ -51,7 +51,7 @@ GROUP_ERROR_FROM = 2
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """Is the response if the coordinator's log does not commit in time. Kafka uses the same error."""
 REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""Is the response for a group that a request names again."""
+"""Is the response for a group that the request has already named."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = OffsetAndMetadata(-1)
 
@@ -185,14 +185,17 @@ class CommittedOffsetApis:
     def _respond_to_fetch(
         self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], ResponseSteps], slot: PendingResponse
     ) -> Any:
-        """Return the response, or a `DeferredResponse` if the response waits or is large."""
+        """Return the response, or a `DeferredResponse` if the response waits or is large. `making` builds the response
+        from the groups' answers.
+        """
         if sum(map(self._weight_of, asked)) > FEW:
             return DeferredResponse(partial(self._offset_fetch_in_pieces, asked, making, slot), holds=True)
         return self._ask(asked, lambda answers: run_to_end(making(answers)), has_large_answers=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
-        """Return the number of entries that the response would have now. A committed offset counts as one entry, and so
-        does each run of `CHARACTERS_OF_ONE` characters of metadata. In a large group only the offsets are counted.
+        """Return the size of the response, in entries, if it were built now. A committed offset counts as one entry,
+        and so does each run of `CHARACTERS_OF_ONE` characters of metadata. In a large group only the offsets are
+        counted.
         """
         known = self._coordinator.committed_offsets(asked.group_id)
         wanted = known if asked.partitions is None else asked.partitions

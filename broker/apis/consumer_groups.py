@@ -44,7 +44,7 @@ TYPES_FROM = 1
 OF_CLASSIC, OF_CONSUMER = 0, 1
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""Is the response for a group that a request names again."""
+"""Is the response for a group that the request has already named."""
 
 
 class ConsumerGroupApis:
@@ -64,7 +64,9 @@ class ConsumerGroupApis:
         self._served = PROTOCOL in config.group_coordinator_rebalance_protocols
 
     def is_enabled(self) -> bool:
-        """Return whether the cluster has finalized the feature and this broker's settings permit the protocol."""
+        """Return whether consumer groups are on: the cluster has finalized `group.version` 1, and this broker's
+        settings permit the protocol.
+        """
         return self._served and self._image.features.get(FEATURE, 0) >= 1
 
     def _ask(self, requests: Sequence[Any], respond: Any, *, has_large_answers: bool = False) -> Any:

@@ -20,9 +20,9 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 MOST_AT_ONCE: Final = 500
-"""Limits the requests that are submitted in one piece of work. A coordinator needs 15 µs for a request."""
+"""Limits the requests that are submitted before other tasks run. A coordinator needs 15 µs for a request."""
 MOST_LARGE_AT_ONCE: Final = 50
-"""Limits the requests in one piece of work if an answer may have hundreds of entries."""
+"""Limits the requests that are submitted before other tasks run, if an answer may have hundreds of entries."""
 
 
 def ask(
@@ -38,9 +38,9 @@ def ask(
     """Submit all requests in their order, and call `respond` once all are answered: at once, or in a
     `DeferredResponse`.
 
-    A request that is not answered within `timeout_s` counts as `timed_out`. If there are more requests than fit one
-    piece of work, other tasks run between the pieces. `has_large_answers` says that an answer may have thousands of
-    entries: then a piece is smaller, and the response is made in a piece of its own.
+    A request that is not answered within `timeout_s` counts as answered with `timed_out`. Many requests are submitted
+    in several pieces, and other tasks run between the pieces. `has_large_answers` says that an answer may have
+    thousands of entries: then a piece has fewer requests, and the response is built in a piece of its own.
     """
     answers: list[A | None] = [None] * len(requests)
     owed, done = len(requests), trio.Event()

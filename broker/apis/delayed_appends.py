@@ -1,4 +1,6 @@
-"""Delays the response to an append until high watermarks or flushes allow it (R7, R8)."""
+"""Delays the response to an append until high watermarks or flushes allow it (mechanisms R7 and R8 in
+docs/mechanisms.md).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from squall.broker.net.connection import PendingResponse
-    from squall.broker.net.deadlines import Timers
+    from squall.broker.net.deadlines import ParkedRequestTimers
     from squall.broker.replicas.purgatory import DelayedProduce
 
 _TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
@@ -21,7 +23,7 @@ R = TypeVar("R", contravariant=True)
 class ResponseWriter(Protocol[R]):
     """Encodes and sends the response of an API that appends (Produce, WriteTxnMarkers)."""
 
-    timers: Timers
+    timers: ParkedRequestTimers
 
     def reply(self, slot: PendingResponse, results: R) -> None:
         """Encode the results of all partitions and send the response."""

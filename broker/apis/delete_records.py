@@ -1,4 +1,5 @@
-"""Handles DeleteRecords (L4): the leader moves a log's start, and responds once every in-service replica has done so.
+"""Handles DeleteRecords (mechanism L4 in docs/mechanisms.md): the leader moves a log's start, and responds once every
+in-service replica has done so.
 
 Only committed records may be deleted. A follower learns the leader's new log start from the response to its next Fetch,
 and reports its own log start in the Fetch after that. The smallest log start is the low watermark. Records below a

@@ -195,8 +195,9 @@ def describe_configs(
 ) -> configs_wire.DescribeConfigsResponse | DeferredResponse:
     """Return the settings of topics, brokers, groups and other resources, and the source of each value (KIP-226).
 
-    A resource name of ten bytes has 250 settings. So a response has at most squall.request.max.elements settings in
-    all; the resources beyond are refused (INVALID_REQUEST). If there are many resources, other tasks run in between.
+    A resource may have 250 settings, and its name takes only ten bytes of the request. So a response has at most
+    squall.request.max.elements settings in all; the resources beyond are refused (INVALID_REQUEST). If there are many
+    resources, other tasks run in between.
     """
     from squall.broker.protocol.schema import describe_configs as configs_wire
 

@@ -1,4 +1,4 @@
-"""Handles Fetch of consumers and followers: read bounds, fencing, log divergence, long poll (R4, R5, R8, E3).
+"""Handles Fetch of consumers and followers: read bounds, fencing, divergence, long poll (mechanisms R4, R5, R8, E3).
 
 A follower's Fetch is also its acknowledgement: its fetch offsets move the high watermark before anything is read.
 Records leave as slices of the log's files; no code here reads a record.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.log.slices import FileSlice
     from squall.broker.net.connection import Connection, PendingResponse
-    from squall.broker.net.deadlines import Timers
+    from squall.broker.net.deadlines import ParkedRequestTimers
     from squall.broker.protocol.hot import FetchIn, FetchRequestPartition
     from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
@@ -40,7 +40,7 @@ Find = Callable[[bytes], "dict[int, HostedPartition] | None"]
 
 
 class DelayedFetch:
-    """Waits for data, a state change or the deadline of one Fetch request."""
+    """Represents a parked Fetch request, which waits for data, for a change of a partition, or for its deadline."""
 
     __slots__ = (
         "api",
@@ -75,13 +75,13 @@ class DelayedFetch:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.isolation = request.isolation
         self.look = look
-        """Lists the partitions of `wants` that must be checked, each with its index in `wants`."""
+        """Lists (index in `wants`, partition) for the partitions to check next: have they data or an error to send?"""
         self.refused: dict[int, int] = {}
-        """Maps an index in `wants` to the error of a follower's fetch offset that the replication state refused."""
+        """Maps an index in `wants` to the error, if the partition refused the follower's fetch offset."""
         self.available = 0
-        """Counts the readable bytes as of the last check of each partition, if `min_bytes` is more than 1."""
+        """Counts the readable bytes, as of each partition's last check. It is kept only if `min_bytes` is above 1."""
         self.found: dict[int, int] | None = None
-        """Maps an index in `wants` to the share of that partition in `available`."""
+        """Maps an index in `wants` to the bytes that this partition adds to `available`."""
         self.watches: list[FetchPartitionWaiter] | None = None
         """Holds a waiter for each partition of `wants`, or is None if the partitions wake this fetch directly."""
         self.done = False
@@ -145,14 +145,14 @@ class FetchApi:
         self,
         env: Env,
         replicas: ReplicaManager,
-        timers: Timers,
+        timers: ParkedRequestTimers,
         sessions: FetchSessions,
         max_bytes: int,
         of_plane: Mapping[bytes, Callable[[PendingResponse, FetchIn], None]],
         max_parked: int = 10_000,
     ) -> None:
-        """Take the parts that a Fetch needs. `of_plane` maps topic ids of the control plane's logs, which other nodes
-        fetch, to their handlers. `max_parked` is squall.connection.parked.max.partitions.
+        """Take the parts that a Fetch needs. `of_plane` maps the topic ids of the control plane's own logs, which other
+        nodes fetch, to their handlers. `max_parked` is squall.connection.parked.max.partitions.
         """
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane, self._max_parked = of_plane, max_parked
@@ -213,9 +213,9 @@ class FetchApi:
     def _fetch_of_session(
         self, slot: PendingResponse, request: FetchIn, session: FetchSession, find: Find, now_ms: int
     ) -> DelayedFetch:
-        """Build a follower's fetch in a session. Most partitions that the request does not name have not changed. They
-        are checked only every LOOK_EVERY_MS, or if an append waits for followers: a fetch also acknowledges the
-        partitions that it does not name, so the follower must not seem to lag there.
+        """Build a follower's fetch in a fetch session. The partitions that changed, or that the request names, are
+        checked at once. The others are checked every LOOK_EVERY_MS, or if an append waits for followers: a fetch also
+        acknowledges the partitions that it does not name, so the follower must not seem to lag there.
         """
         known, sent = session.wants, session.sent
         called = request.replica_epoch, self._replicas.wake_round
@@ -324,7 +324,7 @@ class FetchApi:
 
     def _may_park(self, fetch: DelayedFetch) -> bool:
         """Return whether the connection may park the partitions of this fetch, and count them if so. One fetch may
-        always park: otherwise a client of very many partitions would repeat its request at once, without end.
+        always park, whatever its size: otherwise its client would repeat it at once, without end.
         """
         conn = fetch.slot.conn
         held = self._parked.get(conn, 0)

@@ -95,8 +95,8 @@ class FetchSession:
         object.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
-        """Give the time of the last check of all partitions, and the fetcher's broker epoch and
-        `ReplicaManager.wake_round` at that time.
+        """Give the time (ms) at which all partitions were last checked, and the (broker epoch of the fetcher,
+        `ReplicaManager.wake_round`) of that time. If either has changed, the next fetch checks all partitions.
         """
 
     def update(self, request: FetchIn) -> None:
@@ -182,8 +182,8 @@ class FetchSessions:
         return session if self._update(session, request, now_ms) else None
 
     def _update(self, session: FetchSession, request: FetchIn, now_ms: int) -> bool:
-        """Apply a request to its session. Return False if there is no room for the partitions; then the session is
-        dropped.
+        """Apply a request to its session. If the broker's sessions would have too many partitions, drop the session and
+        return False.
         """
         before = len(session.parts)
         session.update(request)
@@ -195,9 +195,9 @@ class FetchSessions:
         return True
 
     def _evict(self, now_ms: int, for_whom: int, *, for_slot: bool) -> bool:
-        """End a session that was not used for long. If there is none, a follower (`for_whom` is a replica id, -1 for a
-        consumer) ends a consumer's session: the smallest to get its slot, the largest to get room. Return False if no
-        session ended.
+        """Make room by ending one session, and return False if none may be ended. A session that was not used for long
+        ends first. Otherwise only a follower (`for_whom` is its replica id, -1 for a consumer) may end a consumer's
+        session: the smallest one if it needs a slot (`for_slot`), the largest one if it needs room for partitions.
         """
         found = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
         if found is None and for_whom >= 0:

@@ -67,7 +67,7 @@ NOT_FOUND_FROM = 6
 """Is the first version of DescribeGroups that distinguishes an unknown group from a dead group (KIP-1043)."""
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 REPEATED = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""Is the response for a group that a request names again."""
+"""Is the response for a group that the request has already named."""
 
 
 def fresh_member_id(of: str, drawn: UUID) -> str:

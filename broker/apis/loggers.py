@@ -1,6 +1,7 @@
 """Serves the loggers of this broker to Kafka's tools (KIP-412). There is one logger, whose level can be set and read.
 
-The level has no effect, because a broker's trace has no levels. The level is lost when the node stops, as Kafka's are.
+The level has no effect, because a broker's trace has no levels. It is lost when the node stops, as the levels of
+Kafka's loggers are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Handles Metadata: leaders of partitions, addresses of brokers, and the automatic creation of topics (P1).
+"""Handles Metadata: leaders of partitions, addresses of brokers, and the automatic creation of topics (mechanism P1 in
+docs/mechanisms.md).
 
 A response depends on the image, the listener, the version, the requested topics and the broker named as controller.
 `MetadataHandler.encode` keeps encoded responses until the image changes in something that the responses contain.

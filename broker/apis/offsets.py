@@ -1,4 +1,6 @@
-"""Answers ListOffsets (R6) and OffsetForLeaderEpoch (E3) from this broker's replicas."""
+"""Answers ListOffsets (mechanism R6 in docs/mechanisms.md) and OffsetForLeaderEpoch (mechanism E3) from this broker's
+replicas.
+"""
 
 from __future__ import annotations
 

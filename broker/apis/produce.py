@@ -1,4 +1,5 @@
-"""Handles Produce: appends the batches of clients, and responds once the requested acknowledgement is due (R7, R8).
+"""Handles Produce: appends the batches of clients, and responds once the requested acknowledgement is due (mechanisms
+R7 and R8 in docs/mechanisms.md).
 
 Batches are appended in order of arrival as they are parsed. The first batches of a transaction are an exception: they
 wait for the transaction's coordinator (`txn_verification`), and later requests of the connection wait with them. A
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.log.results import AppendResult
     from squall.broker.net.connection import PendingResponse
-    from squall.broker.net.deadlines import Timers
+    from squall.broker.net.deadlines import ParkedRequestTimers
     from squall.broker.protocol.hot import ProduceIn, ProducePart, ProducePartOut
     from squall.broker.protocol.record_walk import CheckedBatch
     from squall.broker.replicas.hosted_partition import HostedPartition
@@ -46,14 +47,16 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _INVALID_ACKS = int(ErrorCode.INVALID_REQUIRED_ACKS)
 _INVALID_RECORD = int(ErrorCode.INVALID_RECORD)
 _WITHOUT_LOG_START = frozenset({int(ErrorCode.CORRUPT_MESSAGE), int(ErrorCode.MESSAGE_TOO_LARGE)})
-"""Lists the errors of a batch with which Kafka names no log start offset (`ReplicaManager.appendRecordsToLeader`)."""
+"""Lists the errors for which Kafka's Produce response leaves the log start offset unset
+(`ReplicaManager.appendRecordsToLeader`).
+"""
 _INVALID_TOPIC = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _NO_TRANSACTIONAL_ID = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 _TRANSACTIONAL_AT = 22
 """Is the position of the byte with `TRANSACTIONAL_BIT` in a batch."""
 _TOPIC_IDS_FROM = 13
 _ONE_BATCH = 2
-"""Is the size of a request with one topic and one batch."""
+"""Is `ProduceIn.size` of a request with one topic and one batch."""
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
 
@@ -72,7 +75,7 @@ class ProduceApi:
         self,
         env: Env,
         replicas: ReplicaManager,
-        timers: Timers,
+        timers: ParkedRequestTimers,
         verification: TxnVerification,
         records: RecordValidator,
         start_soon: Callable[..., None],
@@ -107,7 +110,9 @@ class ProduceApi:
             self._checked(slot, request, NOTHING_CHECKED)
 
     def _checked(self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches) -> None:
-        """Continue once the batches that need validation are validated: verify the transaction, if any, then append."""
+        """Verify the request's transaction, if any, then append. This is called once the batches that need validation
+        are validated.
+        """
         if request.transactional_id is None:
             # Without a transactional id no coordinator can verify the transaction, so the whole request is refused.
             self._append_all(slot, request, checked, _all_refused(request) if _has_transactions(request) else None)
@@ -136,7 +141,9 @@ class ProduceApi:
             self.reply(slot, results)
 
     async def _append_rest(self, slot: PendingResponse, turns: Iterator[bool]) -> None:
-        """Append the chunks after the first, even if the connection ends: the whole request was received."""
+        """Append the chunks of a large request after its first chunk. This continues even if the connection ends,
+        because the whole request was received.
+        """
         try:
             more = True
             while more:
@@ -272,7 +279,9 @@ class ProduceApi:
         return result, None
 
     def _trace_duplicate(self, h: HostedPartition, records: memoryview, done: AppendResult) -> None:
-        """Trace that a producer sent a batch again: a run's story needs such events, and they are rare."""
+        """Write to the trace that a producer sent a batch again. The report of a run shows these events, and they are
+        rare.
+        """
         sent = BatchHeader._make(HEADER.unpack_from(records))
         self._env.trace(
             "known_batch",
@@ -322,7 +331,9 @@ def _count_errors(slot: PendingResponse, results: Results) -> None:
 
 
 def _cost(h: HostedPartition | None) -> int:
-    """Return the cost of an append to this partition, as a number of ordinary appends."""
+    """Return the cost of an append to this partition, in units of an ordinary append. The cost decides when other tasks
+    run.
+    """
     if h is None or not h.state.is_leader:
         return 1
     return FIRST_COSTS if h.log.epochs.must_be_written(h.state.leader_epoch) else 1

@@ -47,8 +47,8 @@ class RecordValidator:
     def defer(
         self, slot: PendingResponse, request: ProduceIn, by_ids: bool, go_on: Callable[[CheckedBatches], None]
     ) -> bool:
-        """Return whether a batch must be read before the append. If so, `go_on` is called once, when all such batches
-        are read.
+        """Return whether a batch of the request must be read before it is appended. If so, `go_on` is called once, when
+        all such batches are read.
         """
         waiting = self._waiting(request, by_ids)
         if not waiting:

@@ -1,5 +1,5 @@
-"""Handles InitProducerId (P2), and the requests to the transaction coordinator (P3): AddPartitionsToTxn, EndTxn,
-DescribeTransactions, ListTransactions.
+"""Handles InitProducerId (mechanism P2 in docs/mechanisms.md), and the requests to the transaction coordinator
+(mechanism P3): AddPartitionsToTxn, EndTxn, DescribeTransactions, ListTransactions.
 
 Each request is handed to the coordinator on arrival, so requests of one connection take effect in their order. Most
 responses wait for the coordinator's log.
@@ -57,14 +57,16 @@ BATCHED_FROM = 4
 ABORTABLE_FROM = 5
 """Is the first version of AddPartitionsToTxn whose senders know TRANSACTION_ABORTABLE."""
 V2_FROM = 5
-"""Is the first version of EndTxn that ends a transaction of generation V2."""
+"""Is the first version of EndTxn that ends transactions of transaction version 2 (KIP-890): their end raises the
+producer epoch.
+"""
 QUICK_CHARS = 2_000
 """Limits the characters of transactional ids that are matched on the event loop. They take 20 ms with any pattern."""
 CHARS_A_TURN = 20_000
 TIMED_OUT = TxnResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """Is the response if the coordinator's log does not commit in time. Kafka uses the same error."""
 REPEATED = TxnResponse(ErrorCode.INVALID_REQUEST)
-"""Is the response for a transactional id that a request names again."""
+"""Is the response for a transactional id that the request has already named."""
 
 
 class TransactionApis:
@@ -128,8 +130,8 @@ class TransactionApis:
 
     def add_partitions(self, request: add_wire.AddPartitionsToTxnRequest, slot: PendingResponse) -> Any:
         """Add partitions to transactions, or verify that they were added. A client sends one transaction (up to version
-        3). The leader of a partition sends several: to verify them, or to add the partition for a producer of
-        generation V2.
+        3). The leader of a partition sends several: to verify them, or, with transaction version 2 (KIP-890), to add
+        the partition for the producer.
         """
         if slot.version < BATCHED_FROM:
             return self._add_for_client(request, slot.version)

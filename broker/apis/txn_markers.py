@@ -1,5 +1,5 @@
-"""Handles WriteTxnMarkers: a transaction coordinator ends a transaction in the partitions led here (P3, KIP-98,
-KIP-890).
+"""Handles WriteTxnMarkers: a transaction coordinator ends a transaction in the partitions led here (mechanism P3 in
+docs/mechanisms.md, KIP-98, KIP-890).
 
 A marker is acknowledged once it is committed: the coordinator forgets the transaction after that, and no component
 would write the marker again. A marker that is in the log already, because its response was lost, is not appended again.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from squall.broker.env import Env
     from squall.broker.net.connection import PendingResponse
-    from squall.broker.net.deadlines import Timers
+    from squall.broker.net.deadlines import ParkedRequestTimers
     from squall.broker.protocol.schema.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
@@ -58,7 +58,7 @@ class TxnMarkersApi:
         self,
         env: Env,
         replicas: ReplicaManager,
-        timers: Timers,
+        timers: ParkedRequestTimers,
         timeout_ms: int,
         start_soon: Callable[..., None],
     ) -> None:

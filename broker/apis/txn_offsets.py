@@ -1,7 +1,9 @@
-"""Handles AddOffsetsToTxn and TxnOffsetCommit: offsets of a group that count if their transaction commits (P4).
+"""Handles AddOffsetsToTxn and TxnOffsetCommit: offsets of a group that count if their transaction commits (mechanism P4
+in docs/mechanisms.md).
 
-A client of generation V1 first adds the group's partition of __consumer_offsets to its transaction, and the group's
-coordinator has the transaction verified. For a client of generation V2 the group's coordinator adds it (KIP-890).
+With transaction version 1 the client first adds the group's partition of __consumer_offsets to its transaction, and the
+group's coordinator has the transaction verified. With transaction version 2 the group's coordinator adds the partition
+(KIP-890).
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ FENCED_FROM = 2
 ABORTABLE_FROM = 4
 """Is the first version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE."""
 ADDS_FROM = 5
-"""Is the first version of TxnOffsetCommit of generation V2, which adds the group's partition to the transaction."""
+"""Is the first version of TxnOffsetCommit with which the broker itself adds the group's partition to the transaction
+(transaction version 2, KIP-890).
+"""
 
 _TRY_AGAIN = (
     ErrorCode.NETWORK_EXCEPTION,
@@ -45,8 +49,8 @@ _TRY_AGAIN = (
     ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Lists the errors of the transaction's coordinator that do not concern the group's coordinator: the client may ask
-again.
+"""Lists temporary errors of the transaction's coordinator. For them the client of the group's coordinator gets
+COORDINATOR_LOAD_IN_PROGRESS, and retries.
 """
 
 
@@ -159,7 +163,9 @@ class TxnOffsetApis:
 
 
 def error_for_client(error: ErrorCode, version: int) -> ErrorCode:
-    """Return the error of a transaction's coordinator as clients of a group's coordinator of that version know it."""
+    """Translate an error of the transaction's coordinator for a client of the group's coordinator, which sent a request
+    of this version.
+    """
     if error in _TRY_AGAIN:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error == ErrorCode.PRODUCER_FENCED:

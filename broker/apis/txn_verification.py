@@ -1,5 +1,5 @@
-"""Verifies transactions: asks a transaction's coordinator before its first batch is appended to a partition (P3,
-KIP-890).
+"""Verifies transactions: asks a transaction's coordinator before its first batch is appended to a partition (mechanism
+P3 in docs/mechanisms.md, KIP-890).
 
 While the coordinator is asked, no further request is taken from the connection, so requests of one connection take
 effect in their order.
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 GENERIC_ERROR_FROM = 11
 """Is the first version of Produce whose clients know TRANSACTION_ABORTABLE."""
 ADDS_FROM = 12
-"""Is the first version of Produce for transactions of generation V2: the leader adds the partition to the transaction.
+"""Is the first version of Produce with which the leader itself adds the partition to the transaction (transaction
+version 2, KIP-890).
 """
 
 _UNREACHED = (
@@ -96,9 +97,9 @@ class TxnVerification:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
 
     def defer(self, slot: PendingResponse, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
-        """Ask a coordinator if the request needs it, and return whether `append` is thus left to this method. If so,
-        `append` is called once: after the coordinator's answer, or at once if there is no question but a batch is
-        refused.
+        """Ask the transaction's coordinator if the request needs it. Return True if `append` is left to this method,
+        which then calls it once: after the coordinator's answer, or at once if only batches are refused. Return False
+        if the caller must append.
         """
         questions, refused = self._questions(slot.version, request, by_ids)
         if not questions:
@@ -113,8 +114,8 @@ class TxnVerification:
     def _questions(
         self, version: int, request: ProduceIn, by_ids: bool
     ) -> tuple[tuple[ProduceTransaction, list[PartitionToVerify]] | None, Refused]:
-        """Return the transaction with its partitions to verify, or None, and the refused batches of all producers but
-        the first: a transaction has only one producer.
+        """Return the transaction with its partitions to verify, or None; and the refused batches. A request is one
+        producer's transaction, so the batches of all producers but the first are refused.
         """
         adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
@@ -141,8 +142,8 @@ class TxnVerification:
         return (transaction, asked) if transaction is not None and asked else None, refused
 
     def _must_agree(self, h: HostedPartition, adds: bool) -> bool:
-        """Return whether the coordinator must be asked: always with generation V2, because the coordinator learns of
-        the partition by this request.
+        """Return whether the coordinator must be asked before this partition's batch is appended. With transaction
+        version 2 (`adds`) it always must, because the request is what adds the partition.
         """
         return adds or h.log.config.transaction_partition_verification_enable
 

@@ -1,3 +1,3 @@
-"""Holds the image of the cluster, and builds it by replay, from snapshots, and through the feed; for every control
-plane.
+"""Holds each node's image of the cluster (brokers, topics, partitions, settings), and builds it from metadata records
+and snapshots, for every control plane.
 """

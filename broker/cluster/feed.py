@@ -1,4 +1,4 @@
-"""Keeps this node's image of the cluster: replays committed records and passes the changes to its followers."""
+"""Keeps this node's image of the cluster: replays committed records, and calls the subscribers with the changes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class UnsupportedFeature(Exception):
 
 
 class ImageFeed:
-    """Replays the control plane's decisions. No other code changes the committed image.
+    """Replays committed metadata records into this node's image. No other code changes the committed image.
 
-    Followers are called in the order in which they subscribed, once for each run of committed records, with the changes
-    of the run. They see the image after the run, and must not wait.
+    Subscribers (`follow`) are called in the order in which they subscribed, once for each sequence of records that was
+    committed together. They get the changes, see the image after them, and must not wait.
     """
 
     def __init__(self) -> None:
@@ -35,9 +35,10 @@ class ImageFeed:
         self._moved = trio.Event()
 
     def follow(self, follower: Callable[[ImageDelta], None], *, caught_up: bool = False) -> None:
-        """Call `follower` with every change from now on; with `caught_up`, first once with the whole image.
+        """Call the subscriber `follower` with every change from now on; with `caught_up`, first once with the whole
+        image.
 
-        A follower that acts on the image (leads, follows, deletes) must not begin before the image holds the
+        A subscriber that acts on the image (leads, follows, deletes) must not begin before the image holds the
         registration of this incarnation: until then, a restarted node replays its own past, record by record.
         """
         if caught_up:
@@ -53,7 +54,7 @@ class ImageFeed:
     def restored(self, records: Sequence[Any], offset: int, epoch: int) -> None:
         """Replace the image by a snapshot whose last record has `offset`. The quorum calls this as `on_snapshot`.
 
-        Followers get the difference, as if a run of records had made it.
+        Subscribers get the difference between both images, as if records had made it.
         """
         assert offset >= self.image.offset, f"a snapshot of {offset} for an image of {self.image.offset}"
         self.adopt(restored(records, offset, epoch))

@@ -110,7 +110,7 @@ class Topic:
 
 @dataclass(slots=True)
 class ImageDelta:
-    """Holds the changes of a run of records, with the values before the run. The image has the values after it."""
+    """Holds what a sequence of records has changed, with the values before it. The image has the values after it."""
 
     brokers: dict[int, Broker | None] = field(default_factory=dict)
     """Maps the id of each changed broker to its registration before, or None if it had none."""
@@ -138,7 +138,7 @@ class ImageDelta:
 
 
 def full_delta(image: ClusterImage) -> ImageDelta:
-    """Return a delta in which full_delta in `image` is new, for a new follower of the image."""
+    """Return a delta in which everything in `image` is new, for a new subscriber of the image."""
     return ImageDelta(
         brokers=dict.fromkeys(image.brokers),
         partitions={(topic.id, index): None for topic, index, _ in image.partitions()},

@@ -83,7 +83,7 @@ class ControllerSettings:
         return getattr(self.in_force(image), BROKER_SYNONYMS[name][1])
 
     def unclean_leader_election_enabled(self, image: ClusterImage, topic: str) -> bool:
-        """Return whether a replica from outside the ISR may lead if no replica of the ISR can (R11)."""
+        """Return whether a replica from outside the ISR may lead if no replica of the ISR can (mechanism R11)."""
         enabled: bool = self.topic_setting(image, topic, "unclean.leader.election.enable")
         return enabled
 

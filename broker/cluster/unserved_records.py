@@ -32,9 +32,7 @@ REMOVALS: Mapping[type[Any], type[Any]] = {
     records.RemoveDelegationTokenRecord: records.DelegationTokenRecord,
     records.UnregisterControllerRecord: records.RegisterControllerRecord,
 }
-"""Maps each type of record that removes an object to the type of the records of that object. Both have the same key
-fields.
-"""
+"""Maps each type of removal record to the type of record that it removes. Both have the same key fields."""
 
 
 def keep(image: ClusterImage, record: Any) -> None:

@@ -1,4 +1,6 @@
-"""Configures nodes and topics: Kafka's names, types, defaults and ranges, validated once, relations included."""
+"""Defines the configuration of nodes and topics, with Kafka's names, types, defaults and ranges. Values and the
+relations between them are validated once.
+"""
 
 from squall.broker.config.broker import BROKER_SETTINGS, BrokerConfig
 from squall.broker.config.settings import ConfigError, ConfigType, Endpoint, NodeAddress, Setting, parse_properties

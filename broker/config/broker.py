@@ -242,8 +242,8 @@ class BrokerConfig:
     squall_bootstrap_features: tuple[tuple[str, int], ...] = listing((), item=read_feature)
     """Sets the feature levels of a new cluster that differ from this version's: `kafka-storage format --feature`."""
     squall_peers: tuple[NodeAddress, ...] = listing((), item=read_node_address)
-    """Gives the address at which this node connects to each peer, whatever the metadata says: each directed link can
-    have its own proxy.
+    """Gives, per peer, the address to connect to, in place of the peer's address in the metadata. So the
+    fault-injection harness can put a proxy of its own on each directed link.
     """
     squall_incarnation: int = integer(1, low=1)
     squall_trace_path: str | None = text(None)
@@ -277,22 +277,22 @@ class BrokerConfig:
     squall_broker_max_replicas: int = integer(4000, low=1)
     """Limits the replicas of one broker. Each takes about three open files."""
     squall_small_segments_max: int = integer(1000, low=1)
-    """Is the number of inactive segments of a broker from which on no segment is rolled before it has one MiB, whatever
-    the topic's settings say.
+    """Limits small segments: once the broker has this many inactive segments, it rolls no segment below one MiB,
+    whatever the topic's settings say.
     """
     squall_groups_max_bytes: int = long(64 << 20, low=1 << 16)
     """Limits the bytes that members of classic groups have sent to one coordinator and that it still holds."""
     squall_group_confirmed_positions: bool = flag(True)
-    """Makes a coordinator return stable offsets only after its in-sync followers have fetched once more. Kafka returns
-    them at once.
+    """Makes a group coordinator answer OffsetFetch with require_stable only after its in-sync followers have fetched
+    once more, which proves that it is still the leader. Kafka answers at once.
     """
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
-    """Makes a new controller count the broker session of the controller before it from that controller's last answer to
-    the quorum. Kafka begins all sessions anew when the controller changes.
+    """Makes a new controller count the broker session of its predecessor from the predecessor's last answer in the
+    quorum. Kafka begins all sessions anew when the controller changes.
     """
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
-    """Is the first producer epoch of a new transactional id. A run raises it to test the overflow at 32,766."""
+    """Is the first producer epoch of a new transactional id. A test run raises it to reach the overflow at 32,766."""
 
     given: Mapping[str, str] = field(default_factory=dict)
     """Holds the properties as they were given, by Kafka's names."""

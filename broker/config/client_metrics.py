@@ -25,8 +25,8 @@ SELECTORS = (
 
 
 MOST_CHARACTERS: Final = 1000
-"""Limits the characters of one pattern. Reading takes 0.4 µs for each, and for some patterns it grows with the square
-of their number.
+"""Limits the characters of one pattern. Compiling it takes 0.4 µs for each character, and for some patterns grows with
+the square of their length.
 """
 
 

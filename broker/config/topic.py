@@ -140,7 +140,9 @@ COARSER: Mapping[str, tuple[str, ...]] = {
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     name: (finest, *coarser) for finest, coarser in COARSER.items() for name in (finest, *coarser)
 }
-"""Maps a setting that exists in several units to all settings of its family, the finest unit first."""
+"""Maps a setting that exists in several units (`retention.ms`, `.minutes`, `.hours`) to all of these settings, the
+finest unit first.
+"""
 
 
 class ConfigOp(IntEnum):
@@ -297,7 +299,8 @@ class ConfigLayers(NamedTuple):
     file: Mapping[str, str]
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Return every value of a broker-level setting, or of a setting of its family: place by place, defaults last.
+        """Return every value that was given to a broker-level setting, also in another unit (`FAMILIES`): the place of
+        highest priority first, defaults last.
         """
         from squall.broker.config.broker import BROKER_SETTINGS
 

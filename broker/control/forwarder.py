@@ -38,15 +38,15 @@ MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
 """Name separate connections, so that a client's slow request delays no heartbeat."""
 ATTEMPT_MARGIN_S = 0.01
-"""Gives the time by which the whole request times out later than its last attempt. So the attempt times out first, and
-closes a connection that does not work any more.
+"""Gives the seconds by which the last attempt times out before the whole request. The time-out of an attempt closes its
+connection, which may be broken.
 """
 ENVELOPE_VERSION = 0
 SIZE_PREFIX = 4
 
 
 class LocalController(Protocol):
-    """Decides requests in this process if this node's controller is the active one."""
+    """Decides requests on this node, while this node's own controller is the active one."""
 
     def begin(self, api_key: int, request: Any) -> Any:
         """Decide a request: return the answer, or a `DeferredResponse` until its records are committed. Both may raise
@@ -129,8 +129,8 @@ class Forwarder:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
     async def _send_until_answered(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
-        """Retry a request until a controller answers. `send` asks another node within the given seconds; this node's
-        own controller is called directly.
+        """Retry a request until a controller answers. `send` asks another node, within the seconds that it gets; this
+        node's own controller is called directly.
         """
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()
@@ -157,7 +157,9 @@ class Forwarder:
             del self._pausing[moved]
 
     async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
-        """Try the present controller once, and give up if another node becomes controller or after `left_s`."""
+        """Try the present controller once. Give up if another node becomes controller, or after `left_s` seconds.
+        Return whether it answered, and the response.
+        """
         target = self.controller()
         if target == NO_NODE:
             return False, None

@@ -1,5 +1,5 @@
-"""Registers this broker with the controller and keeps its session: catch up, unfence, controlled shutdown (R13,
-KIP-500, KIP-841).
+"""Registers this broker with the controller and keeps its session: catch up, unfence, controlled shutdown (mechanism
+R13 in docs/mechanisms.md, KIP-500, KIP-841).
 """
 
 # A broker serves clients only once it is unfenced: an answer without leaders sends clients into their back-off, which

@@ -1,8 +1,8 @@
-"""Defines the port between a broker and its control plane: the frozen values that pass it, and a protocol for each
-side.
+"""Defines the port between a broker and its control plane: the frozen values that are exchanged, and a protocol for
+each side.
 
 The control plane decides which broker leads, which replicas are in sync and what exists; the data plane carries
-records. KRaft's plane (`kraft/`) is the default. A plane over ZooKeeper, or a list of states in a test, implements the
+records. KRaft's plane (`kraft/`) is the default. A plane over ZooKeeper, or a scripted plane in a test, implements the
 same port, so neither `replicas/` nor `apis/` nor `node` knows which plane it uses.
 
 The control plane gives `Order`s, in the order in which they must be obeyed, answers to ISR proposals, and cluster

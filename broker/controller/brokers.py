@@ -1,4 +1,5 @@
-"""Decides on brokers: registration, heartbeats, controlled shutdown, fencing (R13, KIP-500, KIP-631).
+"""Decides on brokers: registration, heartbeats, controlled shutdown, fencing (mechanism R13 in docs/mechanisms.md,
+KIP-500, KIP-631).
 
 A broker registers an incarnation and starts fenced. It is unfenced once it has replayed its own registration. It is
 fenced when its session expires, when it asks for it, or when it stops. Each of these changes moves leaderships and ISRs
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from squall.broker.cluster.replay import MetadataRecord, register_broker_version
 from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
-from squall.broker.controller.sessions import SessionChange
+from squall.broker.controller.sessions import BrokerSessionChange
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -63,7 +64,7 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
     return Decision(
         BrokerRegistrationResponse(broker_epoch=record.broker_epoch),
         tuple(writes),
-        SessionChange(request.broker_id, metadata_offset=-1),
+        BrokerSessionChange(request.broker_id, metadata_offset=-1),
     )
 
 
@@ -138,7 +139,7 @@ def heartbeat(command: Command, request: BrokerHeartbeatRequest) -> Heartbeat:
     except Refusal as refused:
         return Decision(BrokerHeartbeatResponse(error_code=refused.code))
     broker = image.brokers[request.broker_id]
-    contact = SessionChange(broker.id, request.current_metadata_offset)
+    contact = BrokerSessionChange(broker.id, request.current_metadata_offset)
     reply = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.registered_at,
         is_fenced=broker.fenced,
@@ -159,7 +160,7 @@ def _heartbeat_of_fenced(
     request: BrokerHeartbeatRequest,
     broker: Broker,
     reply: BrokerHeartbeatResponse,
-    contact: SessionChange,
+    contact: BrokerSessionChange,
 ) -> Heartbeat:
     if request.want_shut_down or broker.in_controlled_shutdown:
         # An incarnation that has begun to stop is never unfenced again: its session expired while it stopped.
@@ -172,7 +173,7 @@ def _heartbeat_of_fenced(
 
 
 def _heartbeat_of_stopping(
-    command: Command, broker: Broker, reply: BrokerHeartbeatResponse, contact: SessionChange
+    command: Command, broker: Broker, reply: BrokerHeartbeatResponse, contact: BrokerSessionChange
 ) -> Heartbeat:
     """Move the leaderships of a stopping broker away; once every active broker has replayed that, let it stop
     (KIP-841).
@@ -183,7 +184,8 @@ def _heartbeat_of_stopping(
         writes = leadership_changes(command, remove=broker.id)
         if not broker.in_controlled_shutdown:
             writes.insert(0, _change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
-        return Decision(reply, tuple(writes), SessionChange(broker.id, contact.metadata_offset, begins_shutdown=True))
+        change = BrokerSessionChange(broker.id, contact.metadata_offset, begins_shutdown=True)
+        return Decision(reply, tuple(writes), change)
     if broker.in_controlled_shutdown and not command.sessions.may_stop(image, broker.id):
         return Decision(reply, (), contact)
     reply.is_fenced = reply.should_shut_down = True

@@ -48,7 +48,9 @@ UNCLEAN_CHECK_MS = 1000
 """Gives the interval at which leaderless partitions are checked again: their topics' settings may have changed."""
 
 HEARTBEATS_OF_GRACE = 2
-"""Counts the heartbeat intervals that the previous controller has to prove that its broker is alive."""
+"""Gives the time, in heartbeat intervals, for which the previous controller's broker session lasts at least in a new
+term.
+"""
 
 
 _module = cache(import_module)
@@ -108,8 +110,8 @@ class Controller:
     def tick(self, now_ms: int) -> Decision[Any]:
         """Decide one thing that is due with time. The caller repeats the call until there are no records.
 
-        The caller calls it at `next_tick_ms`. A gap of more than half a session time-out means that this process was
-        stopped and could receive no heartbeat, so the gap is not counted as a broker's silence.
+        The caller calls it at `next_tick_ms`. A gap of more than half a session time-out means that this node was
+        paused and could receive no heartbeat, so the gap is not counted as a broker's silence.
         """
         assert now_ms >= self._ticked_ms
         before = self.image.offset

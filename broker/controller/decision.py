@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.cluster.replay import MetadataRecord
     from squall.broker.cluster.settings import ControllerSettings
-    from squall.broker.controller.sessions import BrokerSessions, SessionChange
+    from squall.broker.controller.sessions import BrokerSessionChange, BrokerSessions
 
 R = TypeVar("R")
 
@@ -29,7 +29,7 @@ class Decision(Generic[R]):
 
     reply: R
     records: tuple[MetadataRecord, ...] = ()
-    session: SessionChange | None = None
+    session: BrokerSessionChange | None = None
     """Holds the command's effect on a broker's session, which takes place even if the records are never committed."""
 
 

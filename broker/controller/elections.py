@@ -1,4 +1,4 @@
-"""Plans how one partition changes: its leader, its ISR, its epochs (R1, R10, R11, E1).
+"""Plans how one partition changes: its leader, its ISR, its epochs (mechanisms R1, R10, R11, E1 in docs/mechanisms.md).
 
 `PartitionChange` collects the wanted changes and plans the record. It elects by these rules, in order: a valid leader
 stays; else the first acceptable replica of the ISR in replica order; if the ISR is empty, the first acceptable eligible

@@ -52,7 +52,7 @@ KAFKA_RELEASES = {28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0", 31: "4.4-IV0"}
 """Maps the newest levels of metadata.version to Kafka's names."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EVERY_TOPIC = ""
-"""Stands for all topics in `ClearElrRecord.topic_name`."""
+"""Is the value of `ClearElrRecord.topic_name` that means all topics."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Are the values of `FeatureUpdateKey.upgrade_type`."""
 

@@ -1,4 +1,5 @@
-"""Decides AlterPartition, by which a leader proposes a new ISR (C1, KIP-497, KIP-841, KIP-903).
+"""Decides AlterPartition, by which a leader proposes a new ISR (mechanism C1 in docs/mechanisms.md, KIP-497, KIP-841,
+KIP-903).
 
 The order of the checks is part of the contract. A leader that is ahead of this controller must look for a newer one. A
 leader that is behind must wait for metadata. Only for other leaders, the ISR itself is checked.
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Asked = wire.AlterPartitionRequestPartitionData
 
 ANY_BROKER_EPOCH = -1
-"""Stands for a member's broker epoch that must not be compared."""
+"""Is a member's broker epoch if the proposal gives none. It is not compared with the registered epoch."""
 
 
 def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> Decision[wire.AlterPartitionResponse]:

@@ -1,4 +1,6 @@
-"""Elects leaders on request and with time: ElectLeaders, preferred leaders, unclean elections (C1, R11)."""
+"""Elects leaders on request and with time: ElectLeaders, preferred leaders, unclean elections (mechanisms C1 and R11 in
+docs/mechanisms.md).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Places the replicas of new partitions: leaders and followers spread evenly, across racks, live brokers first (C1).
+"""Places the replicas of new partitions: leaders and followers spread evenly, across racks, live brokers first
+(mechanism C1 in docs/mechanisms.md).
 
-The brokers form a ring that takes one of each rack in turn. Partition p is led by the p-th unfenced broker from a
-random start. Its followers come from further on in the ring, at a distance that grows with every round of leaders, so
-that the partitions of one leader have different followers.
+The brokers form a ring, in which the racks take turns. Partition p is led by the p-th unfenced broker from a random
+start. Its followers come from further on in the ring, at a distance that grows with every round of leaders, so that the
+partitions of one leader have different followers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Decides AllocateProducerIds: each broker gets blocks of producer ids that no other broker gets (P2, KIP-730)."""
+"""Decides AllocateProducerIds: each broker gets blocks of producer ids that no other broker gets (mechanism P2 in
+docs/mechanisms.md, KIP-730).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Decides AlterPartitionReassignments and ListPartitionReassignments (C1, KIP-455, KIP-860).
+"""Decides AlterPartitionReassignments and ListPartitionReassignments (mechanism C1 in docs/mechanisms.md, KIP-455,
+KIP-860).
 
 A reassignment first adds the new replicas to the old ones. Once all of them are in the ISR, the change that adds the
 last one to it also removes the old replicas (`PartitionChange`), with a new leader epoch that fences them.

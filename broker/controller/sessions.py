@@ -1,8 +1,8 @@
 """Keeps the brokers' sessions on the active controller: when each last made contact and how far it has replayed.
 
 The sessions are soft state, known to the active controller only and never written. A new controller gives every broker
-a fresh session (R13), except its predecessor, of whose last answer it knows as a voter. Fencing and unfencing are
-decided elsewhere and go through the log.
+a fresh session (mechanism R13 in docs/mechanisms.md), except its predecessor, of whose last answer it knows as a voter.
+Fencing and unfencing are decided elsewhere and go through the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionChange:
+class BrokerSessionChange:
     """Holds the effect of one command of a broker on its session."""
 
     broker_id: int
@@ -53,7 +53,7 @@ class BrokerSessions:
             sessions.sessions[broker.id] = BrokerSession(now_ms, -1, shutdown_offset)
         return sessions
 
-    def apply(self, change: SessionChange, now_ms: int, offset: int) -> None:
+    def apply(self, change: BrokerSessionChange, now_ms: int, offset: int) -> None:
         """Note a broker's contact at `now_ms`. `offset`: the offset of the last record appended so far."""
         session = self.sessions.setdefault(change.broker_id, BrokerSession(now_ms))
         assert session.contact_ms <= now_ms, f"contact at {now_ms} after one at {session.contact_ms}"

@@ -1,4 +1,4 @@
-"""Decides CreateTopics, CreatePartitions and DeleteTopics (C1)."""
+"""Decides CreateTopics, CreatePartitions and DeleteTopics (mechanism C1 in docs/mechanisms.md)."""
 
 from __future__ import annotations
 

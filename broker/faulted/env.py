@@ -15,7 +15,8 @@ CrashPointCheck = Callable[[str, str], None]
 
 
 class FaultedTransport(RealTransport):
-    """Is a connection that lets a crash point end the process before each send."""
+    """Represents a connection that counts its sends, so that a crash point can kill the broker just before one of them.
+    """
 
     __slots__ = ("_check_crash_point",)
 
@@ -35,7 +36,7 @@ class FaultedTransport(RealTransport):
 
 
 class FaultedListener(Listener):
-    """Accepts connections whose sends may hit a crash point."""
+    """Accepts connections that are `FaultedTransport`s."""
 
     def __init__(self, inner: Listener, check: CrashPointCheck) -> None:
         self._inner, self._check_crash_point = inner, check
@@ -56,7 +57,7 @@ def _with_crash_points(link: object, check: CrashPointCheck) -> FaultedTransport
 
 
 class FaultedEnv(RealEnv):
-    """Is the environment of a broker with fault injection. `folder` (see `FaultedFs`) is created if it is missing;
+    """Provides the Env of a broker whose disk can be faulted. `folder` (see `FaultedFs`) is created if it is missing;
     `roots` are the log directories.
 
     Raises FaultCommandsError for an invalid control file, OSError for an unusable folder.

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 LIMIT_BYTES = 256 << 20
-"""Limits the unsynced bytes of one node. Beyond it, the files that have waited longest count as written back."""
+"""Limits the unsynced bytes of one node. Beyond it, the files that have waited longest for an fsync count as written
+back by the kernel: a power loss no longer loses them.
+"""
 
 Op = Literal["write", "fsync", "send"]
 
@@ -44,7 +46,7 @@ class FaultCommand:
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Describes the disk or network call before which the process ends."""
+    """Describes the call (fsync, write or network send) just before which the broker's OS process is killed."""
 
     number: int
     op: Op

@@ -1,4 +1,6 @@
-"""Injects a broker's disk faults: failing and slow calls, no space left, and crash points."""
+"""Injects a broker's disk faults: failing calls, slow calls, no space left, and crash points (a kill just before a
+chosen call).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def failure(code: int, path: str) -> OSError:
 
 
 class FaultInjector:
-    """Applies the faults and the crash point of the control file, and counts them.
+    """Applies the faults and the crash point of the harness's control file (`fault_commands`), and counts them.
 
     It is called from the event loop and from the threads of `Env.cpu`, so `lock` is held while something is counted.
     """
@@ -42,7 +44,7 @@ class FaultInjector:
         self.look()
 
     def watch(self) -> None:
-        """Watch the control file from now on, in a thread that ends with the process."""
+        """Start a daemon thread that watches the control file."""
         threading.Thread(target=self._watch, name="faults", daemon=True).start()
 
     def _watch(self) -> None:
@@ -91,14 +93,16 @@ class FaultInjector:
             return False
 
     def count_written_back(self, size: int) -> None:
-        """Count `size` unsynced bytes that are treated as written back."""
+        """Count `size` unsynced bytes that are now treated as durable, as if the kernel had written them back."""
         head = self._tally.head
         self._tally.note(replace(head, through_bytes=head.through_bytes + size))
 
     # ---------------------------------------------------------------------------------------------------- the calls
 
     def check_crash_point(self, op: str, what: str) -> None:
-        """Count an fsync, write or send that is about to happen, and end the process if it is the crash point."""
+        """Count an fsync, write or send that is about to happen, and kill this OS process if the crash point names this
+        call.
+        """
         with self.lock:
             self._tally.call(op)
             crash = self.commands.crash

@@ -1,8 +1,8 @@
-"""Implements the files and names below a broker's log directories with faults, and journals each change before it
-happens.
+"""Implements the files and names below a broker's log directories with disk faults, and journals each change before it
+happens, so that a power loss can undo it.
 
-Processes see the content of the real files: reads and sendfile are those of `squall.broker.real_files`. Paths outside
-of the log directories are passed through.
+The real files always have the content that was written: reads and sendfile are those of `squall.broker.real_files`.
+Paths outside of the log directories are passed through.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from squall.broker.real_files import RealFile, RealFs
 
 
 class Inode:
-    """Holds the journal of one file, whatever the file's names are, while the file is open or has unsynced changes."""
+    """Holds the journal of one file, under whatever names the file has, while the file is open or has unsynced changes.
+    """
 
     __slots__ = ("gone", "handles", "journal", "number")
 
@@ -33,7 +34,7 @@ class Inode:
 
 
 class FaultedFile(RealFile):
-    """Is a file whose writes are journaled before they happen."""
+    """Represents a file that journals its writes before they happen."""
 
     __slots__ = ("_fs", "_inode", "_path")
 
@@ -92,8 +93,8 @@ class FaultedFile(RealFile):
 
 
 class FaultedFs(RealFs):
-    """Implements the file system with faults. `folder` holds the journals and removed files; `roots`, the log
-    directories, must be on the same file system.
+    """Implements the file system with disk faults. `folder` holds the journals, and the removed files whose removal is
+    not durable yet. `roots`, the log directories, must be on the same file system as `folder`.
     """
 
     def __init__(self, folder: str, roots: Sequence[str], incarnation: int) -> None:
@@ -106,14 +107,15 @@ class FaultedFs(RealFs):
         self._inodes: dict[int, Inode] = {}
         self._pending_bytes = 0
         self._waiting: dict[int, int] = {}
-        """Maps inodes to their unsynced bytes, the longest waiting first."""
+        """Maps the numbers of inodes to their unsynced bytes, in the order in which these began to wait for an fsync.
+        """
         self._names: dict[int, DirectoryJournal] = {}
         self.injector = FaultInjector(self._folder, incarnation, lambda: self._used)
 
     # -------------------------------------------------------------------------------------------------------- bytes
 
     def before_write(self, path: str, growth: int) -> None:
-        """Apply crash point, delay and error before a write."""
+        """Apply the crash point and the faults (delay, error) that concern a write which is about to happen."""
         self.injector.check_crash_point("write", path)
         if self.injector.commands.faults:
             self.injector.delay("write")
@@ -139,7 +141,7 @@ class FaultedFs(RealFs):
         self._used += size - before
 
     def synced(self, inode: Inode, mark: int) -> None:
-        """Note that an fsync that began at `mark` has succeeded. The caller holds the lock."""
+        """Note that an fsync has succeeded that began when the journal ended at `mark`. The caller holds the lock."""
         inode.journal.fsync_succeeded(mark)
         self._no_longer_waits(inode.number)
         if left := inode.journal.pending_bytes if not inode.journal.is_clean else 0:
@@ -205,7 +207,7 @@ class FaultedFs(RealFs):
         return any(path.startswith(root + "/") for root in self._roots)
 
     def _reported_path(self, path: str) -> str:
-        """Return the path as faults and evidence name it: from the log directory's own name on."""
+        """Return the path as fault commands and evidence name it: relative to the parent of the log directory."""
         root = next(root for root in self._roots if path == root or path.startswith(root + "/"))
         return os.path.relpath(path, os.path.dirname(root))
 
@@ -333,7 +335,7 @@ class FaultedFs(RealFs):
                     self._purge(f"{self._folder}/kept/{change.kept}")
 
     def _purge(self, kept: str) -> None:
-        """Delete a kept file or directory whose removal is durable."""
+        """Delete a file or directory that was kept only because its removal was not durable."""
         for path in (kept, *_below(kept)):
             try:
                 stat = os.lstat(path)

@@ -1,9 +1,9 @@
 """Journals the changes of one file that are not durable yet, so that a power loss can undo them.
 
-The file itself always has the content that processes see, like a page cache. For each write and truncation since the
-last fsync the journal has the bytes that it replaced, written before the change: an append costs 29 bytes. Like the
-page cache the journal survives the process, so SIGKILL loses nothing, at any moment and for a stopped process too; only
-a power loss (`squall.broker.faulted.losses`) undoes the changes.
+The file itself always has the newest content, like a page cache. For each write and truncation since the last fsync the
+journal has the bytes that it replaced, written before the change: an append costs 29 bytes. Like the page cache the
+journal survives the OS process, so SIGKILL loses nothing, at any moment and for a stopped process too; only a power
+loss (`squall.broker.faulted.losses`) undoes the changes.
 
 A file's journal is named after the file's inode, so renaming the file needs no entry.
 """
@@ -59,7 +59,7 @@ class FileJournal:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._base = 0
         self.pending_bytes = 0
-        """Counts the unsynced written bytes; those of an earlier incarnation are not counted."""
+        """Counts the unsynced bytes that this incarnation of the broker has written."""
         changes, end = parse(_whole(self._fd))
         self._has_failed_sync = any(change.is_durable is not None for change in changes)
         if changes:

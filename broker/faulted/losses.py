@@ -18,8 +18,8 @@ from squall.broker.faulted.journal import CUT, FileChange, parse
 from squall.broker.faulted.names import NameChange, read_names
 
 Changed = Callable[[str, bytes, bytes], None]
-"""Gets a file's path, its content before the loss (empty if the file had been removed) and after it (empty if it is
-gone).
+"""Is called with a file's path, its content before the power loss (empty if the file had been removed) and its content
+after the loss (empty if the file is gone).
 """
 
 SURVIVES = 0.4

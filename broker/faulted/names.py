@@ -1,7 +1,7 @@
 """Journals the changes of names in one directory that are not durable yet, so that a power loss can undo them.
 
-The directory itself has the names that processes see. Files that a removal or renaming takes away are kept under a
-number until the directory is synced. The journal gets a JSON line for each change before it happens.
+The directory itself always has the newest names. Files that a removal or renaming takes away are kept under a number
+until the directory is synced. The journal gets a JSON line for each change before it happens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Counts injected faults in a small memory-mapped file, which survives SIGKILL of the process.
+"""Counts the calls that injected disk faults have hit, in a small memory-mapped file that survives SIGKILL of the
+broker.
 
 Layout, little-endian: magic (8 bytes), then 64-bit numbers: the serial of the last applied control file; the
 incarnation that applied it; bytes treated as written back because too many were unsynced; and SLOTS slots of four
@@ -26,7 +27,7 @@ OPS = ("fsync", "write", "send")
 
 @dataclass(frozen=True, slots=True)
 class TallyHeader:
-    """Holds the fields before the slots."""
+    """Holds the tally's fields before the slots: control file serial, incarnation, bytes written back."""
 
     serial: int
     incarnation: int
@@ -43,7 +44,7 @@ class FaultCounts:
 
 
 class FaultTally:
-    """Updates the memory-mapped file. Only one process may write to it."""
+    """Updates the memory-mapped file. Only one OS process may write to it."""
 
     def __init__(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -57,7 +58,7 @@ class FaultTally:
         self._calls = dict(zip(OPS, CALLS.unpack_from(self._map, CALLS_AT) if found else (0, 0, 0), strict=True))
 
     def note(self, head: TallyHeader) -> None:
-        """Write the header."""
+        """Write the header, which names the applied control file."""
         self.head = head
         HEAD.pack_into(self._map, 0, MAGIC, head.serial, head.incarnation, head.through_bytes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from squall.broker.log.markers import read_marker
-from squall.broker.log.scan import CorruptRecords, PlacedBatch, UnexpectedOffset, is_batch
+from squall.broker.log.scan import CorruptRecords, LocatedBatch, UnexpectedOffset, is_batch
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 
@@ -21,7 +21,7 @@ def batch_around(records: memoryview, offset: int) -> int | None:
     return None
 
 
-def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[PlacedBatch]:
+def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[LocatedBatch]:
     """Return the complete batches of `records`, of which the first must begin at offset `expected`.
 
     Leaves out a partial last batch, and everything from the first batch on whose epoch is above `leader_epoch`, the
@@ -29,7 +29,7 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
     records (KAFKA-18723), or that its disk is damaged, because no checksum covers the epoch. `gaps`: offsets may be
     missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
     """
-    found: list[PlacedBatch] = []
+    found: list[LocatedBatch] = []
     at, end = 0, len(records)
     while end - at >= HEADER_SIZE:
         header = tuple.__new__(BatchHeader, HEADER.unpack_from(records, at))
@@ -45,7 +45,7 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
             raise CorruptRecords(f"the batch at offset {base} has a wrong CRC, delta {delta} or epoch {epoch}")
         if attributes & CONTROL_BIT:
             _check_control(header, records[at:stop])
-        found.append(tuple.__new__(PlacedBatch, (header, at, stop)))
+        found.append(tuple.__new__(LocatedBatch, (header, at, stop)))
         expected = base + delta + 1
         at = stop
     return found

@@ -1,5 +1,5 @@
 """Implements the sparse indexes of a segment in Kafka's binary layouts: offset index (8 bytes an entry), time index
-(12) and transaction index (34) (L1).
+(12) and transaction index (34) (mechanism L1 in docs/mechanisms.md).
 
 Entries ascend. The newest entries stay in memory until `write_out`, so a lookup among them and most appends need no
 system call. After a crash, recovery rebuilds lost entries of the offset and time indexes from the batches.

@@ -1,4 +1,4 @@
-"""Implements one partition's log: append, slice, truncate, flush (L1). Batches stay as clients compressed them (L3).
+"""Implements one partition's log: append, slice, truncate, flush (mechanism L1). Batches stay compressed (L3).
 
 The hot path is `append_as_leader`, `append_as_follower` and `slice`. An append unpacks 61 bytes, checks one CRC and
 writes once; a slice is two binary searches in memory. Single records are read only if the topic's settings require it.
@@ -26,7 +26,7 @@ from squall.broker.log.producers import ProducerStates, remove_snapshots, write_
 from squall.broker.log.reads import segment_at
 from squall.broker.log.results import AppendResult, FollowerAppendResult, RecoveryResult
 from squall.broker.log.retention import deletable
-from squall.broker.log.scan import PLACE, PlacedBatch
+from squall.broker.log.scan import PLACE, LocatedBatch
 from squall.broker.log.segment import Segment
 from squall.broker.log.slices import FileSlice
 from squall.broker.log.validation import ORDINARY, check_unusual, with_timestamp
@@ -92,7 +92,7 @@ class Log:
         self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
         """Is called before records from an offset on are removed other than by retention, to correct checkpoints."""
         self.may_be_small: Callable[[], bool] = lambda: True
-        """Returns whether a segment smaller than SMALL_BYTES may be rolled, whatever the topic's settings say."""
+        """Returns whether a segment below SMALL_BYTES may be rolled, whatever the topic's settings say."""
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -209,7 +209,7 @@ class Log:
     def end_transaction(
         self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int, leader_epoch: int, wall_ms: int
     ) -> AppendResult:
-        """Append a coordinator's transaction marker (P3). For a duplicate marker, returns the log's last offset."""
+        """Append a coordinator's transaction marker (mechanism P3). For a duplicate, returns the log's last offset."""
         verdict = self.producers.take_marker(producer_id, epoch, marker, transaction_version)
         if verdict is None:
             batch = encode_marker(producer_id, epoch, marker, wall_ms)
@@ -230,7 +230,7 @@ class Log:
         checked = checked_batches(records, first, leader_epoch, gaps=limits.compacted)
         if checked and first != self.log_end_offset:
             self.truncate_fully_and_start_at(first)
-        run: list[PlacedBatch] = []
+        run: list[LocatedBatch] = []
         segment, size, oldest = self._active, self._active.size, self._active.roll_timestamp
         for item in checked:
             header, at, stop = item
@@ -253,7 +253,7 @@ class Log:
         self.increment_log_start(start)
         return FollowerAppendResult(first, self.log_end_offset, run[-1].stop if run else 0)
 
-    def _append_run(self, segment: Segment, records: memoryview, run: list[PlacedBatch]) -> None:
+    def _append_run(self, segment: Segment, records: memoryview, run: list[LocatedBatch]) -> None:
         """Append checked batches to one segment."""
         if not run:
             return
@@ -330,15 +330,15 @@ class Log:
         return reads.aborted_transactions(self.segments, offset, end_offset)
 
     def bound_of(self, found: FileSlice, offset: int) -> int:
-        """Return an offset after all batches of a slice from `offset` on. It may be a bit high, as no batch is read."""
+        """Return an upper bound of the offsets in a slice from `offset` on. It may be too high, as no batch is read."""
         for segment in self.segments[segment_at(self.segments, offset) :]:
             if segment.file is found.file:
                 return segment.bound_at(found.position + found.length)
         return self.log_end_offset
 
     def recall_undecided(self, high_watermark: int) -> None:
-        """Find, after loading, the ended transactions whose markers are not below `high_watermark` yet (R5). Reads the
-        batches, because producer snapshots do not contain them.
+        """Find, after loading, the ended transactions whose markers are not below `high_watermark` yet (mechanism R5).
+        Reads the batches, because producer snapshots do not contain them.
         """
         if high_watermark < self.log_end_offset and self.producers.has_ended_transactions():
             start, end = self.segments[0].base_offset, self.log_end_offset

@@ -1,4 +1,4 @@
-"""Searches a log for records by timestamp (ListOffsets, R6, KIP-734).
+"""Searches a log for records by timestamp (ListOffsets, mechanism R6 in docs/mechanisms.md, KIP-734).
 
 Batch headers lead to the batch that may hold the record, and only that batch is decompressed. A small batch can
 decompress to much, so a `TimestampLookup` runs in steps, and its caller searches each batch on or off the event loop. A
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from squall.broker.log.config import LogConfig
 from squall.broker.log.reads import segment_at
-from squall.broker.log.scan import LOOKUP_CHUNK, PlacedBatch, walk
+from squall.broker.log.scan import LOOKUP_CHUNK, LocatedBatch, walk
 from squall.broker.log.segment import Segment
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.record_walk import record_since
@@ -29,7 +29,9 @@ longer.
 
 HEADERS_A_TURN = 2_000
 BYTES_A_TURN = 64 << 10
-"""Limits the bytes searched on the event loop in one turn: so many bytes may hold 9,000 records and take 20 ms."""
+"""Limits the bytes searched on the event loop before other tasks run: so many bytes may hold 9,000 records and take 20
+ms.
+"""
 
 
 class SearchBudget:
@@ -128,11 +130,11 @@ class TimestampLookup:
             self.take(step, step.search())
         return self.found
 
-    def _candidate(self, segment: Segment, placed: PlacedBatch, timestamp: int) -> CandidateBatch:
+    def _candidate(self, segment: Segment, placed: LocatedBatch, timestamp: int) -> CandidateBatch:
         data = segment.file.pread(placed.stop - placed.start, placed.start)
         return CandidateBatch(placed.header, data, timestamp, self._start, self._limit, self._max_bytes)
 
-    def _walk(self, segment: Segment, offset: int) -> Iterator[PlacedBatch | SearchPause]:
+    def _walk(self, segment: Segment, offset: int) -> Iterator[LocatedBatch | SearchPause]:
         """Yield the segment's batches from the one that contains `offset` up to the limit. Before a batch that would
         exceed the budget, yield a pause.
         """
@@ -163,7 +165,7 @@ class TimestampLookup:
     def _with_max_timestamp(self) -> Iterator[CandidateBatch | SearchPause]:
         """Yield the first batch with the largest timestamp of all."""
         start, limit = self._start, self._limit
-        best: tuple[Segment, PlacedBatch] | None = None
+        best: tuple[Segment, LocatedBatch] | None = None
         largest = -1
         for segment in self._segments[segment_at(self._segments, start) :]:
             if segment.max_timestamp <= largest:

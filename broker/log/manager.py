@@ -45,8 +45,7 @@ class LogManager:
         """Create the directory and its meta.properties if they are missing. Raises InconsistentMetaProperties if they
         belong to another node or cluster.
 
-        segments: the number of inactive segments in all logs from which on no segment is rolled below
-        `log.SMALL_BYTES`.
+        segments: once all logs together have so many inactive segments, no segment below `log.SMALL_BYTES` is rolled.
         """
         self._fs = fs
         self.log_dir = log_dir

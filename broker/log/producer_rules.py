@@ -1,8 +1,8 @@
 """Defines the rules of idempotence and transactions in one log, as methods that change nothing.
 
 Each rule is a method, as in `squall.broker.replication.rules`, so that a mutant can replace exactly one. There are two
-generations of transactions (KIP-890): in the first a producer keeps its epoch from one transaction to the next; in the
-second every end of a transaction raises the producer's epoch.
+transaction versions (KIP-890): with version 1 a producer keeps its epoch from one transaction to the next; with version
+2 every end of a transaction raises the producer's epoch.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class EndedTxn(NamedTuple):
 
 
 class VerificationStateEntry:
-    """Tracks the question to a transaction coordinator whether this partition is part of a producer's transaction.
+    """Tracks whether the transaction coordinator was asked, and has confirmed, that this partition is part of a
+    producer's transaction.
 
     A marker removes the entry, because it ends the transaction that was asked about. An answer that arrives after the
     marker is ignored (KIP-890, part 1).
@@ -87,10 +88,10 @@ class VerificationStateEntry:
         self.lowest_sequence = lowest_sequence
         """Gives the smallest first sequence of the batches that wait for the coordinator's answer."""
         self.raises_epoch = raises_epoch
-        """Is True for a producer of the second generation, whose transactions each have their own epoch."""
+        """Is True for a producer with transaction version 2, whose transactions each have their own epoch."""
         self.agreed = False
         self.wall_ms = 0
-        """Gives the time of the last question, in wall-clock ms."""
+        """Gives the time at which the coordinator was last asked, in wall-clock ms."""
 
 
 class ProducerRules:
@@ -124,7 +125,7 @@ class ProducerRules:
     def begins_too_late(self, verification: VerificationStateEntry | None, first_sequence: int) -> bool:
         """Return whether the first batch of an unknown producer has a too large sequence to be the first that it sent.
         If a retried batch that overtook another were appended, the other would be out of order for ever (KAFKA-14904).
-        Producers of the second generation always begin with 0.
+        Producers with transaction version 2 always begin with 0.
         """
         if verification is None:
             return False
@@ -139,9 +140,9 @@ class ProducerRules:
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     def is_voided(self, asked: VerificationStateEntry, marker_epoch: int, transaction_version: int) -> bool:
-        """Return whether a marker ends the transaction that the coordinator was asked about. A marker of the second
-        generation has the epoch of the next transaction, and does not end one of that epoch. A client may ask in the
-        second generation and end the transaction in the first; the marker is then one of the first.
+        """Return whether a marker ends the transaction that the coordinator was asked about. A marker of transaction
+        version 2 has the epoch of the next transaction, and does not end a transaction of that epoch. A client may ask
+        with version 2 and end the transaction with version 1; the marker is then one of version 1.
         """
         of_next = asked.raises_epoch and transaction_version >= EPOCH_RAISED_BY_END
         return asked.epoch < marker_epoch or (asked.epoch == marker_epoch and not of_next)
@@ -153,7 +154,7 @@ class ProducerRules:
     # ------------------------------------------------------------------------------------------------------- markers
 
     def is_marker_late(self, entry: ProducerStateEntry, epoch: int, transaction_version: int) -> bool:
-        """Return whether a marker has an epoch that is over in this log. In the second generation a marker's epoch is
+        """Return whether a marker has an epoch that is over in this log. With transaction version 2 a marker's epoch is
         above that of the transaction it ends, so a marker of the same epoch was meant for the previous transaction
         (KIP-1228).
         """
@@ -167,7 +168,7 @@ class ProducerRules:
         """Return whether the log has this marker already, because the answer to it was lost. It is answered as if it
         was written now (KAFKA-19999).
 
-        In the first generation the epoch does not distinguish transactions, but without an open transaction there is
+        With transaction version 1 the epoch does not distinguish transactions, but without an open transaction there is
         nothing to end. A marker of a newer coordinator is appended in any case, because it fences the older
         coordinator.
         """

@@ -1,4 +1,5 @@
-"""Keeps the producer state of one log: idempotence (P2, KIP-98, KIP-360) and open transactions (P3, R5).
+"""Keeps the producer state of one log: idempotence (mechanism P2 in docs/mechanisms.md, KIP-98, KIP-360) and open
+transactions (mechanisms P3 and R5).
 
 The state is a function of the batches. The leader checks a batch before it appends; leader and followers update the
 state after an append; a restart reads the newest snapshot file and replays the batches behind it. The rules themselves
@@ -50,8 +51,8 @@ class ProducerStates(ProducerRules):
         markers.
         """
         self.verifications: dict[int, dict[int, VerificationStateEntry]] = {}
-        """Holds, by producer id and epoch, the questions to coordinators whether a transaction may begin here. Not on
-        disk.
+        """Holds, by producer id and epoch, whether the transaction coordinator was asked if a transaction may begin
+        here, and its answer. Not on disk.
 
         Each epoch has its own entry: a client with another epoch, true or made up, must not use the answer for this
         epoch.
@@ -125,7 +126,7 @@ class ProducerStates(ProducerRules):
             self.verifications.pop(producer_id, None)
 
     def verification(self, producer_id: int, epoch: int) -> VerificationStateEntry | None:
-        """Return the question about a producer's epoch, answered or not; None if it was not asked or a marker removed
+        """Return the verification of a producer's epoch, answered or not; None if none was begun or a marker removed
         it.
         """
         return self.verifications.get(producer_id, {}).get(epoch)
@@ -133,9 +134,9 @@ class ProducerStates(ProducerRules):
     def begin_verification(
         self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool
     ) -> VerificationStateEntry | None:
-        """Return the question to ask the coordinator before a transactional batch is appended, or None if none is
-        needed: the transaction is open here, the coordinator has agreed, or the batch is a duplicate. The caller sets
-        `agreed`.
+        """Return the verification to request from the coordinator before a transactional batch is appended, or None if
+        none is needed: the transaction is open here, the coordinator has agreed, or the batch is a duplicate. The
+        caller sets `agreed`.
         """
         assert header.attributes & TRANSACTIONAL_BIT
         producer_id, epoch, first = header.producer_id, header.producer_epoch, header.base_sequence

@@ -43,7 +43,7 @@ def is_intact(header: BatchHeader, data: memoryview) -> bool:
     return bool(crc32c(data[CRC_FROM:]) == header.crc)
 
 
-class PlacedBatch(NamedTuple):
+class LocatedBatch(NamedTuple):
     """Holds a batch header with the range of the batch's bytes."""
 
     header: BatchHeader
@@ -52,7 +52,7 @@ class PlacedBatch(NamedTuple):
     """Gives the position after the batch's last byte."""
 
 
-def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[PlacedBatch]:
+def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[LocatedBatch]:
     """Yield each complete batch between two positions of a file.
 
     Ends at bytes that are not a batch. Reads only headers, and skips the rest of batches larger than a chunk.
@@ -68,7 +68,7 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
         stop = position + LENGTH_OVERHEAD + header.length
         if not is_batch(header.length, header.magic) or stop > end:
             return
-        yield PlacedBatch(header, position, stop)
+        yield LocatedBatch(header, position, stop)
         position = stop
 
 

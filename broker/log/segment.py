@@ -1,4 +1,6 @@
-"""Implements a segment: a file of batches, its indexes, and the positions of its newest batches in memory (L1)."""
+"""Implements a segment: a file of batches, its indexes, and the positions of its newest batches in memory (mechanism L1
+in docs/mechanisms.md).
+"""
 
 # A log file above 4 MB has its next 32 MB of blocks reserved at a time (`fallocate` that keeps the size), unless less
 # than 1 GB is free. Ten pairs beside other work gave 0.97 of the broker's CPU at 1 KB and 0.96 at 100 B; both
@@ -15,7 +17,7 @@ from squall.broker.env import Buffer, File, Fs
 from squall.broker.log.checkpoints import parent
 from squall.broker.log.config import LogConfig
 from squall.broker.log.indexes import AbortedIndex, IndexFile, OffsetIndex, TimeIndex
-from squall.broker.log.scan import LOOKUP_CHUNK, PlacedBatch, walk, walk_ends
+from squall.broker.log.scan import LOOKUP_CHUNK, LocatedBatch, walk, walk_ends
 from squall.broker.log.slices import FileSlice
 
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
@@ -181,7 +183,7 @@ class Segment:
 
     # --------------------------------------------------------------------------------------------------- finding
 
-    def walk_from(self, offset: int) -> Iterator[PlacedBatch]:
+    def walk_from(self, offset: int) -> Iterator[LocatedBatch]:
         """Yield headers with byte ranges, from the batch that contains `offset`, or the first batch after it."""
         for placed in walk(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK):
             if placed.header.base_offset + placed.header.last_offset_delta >= offset:
@@ -292,7 +294,7 @@ class Segment:
         return position
 
     def complete_truncation(self) -> None:
-        """Fsync the file if the process died between a truncation and its fsync."""
+        """Fsync the file if the OS process ended between a truncation and its fsync, as the marker file shows."""
         if self._fs.exists(self._path + TRUNCATING):
             self.file.fsync()
             self._fs.remove(self._path + TRUNCATING)

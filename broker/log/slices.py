@@ -1,4 +1,5 @@
-"""Defines a slice of complete batches in a file, which is sent without being read (L2)."""
+"""Defines a slice of complete batches in a file, which is sent without being read (mechanism L2 in docs/mechanisms.md).
+"""
 
 # Slices up to 256 KB are read, and leave in one call with the bytes around them; `sendfile` would take three calls.
 # This saves a third of the wake-ups with batches of 1 KB and a fifth of the broker's CPU with batches of 100 KB, and

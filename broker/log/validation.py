@@ -102,9 +102,9 @@ def check_unusual(
     zstd: bool,
     checked: CheckedBatch | AppendResult | None,
 ) -> AppendResult | tuple[memoryview, int]:
-    """Check a batch that failed the fast checks. Returns the refusal, or the batch and its largest timestamp. A largest
-    timestamp below those of the records is corrected, as Kafka does; without reading records, only the first one is
-    known.
+    """Check a batch that did not pass the fast checks of every append. Returns the refusal, or the batch and its
+    largest timestamp. A largest timestamp below those of the records is corrected, as Kafka does; without reading
+    records, only the first one is known.
     """
     refused = refusal(records, config, wall_ms, client=client, zstd=zstd)
     if refused is not None:
@@ -177,7 +177,9 @@ def _not_for_clients(header: BatchHeader, client: bool, zstd: bool) -> AppendRes
 
 
 def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendResult | None:
-    """Return the refusal of invalid timestamps. Base and max timestamp of the header stand for the records'."""
+    """Return the refusal of invalid timestamps, or None. The header's timestamps are checked, not those of single
+    records.
+    """
     if header.attributes & TIMESTAMP_TYPE_BIT:
         return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, "producers do not set the type LogAppendTime")
     if config.message_timestamp_type == "LogAppendTime":

@@ -1,1 +1,1 @@
-"""Serves one OpenMetrics endpoint of a broker: off by default, on loopback, without libraries of the harness."""
+"""Serves one OpenMetrics endpoint of a broker. It is off by default, listens on loopback, and needs no library."""

@@ -1,5 +1,5 @@
-"""Collects the metrics of a node. Kafka's MBeans have the same names behind Prometheus' JMX exporter, so dashboards
-fit.
+"""Collects the metrics of a node. Their names are those that Prometheus' JMX exporter gives to Kafka's MBeans, so
+Kafka's dashboards fit.
 
 Names of metrics that Kafka lacks begin with `squall_`. Counters begin with the node's start. Gauges are read at each
 scrape.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from squall.broker.net.server import Server
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
     from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-    from squall.broker.replicas.fetcher import Fetchers
+    from squall.broker.replicas.fetcher import ReplicaFetcherManager
     from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.isr_proposals import IsrProposals
     from squall.broker.replicas.replica_manager import ReplicaManager
@@ -58,7 +58,7 @@ class NodeMetrics:
     control: ControlPlane
     replicas: ReplicaManager
     proposals: IsrProposals
-    fetchers: Fetchers
+    fetchers: ReplicaFetcherManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     server: Server

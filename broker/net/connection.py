@@ -124,8 +124,7 @@ class Connection:
         self._out_in_files = 0
         """Counts the bytes of `_out_bytes` that are still in files."""
         self._answered_bytes = 0
-        """Counts the bytes of known responses in `slots`, which are not flushed yet or are behind a response that is
-        not known.
+        """Counts the bytes of the known responses in `slots`: they wait for the next flush, or for an earlier response.
         """
         self._blocked = False
         self._mark_dirty, self._start_task = mark_dirty, start_task
@@ -135,8 +134,8 @@ class Connection:
         self._is_held_when_closed = False
 
     def hold(self, *, when_closed: bool = False) -> None:
-        """Take no further request until `release`: the current request waits before it takes effect, and requests of
-        one connection take effect in their order.
+        """Take no further request until `release`, because the current request waits before it takes effect, and
+        requests of one connection take effect in their order.
 
         With `when_closed` the hold outlives the connection, because the request takes effect even then. Its bytes count
         as receive memory until the release, and the connection still counts as open.
@@ -155,7 +154,8 @@ class Connection:
             held.set()
 
     def ready(self, size: int) -> None:
-        """Count a response of `size` bytes as known. The server flushes this connection when the current burst settles.
+        """Note that a response of `size` bytes is known. The server sends it after the current burst of requests
+        (`Server.settle`).
         """
         self._answered_bytes += size
         self._mark_dirty(self)
@@ -226,8 +226,7 @@ class Connection:
             self.close()
 
     def _taken(self, count: int) -> None:
-        """Remove the first `count` bytes of the queued output, because the link has taken them. Some output must
-        remain.
+        """Remove the first `count` bytes of the queued output, which the socket has accepted. Some output must remain.
         """
         out = self._out
         self._out_bytes -= count

@@ -27,7 +27,7 @@ class Expirable(Protocol):
         """Respond with the data that is there, because the deadline has passed."""
 
 
-class Timers:
+class ParkedRequestTimers:
     """Holds parked requests by deadline, to the nearest tick."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Timers:
                 item.expire()
 
     async def due(self, env: Env) -> None:
-        """Wait until `expire` has an item to expire. While no request is parked, this task does not wake."""
+        """Wait until `expire` has an item to expire. While no request is parked, the waiting task does not wake."""
         sooner = self._sooner = self._sooner or env.signal()
         while True:
             first = min(self._buckets, default=None)

@@ -46,13 +46,13 @@ class FairScheduler:
         self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
-        """Gives the number of queued connections to call next: as many as the last budget sufficed for, or more if it
-        was not spent.
+        """Gives the number of queued connections to let run next: as many as the last budget sufficed for, or more if
+        it was not spent.
         """
         self._served = 0
 
     def must_queue(self, queuer: Schedulable) -> bool:
-        """Return whether `queuer`, which has something to serve, must call `queue` first."""
+        """Return whether `queuer`, which has requests to serve, must first wait in `queue`."""
         if self._is_calling:
             return True
         if queuer.round == self.rounds:
@@ -93,7 +93,8 @@ class FairScheduler:
         self._spent_s = 0.0
 
     async def _call(self) -> None:
-        """Call the next connections, wait for a pass of the loop, and repeat until the queue is empty."""
+        """Let the next queued connections run, wait for a pass of the event loop, and repeat until the queue is empty.
+        """
         while self._queue:
             self._begin_round()
             self._served = 0

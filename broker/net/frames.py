@@ -48,7 +48,7 @@ class ReceiveMemory:
         """Maps each reader that waits for memory to the bytes it waits for."""
         self._freed = trio.Event()
         self._seen: dict[FrameReader, tuple[int, int]] = {}
-        """Maps each holder to its `progress` at the last check."""
+        """Maps each reader with an enlarged buffer to its `progress` at the last check."""
         self._next_look_s = 0.0
 
     def take(self, amount: int) -> bool:
@@ -100,9 +100,7 @@ class ReceiveMemory:
         self._look(now_s)
 
     def _slow(self) -> list[FrameReader]:
-        """Return the readers that are still at the frame of the last check and received little of it since, slowest
-        first.
-        """
+        """Return the readers that have received little of the same frame since the last check, the slowest first."""
         gained = {}
         for holder, (bursts, received) in self._seen.items():
             # If the server still uses the frames of a reader, the server is slow, not the client.
@@ -113,8 +111,8 @@ class ReceiveMemory:
         return sorted(gained, key=gained.__getitem__)
 
     def _stuck(self) -> list[FrameReader]:
-        """Return the waiting readers, the largest holder first, if they hold more than half of the memory: otherwise
-        none of them might ever get the rest. Return [] if they hold less.
+        """If the waiting readers hold more than half of the memory together, return them, the largest holder first:
+        none of them might ever get the rest. Else return [].
         """
         held = {holder: holder.enlarged_by for holder in self.wanting if holder in self.holders}
         if sum(held.values()) <= self.limit // 2:
@@ -135,8 +133,8 @@ class FrameReader:
         patience_s: float = 10.0,
         grows_to: int = 0,
     ) -> None:
-        """Create a reader with a small buffer. If this node has chosen the peer, the first large frame gets a buffer of
-        `grows_to` bytes at once.
+        """Create a reader with a small buffer. With `grows_to`, for peers that this node has chosen itself, the first
+        large frame gets a buffer of `grows_to` bytes at once.
         """
         self._env, self._link, self._memory, self._max_frame = env, link, memory, max_frame
         self._patience_s, self._grows_to = patience_s, grows_to

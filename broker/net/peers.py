@@ -1,7 +1,8 @@
-"""Sends requests to other nodes: one link per node and lane, with correlation ids and several requests in flight.
+"""Sends requests to other nodes, with correlation ids and several requests in flight on each connection.
 
-On a link, responses come in the order of the requests. A request that may wait long at the other side (a parked Fetch
-of the metadata log) therefore has a lane of its own, so that it delays no heartbeat.
+On a connection, responses come in the order of the requests. A request that may wait long at the other side (a parked
+Fetch of the metadata log) would delay a heartbeat behind it. So requests name a lane, and each (node, lane) has its own
+connection.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Unreachable(OSError):
 
 
 class _PendingExchange:
-    """Holds the place of one request in its channel's order until the response is there."""
+    """Represents one request of a channel that waits for its response. Responses come in the order of the requests."""
 
     __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
 
@@ -46,7 +47,7 @@ class _PendingExchange:
 
 
 class _FastLock:
-    """Excludes tasks from each other, without a pass of the scheduler if the lock is free."""
+    """Implements a lock between tasks that does not yield to the scheduler if it is free."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
@@ -62,7 +63,9 @@ class _FastLock:
 
 
 class _Channel:
-    """Represents one link to one node. Any failure breaks the channel for good, and the next request opens another."""
+    """Represents the connection for one (node, lane). Any failure breaks the channel for good, and the next request
+    opens another.
+    """
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MOST_LOOKED_AT = 1000
-"""Limits the parts of one response whose errors are counted. A response may have 50,000 parts, and they are counted
-without a pause.
+"""Limits the parts of one response whose error codes are counted. A response may have 50,000 parts, and no other task
+runs while they are counted.
 """
 
 

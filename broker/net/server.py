@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from squall.broker.config import BrokerConfig
     from squall.broker.env import Env, Listener, Transport
     from squall.broker.net.request_metrics import RequestMetrics
-    from squall.broker.net.wakeups import Woken
+    from squall.broker.net.wakeups import WakeableSet
 
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
 _MUCH_KEPT = 64 << 10
-"""Is the number of unread response bytes from which on a connection counts for `squall.replies.max.bytes`."""
+"""Is the number of unread response bytes above which a connection's bytes count for `squall.replies.max.bytes`."""
 _TURN_S = 0.005
 """Limits the time, in s, for which the requests of one connection are served before other tasks run."""
 _QUIET_MS = 10_000
@@ -83,7 +83,7 @@ class Route:
 class Server:
     """Serves every listener of a broker."""
 
-    def __init__(self, env: Env, config: BrokerConfig, woken: Woken, nursery: trio.Nursery) -> None:
+    def __init__(self, env: Env, config: BrokerConfig, woken: WakeableSet, nursery: trio.Nursery) -> None:
         self._env, self._config, self._woken, self._nursery = env, config, woken, nursery
         self._large = LargeRequestCodec(env, config)
         self._memory = ReceiveMemory(config.queued_max_request_bytes)
@@ -99,7 +99,9 @@ class Server:
         self._of_brokers: dict[Connection, None] = {}
         """Holds the connections of the listeners in `_inner`."""
         self._turns = FairScheduler(lambda task: self._nursery.start_soon(task))
-        """Schedules the connections on listeners outside `_inner`, so also brokers' if there is only one listener."""
+        """Schedules the connections that count as clients': those of all listeners outside `_inner`. They include
+        brokers' connections if there is only one listener.
+        """
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
         self._heavy: dict[Connection, None] = {}
@@ -236,7 +238,8 @@ class Server:
         return self._is_active(conn)
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Wait until the connection is no longer held and may be served. Return that time, in s of the node's clock."""
+        """Wait until `Connection.release`, and for this connection's turn. Return that time, in s of the node's clock.
+        """
         while conn.held is not None:
             self.settle()
             if turns is not None:
@@ -408,8 +411,8 @@ class Server:
     def answer_later(
         self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
     ) -> Callable[[PendingResponse, Any], None]:
-        """Return a hot route for a handler that waits without a task. The server calls `handler(request, version,
-        answer)`. The handler, or the code that has the response body later, must call `answer` once.
+        """Return a hot route for a handler that waits without a task of its own. The server calls `handler(request,
+        version, answer)`. The handler, or the code that has the response body later, must call `answer` once.
         """
 
         def ask(slot: PendingResponse, request: Any) -> None:
@@ -425,7 +428,7 @@ class Server:
         return ask
 
     def settle(self) -> None:
-        """Answer the fetches that the burst woke, then send once on each connection that has new responses."""
+        """Answer the fetches that the last requests woke, then send once on each connection that has new responses."""
         woken, dirty = self._woken, self._dirty
         while woken:
             request, _ = woken.popitem()

@@ -1,8 +1,8 @@
-"""Collects the parked requests that watch something and must be woken because it changed.
+"""Collects the parked requests that a change must wake.
 
-The code that changes something (an append, a high watermark, a role) adds the watching requests to the woken ones. Each
-request is answered once, when the burst with the change is over (`Server.settle`). Responses in the middle of a burst
-would be one small response for each batch.
+The code that changes something (an append, a high watermark, a role) adds the requests that watch it to the woken ones.
+Each request is answered once, when the burst of requests that made the change is over (`Server.settle`). Responses in
+the middle of a burst would be one small response for each batch.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ class Wakeable(Protocol):
         """Respond if the change is enough for this request, else wait on. Do nothing if the request was answered."""
 
 
-Woken = dict[Wakeable, None]
+WakeableSet = dict[Wakeable, None]
 """Is an ordered set (a dict with None values), because wake-ups must be deterministic."""

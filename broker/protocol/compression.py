@@ -1,4 +1,5 @@
-"""Compresses and decompresses record batches with Kafka's four codecs, in the framing that every client reads (L3).
+"""Compresses and decompresses record batches with Kafka's four codecs, in the framing that every client reads
+(mechanism L3 in docs/mechanisms.md).
 
 The native library is imported on first use: a broker seldom decompresses what it stores. Decompression is bounded: the
 output grows in steps up to the caller's limit, so that a small batch that claims a large size costs little.

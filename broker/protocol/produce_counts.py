@@ -1,5 +1,5 @@
-"""Counts Produce requests by their producers' settings, and traces the counts: they show what was sent, not only what
-was configured.
+"""Counts Produce requests by their producers' settings (client id, acks, idempotence, transactional id, codec), and
+traces the counts: they show what was sent, not only what was configured.
 
 The first request with new settings is traced at once, so that `kill -9` loses no settings, at most the newest counts.
 Further lines follow when a count has grown by a quarter, so the number of lines grows with its logarithm.
@@ -30,7 +30,7 @@ _MANY: Final = 16
 """Is the least number of requests between two lines of the same settings."""
 
 Settings = tuple[str | None, int, bool, str | None, int]
-"""Holds client id, acks, whether there is a producer id, transactional id, codec."""
+"""Holds a producer's settings: client id, acks, whether there is a producer id, transactional id, codec."""
 
 
 class ProducerSettingsCount:

@@ -1,4 +1,4 @@
-"""Walks over a batch's records without making objects of them: for look-ups by time, and for the full check of a batch.
+"""Reads a batch's records without making objects of them: for look-ups by time, and for the full check of a batch.
 
 Both decompress no more than they must and never more than a limit, because a batch of a few hundred bytes can claim to
 hold gigabytes. Both take long for large batches: run them off the event loop. Neither reads more than MOST_RECORDS

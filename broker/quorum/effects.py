@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendOwn:
-    """Asks to append the leader's next batch: `count` records from `base_offset` on, stamped with `epoch`."""
+class AppendLeaderBatch:
+    """Asks to append a batch that this leader proposed: `count` records from `base_offset` on, stamped with `epoch`."""
 
     base_offset: int
     epoch: int
@@ -31,7 +31,7 @@ class AppendLeaderChange:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendFetched:
+class AppendFetchedBatches:
     """Asks to append batches unchanged as the leader sent them. `spans` has their offsets and epochs, `payload` their
     bytes.
     """
@@ -68,7 +68,7 @@ class InstallSnapshot:
     generation: int
 
 
-LogOp = AppendOwn | AppendLeaderChange | AppendFetched | Truncate | WriteSnapshotChunk | InstallSnapshot
+LogOp = AppendLeaderBatch | AppendLeaderChange | AppendFetchedBatches | Truncate | WriteSnapshotChunk | InstallSnapshot
 
 
 @dataclass(frozen=True, slots=True)

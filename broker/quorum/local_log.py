@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.quorum.effects import (
-    AppendFetched,
+    AppendFetchedBatches,
+    AppendLeaderBatch,
     AppendLeaderChange,
-    AppendOwn,
     InstallSnapshot,
     LogOp,
     Truncate,
@@ -47,7 +47,7 @@ class LocalLog:
         """Append a batch of this leader, and return its base offset."""
         base = self.extent.end_offset
         self.extent.append(epoch, base, base + count)
-        self.ops.append(AppendOwn(base, epoch, count, payload))
+        self.ops.append(AppendLeaderBatch(base, epoch, count, payload))
         return base
 
     def append_leader_change(self, epoch: int, voters: tuple[int, ...], granting: tuple[int, ...]) -> int:
@@ -66,7 +66,7 @@ class LocalLog:
             at, last_epoch = span.end_offset, span.epoch
         for span in spans:
             self.extent.append(span.epoch, span.base_offset, span.end_offset)
-        self.ops.append(AppendFetched(spans, payload))
+        self.ops.append(AppendFetchedBatches(spans, payload))
         return True
 
     def truncate(self, diverging: Diverging, high_watermark: int) -> int:

@@ -1,4 +1,4 @@
-"""Tracks where a log starts and ends and which epoch wrote which offsets. Raft needs no more of the log."""
+"""Tracks where a log starts and ends, and the epoch of each of its offsets. The Raft core needs no more of the log."""
 
 from __future__ import annotations
 

@@ -165,7 +165,9 @@ Reply = VoteReply | BeginEpochReply | EndEpochReply | FetchReply | FetchSnapshot
 
 
 class QuorumMessage(NamedTuple):
-    """Holds a request, or the reply to the request that `receiver` sent with `ticket`."""
+    """Holds a request, or the reply to the request that `receiver` sent with `ticket` (the sender's own number of a
+    request).
+    """
 
     sender: int
     receiver: int

@@ -14,8 +14,8 @@ NEVER = 1 << 62
 
 
 class _VoterRequestState:
-    """Tracks the requests to one voter. `ticket`: of the outstanding request, or 0. `due_ms`: from when on a request
-    may be due. `failures`: failed requests since the last reply.
+    """Tracks the requests to one voter. `ticket`: the number of the outstanding request, or 0. `due_ms`: the time from
+    which on a request may be due. `failures`: failed requests since the last reply.
     """
 
     __slots__ = ("due_ms", "failures", "ticket")

@@ -1,4 +1,4 @@
-"""Implements one node's part in the quorum, as KRaft does: Raft in which followers fetch (C2).
+"""Implements one node's part in the quorum, as KRaft does: Raft in which followers fetch (mechanism C2).
 
 The code is pure: `step` takes a message, `tick` the time, `propose` a batch of the leader's; `ready` returns the
 effects (see `effects.Ready` for the order). Log contents stay with the caller; the core knows only the log's extent.
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Raft:
-    """Is the state machine of one quorum member. Every public method with `now_ms` may make effects for `ready`."""
+    """Implements one quorum member. Every public method with `now_ms` may make effects, which `ready` returns."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ class Raft:
         self._outbox.answer(message, VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted))
 
     def _may_grant(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """Return whether this node may grant a vote that is requested in its own epoch."""
+        """Return whether this node may grant the vote or pre-vote that was requested in its own epoch."""
         if (vote.last_epoch, vote.end_offset) < (self.log.last_epoch, self.log.end_offset):
             return False  # The candidate may lack committed records.
         if vote.pre_vote:
@@ -445,7 +445,7 @@ class Raft:
         self._close_round(tally, now_ms)
 
     def _close_round(self, tally: VoteTally, now_ms: int) -> None:
-        """End an election that is decided."""
+        """End an election whose outcome is decided."""
         if tally.lost or self.member.has_no_next_epoch:
             self._lose_round(now_ms, "not elected")
         elif tally.won and self.role is Role.PROSPECTIVE:

@@ -1,5 +1,5 @@
 """Replicates partitions from their leaders: one task and one Fetch for each leader; the next Fetch acknowledges the
-records of the one before (R9, E3).
+records of the one before (mechanisms R9 and E3 in docs/mechanisms.md).
 
 If the set of partitions changes while a Fetch is parked at the leader, the follower closes the connection and fetches
 again: a new topic's first acknowledgement must not wait for the max wait of that Fetch. If that happens again soon,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 _VERSION = 17
 AGAIN_MS = 500
-"""Gives the time, in ms, in which new partitions end at most one parked Fetch. If more partitions come within it, the
-next Fetches get a short max wait.
+"""Gives the time, in ms, in which new partitions interrupt at most one parked Fetch. If more partitions come within it,
+the next Fetches get a short max wait.
 """
 SHORT_WAIT_MS = 20
 """Gives the short max wait of Fetches, in ms, while more new partitions are expected."""
@@ -90,7 +90,7 @@ class Fetcher:
         self._changed = trio.Event()
         self._renew = False
         self._ended_ms = -AGAIN_MS
-        """Gives the monotonic time at which a new partition last ended a parked Fetch."""
+        """Gives the monotonic time at which a new partition last interrupted a parked Fetch."""
         self._short_until_ms = 0
         self._parked_long = False
         """Is True while a Fetch is in flight that the leader may park for the full configured max wait."""
@@ -355,7 +355,7 @@ class Fetcher:
         f.not_before_ms = int(self._env.mono() * 1000) + base
 
 
-class Fetchers:
+class ReplicaFetcherManager:
     """Holds a fetcher for each leader that this broker follows."""
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Runs group commit for topics with flush.messages or flush.ms (R14): fsyncs run off the event loop, and each log has
-at most one at a time.
+"""Runs group commit for topics with flush.messages or flush.ms (mechanism R14 in docs/mechanisms.md): fsyncs run off
+the event loop, and each log has at most one at a time.
 
 While a flush by flush.messages is due or running, new records are invisible until they are durable: the state machine
 learns of them only then, so no fetch, high watermark or acknowledgement includes them. One fsync covers all records
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class UnflushedAppend(NamedTuple):
-    """Holds the leader's offsets that came with records which are not durable yet. They are applied once the records
-    are.
+    """Holds the offsets that a leader sent with records which are not durable yet. They are applied once the records
+    are durable.
     """
 
     hosted: HostedPartition

@@ -10,7 +10,7 @@ from squall.broker.replicas.purgatory import ProducePurgatory
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
     from squall.broker.net.connection import Connection
-    from squall.broker.net.wakeups import Woken
+    from squall.broker.net.wakeups import WakeableSet
     from squall.broker.replicas.purgatory import DelayedDeleteRecords
     from squall.broker.replication.partition import Partition
 
@@ -53,9 +53,9 @@ class HostedPartition:
         """Holds the appends with acks=1 that wait for the running flush."""
         self.deletions: dict[DelayedDeleteRecords, None] = {}
         """Holds the DeleteRecords that wait for the low watermark."""
-        self.followers: Woken = {}
+        self.followers: WakeableSet = {}
         """Holds the parked fetches of other brokers."""
-        self.consumers: Woken = {}
+        self.consumers: WakeableSet = {}
         """Holds the parked fetches of clients."""
         self.readers: dict[Connection, None] = {}
         """Holds the connections to which bytes of this log's files were sent. The kernel may still send from the same
@@ -64,7 +64,7 @@ class HostedPartition:
 
     def first_unstable_offset(self) -> int | None:
         """Return the first offset of the oldest transaction that is undecided below the high watermark, or None if
-        there is none (R5).
+        there is none (mechanism R5).
         """
         producers = self.log.producers
         if producers.ongoing or producers.undecided:

@@ -1,4 +1,5 @@
-"""Sends the leaders' ISR proposals to the control plane and passes its decisions to the partitions (R2, R3).
+"""Sends the leaders' ISR proposals to the control plane and passes its decisions to the partitions (mechanisms R2 and
+R3 in docs/mechanisms.md).
 
 Proposals of many partitions are sent together, one batch at a time. A proposal is sent again until the controller
 answers it or newer metadata supersedes it. The state machine decides what a response means.

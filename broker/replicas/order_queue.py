@@ -1,4 +1,5 @@
-"""Queues orders of the control plane and carries them out one after the other, in turns between which other tasks run.
+"""Queues orders of the control plane and carries them out one after the other, in turns (pieces of work between which
+other tasks run).
 
 To create or delete a log takes the disk a millisecond or two, and a topic may have thousands of partitions. The first
 append to a log in each leader epoch takes as long: code that appends to many logs at once counts this cost.
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 MADE_IN_A_TURN = 16
 """Limits how many logs are created or deleted before other tasks run: some 30 ms."""
 LONGEST_TURN_S = 0.03
-"""Limits a turn in seconds as well: on a busy disk each log takes 10 ms and more."""
+"""Limits, in seconds, how long orders are carried out before other tasks run: on a busy disk each log takes 10 ms and
+more.
+"""
 
 FEW_PARTITIONS = 16
 """Gives the number of partitions up to which a request or response is handled at once, without counting its cost."""
@@ -40,7 +43,7 @@ class OrderQueue:
 
     def __init__(self, obey: Callable[[Order], bool], settle: Callable[[], None], mono: Callable[[], float]) -> None:
         """Set up the queue. `obey` carries out an order and returns whether a log was created or deleted; `settle` is
-        called at the end of each turn; `mono` returns the monotonic time in seconds.
+        called each time before other tasks run; `mono` returns the monotonic time in seconds.
         """
         self._obey, self._settle, self._mono = obey, settle, mono
         self._owed: deque[Order] = deque()
@@ -48,7 +51,9 @@ class OrderQueue:
         """Starts a task."""
 
     def take(self, orders: Sequence[Order]) -> None:
-        """Carry out the orders after those that still wait: as many as fit into a turn now, the rest in later turns."""
+        """Carry out the orders after those that still wait: as many as the limits allow now, the rest after other tasks
+        have run.
+        """
         waits = bool(self._owed)
         self._owed.extend(orders)
         if waits:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from squall.broker.replication.values import IsrChanged, ProposeIsr
 
 
-class FollowingPort(Protocol):
+class FollowerFetchPort(Protocol):
     """Fetches partitions from their leaders."""
 
     def follow(self, hosted: HostedPartition) -> None:
@@ -19,7 +19,7 @@ class FollowingPort(Protocol):
         """Stop fetching a partition. No error is raised if it is not fetched."""
 
 
-class ProposalPort(Protocol):
+class IsrProposalPort(Protocol):
     """Proposes ISR changes to the controller."""
 
     def propose(self, h: HostedPartition, proposal: ProposeIsr) -> None:

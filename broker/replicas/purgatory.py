@@ -58,7 +58,7 @@ class PendingRequest(Protocol):
     """Describes a request that waits for the results of several partitions before it is answered."""
 
     def settled(self) -> None:
-        """Note that one of the request's waiters has its result."""
+        """Note that one of the request's partitions has its result."""
 
 
 class DelayedProduce:

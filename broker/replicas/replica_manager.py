@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.log.log import Log
     from squall.broker.log.manager import LogManager
-    from squall.broker.net.wakeups import Woken
-    from squall.broker.replicas.ports import FollowingPort, ProposalPort
+    from squall.broker.net.wakeups import WakeableSet
+    from squall.broker.replicas.ports import FollowerFetchPort, IsrProposalPort
     from squall.broker.replication.values import Effects
 
 _NONE = int(ErrorCode.NONE)
@@ -63,8 +63,8 @@ class ReplicaManager:
         config: BrokerConfig,
         image: ClusterImage,
         logs: LogManager,
-        fetchers: FollowingPort,
-        proposals: ProposalPort,
+        fetchers: FollowerFetchPort,
+        proposals: IsrProposalPort,
     ) -> None:
         self._env, self._config, self.image, self._logs = env, config, image, logs
         self.in_force = config
@@ -77,10 +77,10 @@ class ReplicaManager:
         self._brokers = BrokerStatuses()
         self.by_name: dict[bytes, dict[int, HostedPartition]] = {}
         self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
-        self.woken: Woken = {}
+        self.woken: WakeableSet = {}
         """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
         self.wake_round = 0
-        """Counts how often followers were woken. Each follower's next fetch then counts for all of its partitions."""
+        """Counts the wake-ups of followers. After one, each follower's next fetch counts for all of its partitions."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.log_starts_adopted = False
         """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""
@@ -453,7 +453,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ periodic work
 
     def check_isr(self) -> None:
-        """Remove lagging followers from the ISRs (R2). Call this twice per replica.lag.time.max.ms."""
+        """Remove lagging followers from the ISRs (mechanism R2). Call this twice per replica.lag.time.max.ms."""
         now_ms = int(self._env.mono() * 1000)
         for h in self.hosted():
             if h.state.is_leader:
@@ -466,7 +466,7 @@ class ReplicaManager:
         self.settle()
 
     def _trace_offsets(self) -> None:
-        """Trace each log end offset that has changed: a run's story derives from it which records a killed broker had.
+        """Trace each log end offset that has changed: a run's report derives from it which records a killed broker had.
 
         This is a sample: log end offsets and high watermarks change with every record, too often to trace each change.
         """

@@ -2,8 +2,8 @@
 in, effects come out.
 
 The control plane decides which broker leads (`become_leader`, `become_follower`, `stop`); fetches decide which replicas
-are in sync; the smallest log end offset of the in-sync replicas decides what is committed (R4, R10). The rules
-themselves are in `rules`.
+are in sync; the smallest log end offset of the in-sync replicas decides what is committed (mechanisms R4 and R10 in
+docs/mechanisms.md). The rules themselves are in `rules`.
 
 Times are monotonic milliseconds of this node. The caller carries out the effects in order, before the partition's next
 event.

@@ -106,8 +106,8 @@ class PartitionRules:
         its current epoch.
 
         The check fences both sides: a follower or client that still uses an old leader epoch, and a leader that does
-        not know yet that it was replaced (R1, E3, KIP-320). It applies to Fetch, ListOffsets and OffsetForLeaderEpoch,
-        from followers and consumers.
+        not know yet that it was replaced (mechanisms R1 and E3, KIP-320). It applies to Fetch, ListOffsets and
+        OffsetForLeaderEpoch, from followers and consumers.
         """
         if request_epoch == self.leader_epoch or request_epoch == NO_EPOCH:
             return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -159,7 +159,7 @@ class PartitionRules:
 
     def next_high_watermark(self, now_ms: int) -> int:
         """Return the smallest log end offset of the replicas that count, or the current high watermark if that is
-        higher: a leader's high watermark never moves back (R4).
+        higher: a leader's high watermark never moves back (mechanism R4).
         """
         if self.is_high_watermark_frozen():
             return self.high_watermark
@@ -184,9 +184,9 @@ class PartitionRules:
         return committed + tuple(broker_id for broker_id in proposed if broker_id not in committed)
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether no other replica led the partition at `since_s`, because every replica that could be elected
-        has followed this leader since then. Each of them got a response since then, and fetched again in this leader
-        epoch. A leader that is alone in the ISR is always followed, because only an unclean election could replace it.
+        """Return whether this leader surely was the only one at `since_s`: every replica that could be elected got a
+        response since then, and fetched again in this leader epoch. A leader that is alone in the ISR always counts as
+        followed, because only an unclean election could replace it.
         """
         return all(each.followed_s >= since_s for each in self.followers.values() if each.in_maximal_isr)
 
@@ -197,12 +197,12 @@ class PartitionRules:
         return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms
 
     def is_out_of_sync(self, replica: FollowerReplicaState, now_ms: int) -> bool:
-        """Return whether a member of the ISR has to leave the ISR (R2)."""
+        """Return whether a member of the ISR has to leave the ISR (mechanism R2)."""
         return self.is_too_many_behind(replica) or not self.is_caught_up(replica, now_ms)
 
     def is_too_many_behind(self, replica: FollowerReplicaState) -> bool:
         """Return whether the follower lags by more than replica.lag.max.messages; False if that old limit is off. A
-        limit in messages makes any burst remove all followers (R12, KAFKA-1546).
+        limit in messages makes any burst remove all followers (mechanism R12, KAFKA-1546).
         """
         most = self.settings.replica_lag_max_messages
         return 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET
@@ -210,7 +210,7 @@ class PartitionRules:
     def has_reached_isr(self, replica: FollowerReplicaState) -> bool:
         """Return whether a follower holds all committed records: its log end offset has reached both the high watermark
         and the start of this leader epoch. The start matters because a new leader's high watermark may be lower than
-        the high watermark of the leader before (R3, KAFKA-7128).
+        the high watermark of the leader before (mechanism R3, KAFKA-7128).
         """
         return replica.log_end_offset >= self.high_watermark and replica.log_end_offset >= self.epoch_start_offset
 
@@ -237,7 +237,7 @@ class PartitionRules:
 
     def under_min_isr_before_append(self) -> bool:
         """Return whether a Produce with acks=all is refused with NOT_ENOUGH_REPLICAS. The check uses the committed ISR,
-        before the append (R7).
+        before the append (mechanism R7).
         """
         return len(self.isr) < self.effective_min_isr()
 
@@ -250,13 +250,13 @@ class PartitionRules:
     def latest_offset_available(self) -> bool:
         """Return whether ListOffsets may answer the latest offset; if not, it answers OFFSET_NOT_AVAILABLE. A new
         leader's high watermark may be lower than offsets that consumers have seen, until it reaches the start of the
-        leader epoch (R6, KIP-207, KAFKA-2334).
+        leader epoch (mechanism R6, KIP-207, KAFKA-2334).
         """
         return self.high_watermark >= self.epoch_start_offset
 
     def last_stable_offset(self, first_unstable_offset: int | None) -> int:
-        """Return the last stable offset, the exclusive end of reads with read_committed (R5). `first_unstable_offset`
-        is the first offset of an undecided transaction in the log, or None if there is none.
+        """Return the last stable offset, the exclusive end of reads with read_committed (mechanism R5).
+        `first_unstable_offset` is the first offset of an undecided transaction in the log, or None if there is none.
 
         If a transaction's first records were deleted, the last stable offset is the log start offset.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log import arrivals, log
 from squall.broker.log.config import LONG_MAX
-from squall.broker.log.scan import PlacedBatch
+from squall.broker.log.scan import LocatedBatch
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 _SOUND = arrivals.checked_batches
 
 
-def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[PlacedBatch]:
+def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[LocatedBatch]:
     """Return the batches, whatever their epochs are."""
     return _SOUND(records, expected, LONG_MAX, gaps=gaps)
 

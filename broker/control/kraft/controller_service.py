@@ -1,5 +1,5 @@
 """Runs the controller on the leader of the metadata quorum: appends its decisions, and answers once they are committed
-(C2).
+(mechanism C2 in docs/mechanisms.md).
 
 A controller's term begins when this node leads the quorum and its image holds all records of earlier leaders. It then
 decides on a working image, which is ahead of the committed image by the uncommitted records. No other code runs between

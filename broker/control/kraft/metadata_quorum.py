@@ -1,4 +1,5 @@
-"""Runs this node's member of the metadata quorum: the Raft core in `squall.broker.quorum` with disk and network (C2).
+"""Runs this node's member of the metadata quorum: the Raft core in `squall.broker.quorum` with disk and network
+(mechanism C2 in docs/mechanisms.md).
 
 Every event is passed to the Raft core. This module carries out the core's effects in rounds: first it makes the quorum
 state durable, then it writes the log, then it sends messages. A round that persists state delays the next rounds, but
@@ -15,7 +16,7 @@ import trio
 from squall.broker.cluster.names import METADATA_TOPIC
 from squall.broker.control.kraft import quorum_wire as wire
 from squall.broker.control.kraft.quorum_requests import QuorumRequestHandler
-from squall.broker.control.kraft.quorum_storage import Committed, QuorumStorage
+from squall.broker.control.kraft.quorum_storage import CommittedRecords, QuorumStorage
 from squall.broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.ids import NO_NODE
@@ -72,7 +73,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
     )
 
 
-class QuorumNodeView(NamedTuple):
+class QuorumNodeState(NamedTuple):
     """Holds what one node knows of the quorum at one instant, for invariants and tests."""
 
     state: QuorumState
@@ -83,7 +84,7 @@ class QuorumNodeView(NamedTuple):
     log_end_offset: int
     """Gives the end of the written records."""
     log_generation: int
-    """Counts the truncations that are carried out."""
+    """Counts the truncations of the log that have been carried out."""
     is_settled: bool
     """Is True if `state` is durable. While it is being written, no message has carried it yet."""
     has_left: bool
@@ -102,7 +103,7 @@ class MetadataQuorum:
         peers: PeerClient,
         cluster_id: str,
         *,
-        on_committed: Callable[[Committed], None],
+        on_committed: Callable[[CommittedRecords], None],
         on_snapshot: Callable[[list[Any], int, int], None],
         on_leadership: Callable[[bool, int], None],
     ) -> None:
@@ -129,7 +130,7 @@ class MetadataQuorum:
         state, extent = self._storage.load_state(), self._storage.extent()
         self._raft = Raft(self._settings, env.rng, state, extent, self._now_ms(), newest)
         self._restored = newest
-        """Names a snapshot that was loaded and is still to be delivered."""
+        """Names a loaded snapshot whose records `on_snapshot` has not got yet."""
         self._retention = config.metadata_max_retention_bytes, config.metadata_max_retention_ms
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
         # Shorter than the fetch time-out: a lost fetch is sent again before it leads to an election.
@@ -140,7 +141,7 @@ class MetadataQuorum:
         self._applied = 0
         self._term: LeaderState | None = None
         self._announced = False
-        """Is True if `on_leadership(True, ...)` was called for the term."""
+        """Is True if `on_leadership(True, ...)` was called in this epoch."""
         self._round: Ready | None = None
         """Holds the round whose state is being made durable."""
         self._working = self._syncing = self._writing = self._left = False
@@ -151,7 +152,7 @@ class MetadataQuorum:
         self._current_receiver = NO_NODE
         """Names the node whose answer is being processed."""
         self._next: QuorumMessage | None = None
-        """Holds the next request to that node, if its answer leads to one."""
+        """Holds the next request to `_current_receiver`, if its answer led to one."""
         self._nursery: trio.Nursery | None = None
 
     # ------------------------------------------------------------------------------------------------- what is known
@@ -186,7 +187,7 @@ class MetadataQuorum:
         """Return the offset of the next record."""
         return self._raft.log.end_offset
 
-    def inspect(self) -> QuorumNodeView:
+    def inspect(self) -> QuorumNodeState:
         """Return what this node knows now, for invariants and tests. Changes nothing."""
         member, log = self._raft.member, self._log
         role = member.role
@@ -202,7 +203,7 @@ class MetadataQuorum:
             self._left,
             () if leadership is None else tuple([each.end_offset for each in leadership.voters.values()]),
         )
-        return tuple.__new__(QuorumNodeView, looked)
+        return tuple.__new__(QuorumNodeState, looked)
 
     @property
     def voters(self) -> tuple[int, ...]:
@@ -416,7 +417,9 @@ class MetadataQuorum:
         self._wake()
 
     def _checked(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
-        """Check the complete snapshot before its last chunk is accepted; return CORRUPT_MESSAGE if it is damaged."""
+        """Return the reply, with the error CORRUPT_MESSAGE if it has the last chunk and the complete snapshot is
+        damaged.
+        """
         if reply.error is ErrorCode.NONE and reply.position + reply.length == reply.size:
             assert isinstance(reply.payload, bytes)
             try:

@@ -1,5 +1,5 @@
 """Implements KRaft's control plane: metadata quorum, controller on the leader, and requests to the active controller
-(C2).
+(mechanism C2 in docs/mechanisms.md).
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from squall.broker.protocol.metadata_frame import (
 from squall.broker.protocol.records import Record, decode_batch, encode_batch
 from squall.broker.protocol.schema.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
 from squall.broker.quorum.effects import (
-    AppendFetched,
+    AppendFetchedBatches,
+    AppendLeaderBatch,
     AppendLeaderChange,
-    AppendOwn,
     InstallSnapshot,
     Truncate,
     WriteSnapshotChunk,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.settings import QuorumSettings
 
 STATE_FILE = "quorum-state"
-Committed = list[tuple[int, int, Any]]
+CommittedRecords = list[tuple[int, int, Any]]
 """Lists (offset, epoch, metadata record) triples."""
 
 
@@ -48,9 +48,11 @@ class QuorumStorage:
         self._env, self._log, self._settings, self._cluster_id = env, log, settings, cluster_id
         self._state_path = f"{log.directory}/{STATE_FILE}"
         self._generation = 0
-        """Gives the generation of the last truncation, with which a sync that begins now is reported."""
+        """Counts the log's truncations. A sync reports the count of its beginning, so that a later truncation makes it
+        void.
+        """
         self._synced = (-1, 0)
-        """Holds the last reported (end offset, generation)."""
+        """Holds the (end offset, generation) that `sync` last returned."""
         self.read_bytes = 0
         """Counts the bytes of all batches that `read` has decoded."""
         self.snapshots = SnapshotStore(env.fs, log.directory)
@@ -140,12 +142,12 @@ class QuorumStorage:
     def write(self, op: LogOp) -> None:
         """Apply to the log what the Raft core has applied to the log's extent. A different result is a bug."""
         match op:
-            case AppendOwn():
+            case AppendLeaderBatch():
                 assert isinstance(op.payload, bytes)
                 self._append(op.payload, op.base_offset, op.epoch)
             case AppendLeaderChange():
                 self._append(self._leader_change(op), op.offset, op.epoch)
-            case AppendFetched():
+            case AppendFetchedBatches():
                 assert isinstance(op.payload, bytes)
                 self._log.append_as_follower(memoryview(op.payload), op.spans[-1].epoch)
                 assert self._log.log_end_offset == op.spans[-1].end_offset
@@ -190,12 +192,12 @@ class QuorumStorage:
             return None
         return self._log.slice(offset, limit, max_bytes, True)
 
-    def read(self, offset: int, limit: int) -> tuple[int, Committed]:
+    def read(self, offset: int, limit: int) -> tuple[int, CommittedRecords]:
         """Return the offset at which the written part of [offset, limit) ends, and its metadata records, without
         control records.
         """
         end = min(limit, self._log.log_end_offset)
-        found: Committed = []
+        found: CommittedRecords = []
         if end > offset:
             for header, batch in self._log.read_batches(offset, end):
                 self.read_bytes += len(batch)

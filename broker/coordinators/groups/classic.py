@@ -1,4 +1,4 @@
-"""Implements a classic group: the members of its generation, and the members that wait for a response (P6).
+"""Implements a classic group: the members of its generation, and the members that wait for a response (mechanism P6).
 
 | state | Join of a new member | Sync | heartbeat | a member leaves |
 |---|---|---|---|---|

@@ -32,7 +32,7 @@ class GroupDeadlines:
         self._known: dict[str, int] = {}
         """Maps each group with a deadline to a time that is not after its deadline."""
         self._taken, self._needed = 0, 0
-        """Count the bytes of all heap entries, and of the entries that are also in `_known`."""
+        """Count the bytes of all heap entries, and of those that are not outdated (also in `_known`)."""
 
     def of(self, group_id: str) -> int | None:
         """Return a time that is not after the group's deadline, or None if it has no deadline."""

@@ -1,5 +1,5 @@
 """Holds the state that the log of one partition of __consumer_offsets describes: groups, committed offsets, and pending
-offsets of open transactions (P5, P4).
+offsets of open transactions (mechanisms P5 and P4 in docs/mechanisms.md).
 
 Only `replay` and `end_transaction` change the state, with the log's records and markers in order: so the state always
 equals that of its log, however it was built.

@@ -12,7 +12,7 @@ from typing import Protocol
 OF_EACH, OF_PROTOCOL = 1000, 300
 """Give the bytes of a group or member, and of each of its protocols, not counting their strings."""
 OF_CHARACTER = 4
-"""Gives the most bytes that Python needs for a character of a name."""
+"""Gives the largest number of bytes that Python needs for a character."""
 AGAIN_AFTER_MS = 1000
 
 

@@ -1,5 +1,5 @@
-"""Decides the rules of classic groups (P6) and their offsets (P5), with one method for each rule. No rule changes any
-state.
+"""Decides the rules of classic groups (mechanism P6 in docs/mechanisms.md) and their offsets (mechanism P5), with one
+method for each rule. No rule changes any state.
 
 The rules are methods so that a planted bug can replace exactly one rule (`chaos/mutants`), and so that tests can call
 them directly. `ClassicGroup` adds the methods that change a group's members.

@@ -90,7 +90,8 @@ class GroupCoordinatorShard:
         held: MemoryBudget | None = None,
         matching: RegexMatchCache | None = None,
     ) -> None:
-        """Set up the shard. `ledger` holds the replayed records; a coordinator's shards share `held` and `matching`."""
+        """Set up the shard. The shards of a coordinator share `held` (memory budget) and `matching` (matched topics).
+        """
         self.settings = settings
         self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = ReplayedGroupState() if ledger is None else ledger
@@ -226,7 +227,7 @@ class GroupCoordinatorShard:
         return []
 
     def _has_room(self, group: ClassicGroup | None, request: JoinGroup, now: ClockReading) -> bool:
-        """Return whether the memory budget admits the member. One that sends no more than before is always admitted."""
+        """Return whether the memory budget admits the member, as always if the member sends no more than before."""
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
         size = size_of(request.protocols, member_id, request.client_id, request.instance_id)

@@ -89,9 +89,9 @@ def decode(key: bytes, value: bytes | None) -> TransactionLogRecord | None:
 
 
 def _last_epoch(wire: TransactionLogValue) -> int:
-    """Return the epoch before the last bump as far as a record implies it. With V2, the end of a transaction (requested
-    or by a fence) raised the epoch by one, or moved to the next producer id if the epochs were used up (KIP-890 part
-    2).
+    """Return the epoch before the last bump as far as a record implies it. With transaction version 2, the end of a
+    transaction (requested or by a fence) raised the epoch by one, or moved to the next producer id if the epochs were
+    used up (KIP-890 part 2).
 
     For a bump by InitProducerId, Kafka's records do not say whether the producer claimed the epoch before.
     """

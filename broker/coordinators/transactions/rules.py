@@ -1,4 +1,5 @@
-"""Decides the rules of transactions (P3), with one method for each rule. No rule changes any state.
+"""Decides the rules of transactions (mechanism P3 in docs/mechanisms.md), with one method for each rule. No rule
+changes any state.
 
 Each rule is one that some released broker once got wrong; its docstring says what the rule protects. The rules are
 methods so that a planted bug can replace exactly one rule (`chaos/mutants`), and so that tests can call them directly.
@@ -43,8 +44,7 @@ class TransactionRules:
         return self.settings.first_epoch
 
     def is_exhausted(self, epoch: int) -> bool:
-        """Return whether an epoch may be fenced but not bumped for a client: the last epoch is reserved for the fence.
-        """
+        """Return whether no client may get a higher epoch than this one: the last epoch is reserved for a fence."""
         return epoch >= MAX_EPOCH - 1
 
     def is_last_epoch(self, epoch: int) -> bool:
@@ -61,8 +61,8 @@ class TransactionRules:
         return transaction.epoch if self.is_last_epoch(transaction.epoch) else transaction.epoch + 1
 
     def epoch_of_end(self, transaction: TransactionMetadata, client_version: int) -> int:
-        """Return the epoch of a prepared transaction. V2 raises it with each transaction, so that late requests of this
-        transaction do not count for the next transaction (KIP-890 part 2, KAFKA-17754).
+        """Return the epoch of a prepared transaction. Transaction version 2 raises it with each transaction, so that
+        late requests of this transaction do not count for the next transaction (KIP-890 part 2, KAFKA-17754).
         """
         return transaction.epoch + 1 if client_version >= V2 else transaction.epoch
 
@@ -81,21 +81,21 @@ class TransactionRules:
         return epoch != transaction.epoch
 
     def is_retry_of_overflow(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether (V2) the request repeats an EndTxn that was already done and whose response, with a new
-        producer id, got lost.
+        """Return whether an EndTxn of transaction version 2 repeats an EndTxn that was done, whose lost response had a
+        new producer id.
         """
         used_up = request.epoch == MAX_EPOCH - 1 and transaction.epoch == 0
         return used_up and transaction.previous_producer_id == request.producer_id
 
     def is_retry_of_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether (V2) the request repeats an EndTxn that was already done and whose response got lost: it has
-        the epoch before the bump, or the producer id before the overflow.
+        """Return whether an EndTxn of transaction version 2 repeats an EndTxn that was done and whose response got
+        lost: it has the epoch before the bump, or the producer id before the overflow.
         """
         return self.is_retry_of_overflow(transaction, request) or transaction.epoch == request.epoch + 1
 
     def may_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-        """Return whether (V2) the request's epoch is valid in this state, in which no markers are missing; otherwise
-        the request is fenced.
+        """Return whether the epoch of an EndTxn (transaction version 2) is valid in this state, in which no markers are
+        missing; otherwise the request is fenced.
 
         Only a fence ends a transaction in the last epoch. If its producer's abort counted as a retry, the response
         would give this epoch to a client, whose next transaction could be neither ended nor fenced (KAFKA-20090).

@@ -220,9 +220,9 @@ class TransactionCoordinatorShard(TransactionRules):
         """Abort the open transaction in an epoch that its producer does not have. One record does both, so that the
         producer is never fenced while the abort is undecided.
 
-        With V2 the producer may still claim the epoch before the fence, and continue after a time-out (KIP-588,
-        KIP-360), until another producer gets an epoch. If the epoch cannot rise, partitions handle the marker as a V1
-        marker.
+        With transaction version 2 the producer may still claim the epoch before the fence, and continue after a
+        time-out (KIP-588, KIP-360), until another producer gets an epoch. If the epoch cannot rise, partitions handle
+        the marker as one of version 1.
         """
         version = V1 if self.is_last_epoch(found.epoch) else self.settings.version
         return TransactionLogRecord(

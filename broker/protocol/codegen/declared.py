@@ -1,5 +1,5 @@
-"""Declares the records that kio lacks: those of the metadata log, the group coordinator and the transaction
-coordinator.
+"""Declares the records that kio, the library of Kafka's message classes, lacks: those of the metadata log, the group
+coordinator and the transaction coordinator.
 
 Names, types, versions, tags, defaults and api keys are Kafka's (apache/kafka: metadata/src/main/resources/common/
 metadata, group-coordinator and transaction-coordinator src/main/resources/common/message; Apache-2.0).

@@ -1,8 +1,8 @@
 """Emits the Python source of schema modules from models.
 
-Each structure gets one slotted class, and each distinct wire shape of it one `_read_...` and one `_write_...` function:
-straight lines of unpacking, without interpreting a schema at run time. Neighbouring fields of fixed width travel
-through one precompiled Struct. broker/protocol/wire.py says how reading stays within its bounds.
+Each structure gets one slotted class, and each distinct wire layout ("shape") of it one `_read_...` and one
+`_write_...` function: straight lines of unpacking, without interpreting a schema at run time. Neighbouring fields of
+fixed width travel through one precompiled Struct. broker/protocol/wire.py says how reading stays within its bounds.
 """
 
 from __future__ import annotations

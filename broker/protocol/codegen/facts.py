@@ -1,4 +1,4 @@
-"""Holds facts of Kafka's schemas that kio's classes lack."""
+"""Holds facts of Kafka's schemas that the message classes of the library kio lack."""
 
 from __future__ import annotations
 

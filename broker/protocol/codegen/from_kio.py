@@ -1,4 +1,6 @@
-"""Merges kio's class per message and version into one model per message."""
+"""Merges the classes of kio, a library with one class for each version of each Kafka message, into one model per
+message.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ NEVER_FLEXIBLE = 0x7FFF
 
 
 def kio_classes(module: str, kind: str) -> dict[int, type[Any]]:
-    """Return kio's class of a message for each version. `kind` is "request", "response" or "data"."""
+    """Return the classes of the library kio for one message, by version. `kind` is "request", "response" or "data"."""
     entity = EntityType[kind]
     found: dict[int, type[Any]] = {}
     for version, by_kind in sorted(schema_name_map[module].items()):

@@ -1,4 +1,4 @@
-"""Emits the source of the reader and the writer of one wire shape."""
+"""Emits the source of the reader and the writer of one structure in one wire layout ("shape")."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EmittedMessage(Protocol):
 
 
 class FunctionEmitter:
-    """Emits the parts that readers and writers of one shape have in common."""
+    """Emits the parts that the readers and writers of one wire layout have in common."""
 
     def __init__(self, parent: EmittedMessage, struct: StructModel, version: int) -> None:
         self.parent, self.struct, self.version = parent, struct, version

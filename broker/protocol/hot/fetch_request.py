@@ -44,7 +44,7 @@ _ASKED_12: Final = Struct(">iiqiqiB").unpack_from
 _FETCH_REQUEST: Final = Struct(">iiibii").pack
 _ASKED_HW: Final = Struct(">iiqiqi3sq").pack
 _ONLY_HW: Final = b"\1\1\x08"
-"""Encodes the head of a section with one tagged field: tag 1 of 8 bytes, a partition's high watermark."""
+"""Encodes the beginning of a section of tagged fields that has only a partition's high watermark: tag 1, 8 bytes."""
 _ASKED: Final = Struct(">iiqiqiB").pack
 _REPLICA_STATE: Final = Struct(">iqB")
 

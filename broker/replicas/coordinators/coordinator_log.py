@@ -87,7 +87,7 @@ def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
     """Return whether a partition of the log has to be loaded, because this broker leads it in an epoch for which
-    `shards` has no shard yet. Call `unload` for a shard of an earlier epoch first.
+    `shards` has no shard yet. Call `unload` first for a shard that was loaded in an earlier epoch.
     """
     present = shards.get(h.state.index)
     if present is not None:
@@ -136,8 +136,7 @@ class CoordinatorLog:
         return not self.closed and state.is_leader and state.leader_epoch == self.epoch
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether no other broker has led this partition since `since_s`, as `PartitionRules.is_followed`
-        decides.
+        """Return whether this broker surely was the only leader at `since_s`, as `PartitionRules.is_followed` decides.
         """
         return self._h.state.is_followed(since_s)
 

@@ -1,4 +1,5 @@
-"""Runs the group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads (P5).
+"""Runs the group coordinator of this broker: a shard for each partition of __consumer_offsets that it leads (mechanism
+P5 in docs/mechanisms.md).
 
 Requests take effect at once, in the order in which they came. Stable committed offsets that wait for followers
 (`GroupCoordinator._confirm`) are an exception: they are read when they are answered. A request's records are appended
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[GroupResponse], None]
-    Unconfirmed = tuple[FetchOffsets, OnAnswer, float]
+    UnconfirmedFetch = tuple[FetchOffsets, OnAnswer, float]
     """Holds a request, its callback and the monotonic time, in seconds, at which the request came."""
 
 TOPIC = "__consumer_offsets"
@@ -67,10 +68,10 @@ LOAD_BYTES = 1 << 20
 EXPIRED_IN_A_TURN = 100
 """Limits how many groups are checked for expired offsets before other tasks run: some 10 ms."""
 TOMBSTONE_COST = 10
-"""Gives the cost of a request that writes tombstones, in checks of a group."""
+"""Gives the cost of writing tombstones for a group, in units of a check for expired offsets."""
 MINUTE_MS = 60_000
 CONFIRMED_AFTER_S, CONFIRMED_EVERY_S = 0.001, 0.05
-"""Give the first and the longest pause between checks whether followers have confirmed this leader."""
+"""Give the first and the longest pause between checks whether followers' fetches prove that this broker still leads."""
 ANSWERED_IN_A_TURN = 500
 """Limits how many offsets and groups are answered before other tasks run. A request may ask for 50,000 of either."""
 FETCH_TAKES_MS = 500
@@ -125,8 +126,8 @@ class GroupCoordinator:
         # look for another coordinator.
         followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         self._patience_s = min(followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
-        """Gives the time after which a coordinator that a follower has stopped fetching from may have been replaced."""
-        self._unconfirmed: dict[HostedGroupShard, deque[Unconfirmed]] = {}
+        """Gives the seconds after which a coordinator whose followers do not fetch may have been replaced."""
+        self._unconfirmed: dict[HostedGroupShard, deque[UnconfirmedFetch]] = {}
         """Holds each shard's requests for stable offsets that wait for followers to confirm this leader, in order."""
         self._unconfirmed_bytes = 0
         self._start_soon: Callable[..., None] | None = None
@@ -327,9 +328,9 @@ class GroupCoordinator:
             shard.log.wake_followers()
         waiting.append((request, answer, self._env.mono()))
 
-    async def _confirm_later(self, shard: HostedGroupShard, waiting: deque[Unconfirmed]) -> None:
-        """Answer waiting requests for stable offsets once the followers have fetched again. A request that has waited
-        for too long gets NOT_COORDINATOR.
+    async def _confirm_later(self, shard: HostedGroupShard, waiting: deque[UnconfirmedFetch]) -> None:
+        """Answer waiting requests for stable offsets once the followers have fetched again, which proves that this
+        broker still leads. A request that has waited for too long gets NOT_COORDINATOR.
         """
         pause_s = CONFIRMED_AFTER_S
         while waiting:
@@ -363,7 +364,7 @@ class GroupCoordinator:
         del self._unconfirmed[shard]
 
     async def _match(self) -> None:
-        """Match the costly regular expressions in turns, so that other tasks run between the turns."""
+        """Match the costly regular expressions in pieces, so that other tasks run between the pieces."""
         while self._matching.waiting:
             await self._env.sleep(0)
             self._matching.advance()

@@ -1,4 +1,5 @@
-"""Writes the markers of decided transactions to the leaders of their partitions (WriteTxnMarkers, P3).
+"""Writes the markers of decided transactions to the leaders of their partitions (WriteTxnMarkers, mechanism P3 in
+docs/mechanisms.md).
 
 Each broker gets one request at a time, with at most MOST_IN_A_REQUEST of the markers that wait for it. A marker is
 retried, on the partition's leader of that time, if its partition answers an error, or if the leader is unknown or

@@ -1,5 +1,5 @@
-"""Allocates producer ids from blocks that the controller hands out (P2, KIP-730). The cluster never reuses a producer
-id.
+"""Allocates producer ids from blocks that the controller hands out (mechanism P2 in docs/mechanisms.md, KIP-730). The
+cluster never reuses a producer id.
 """
 
 from __future__ import annotations

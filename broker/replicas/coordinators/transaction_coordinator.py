@@ -1,5 +1,5 @@
 """Runs the transaction coordinator of this broker: a shard for each partition of __transaction_state that it leads
-(P3).
+(mechanism P3 in docs/mechanisms.md).
 
 A request is decided, its records are appended, and the shard replays them, all in one step: so requests take effect in
 the order in which they come. The response is sent once the records that it depends on are committed in the leader epoch
@@ -60,7 +60,7 @@ FEATURE = "transaction.version"
 LOAD_BYTES = 1 << 20
 """Limits how many bytes of the log a load reads before other tasks run."""
 BYTES_OF_THE_END = 64
-"""Limits how many bytes the record of a transaction's end is larger than the record before, because it also holds the
+"""Limits the bytes by which the record of a transaction's end is larger than the record before: it also holds the
 client's transaction version and the next producer id.
 """
 DUE_IN_A_TURN = 100
@@ -303,12 +303,12 @@ class TransactionCoordinator:
     def _waits_for_markers(
         self, shard: HostedTransactionShard, request: Request, decision: TxnCoordinatorResult
     ) -> bool:
-        """Return whether a request waits because its producer has begun the next transaction while markers of the
+        """Return whether a request must wait, because its producer has begun the next transaction while markers of the
         previous transaction are still being written. Markers seldom take more than a few ms, whereas a client that gets
         CONCURRENT_TRANSACTIONS waits for 20 to 100 ms (KAFKA-5477).
 
         A request with any other epoch is refused at once, as by Kafka 4.3.1: it will be fenced when the markers are
-        written. A partition's leader would learn the same, but waits: Kafka's leaders retry for as long (KAFKA-18654).
+        written. A request from a partition's leader waits, too: Kafka's leaders retry for as long (KAFKA-18654).
         """
         if decision.answer.error != ErrorCode.CONCURRENT_TRANSACTIONS or decision.records or not self._patience_s:
             return False

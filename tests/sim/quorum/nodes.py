@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.quorum.effects import (
-    AppendFetched,
+    AppendFetchedBatches,
+    AppendLeaderBatch,
     AppendLeaderChange,
-    AppendOwn,
     InstallSnapshot,
     LogOp,
     Ready,
@@ -206,13 +206,13 @@ class Node:
     def _write(self, op: LogOp) -> None:
         disk, log = self.disk, self.disk.log
         match op:
-            case AppendOwn(base, epoch, count, payload):
+            case AppendLeaderBatch(base, epoch, count, payload):
                 assert base == len(log) and isinstance(payload, tuple) and len(payload) == count
                 log.extend((epoch, value) for value in payload)
             case AppendLeaderChange(offset, epoch):
                 assert offset == len(log)
                 log.append((epoch, -epoch))
-            case AppendFetched(spans, payload):
+            case AppendFetchedBatches(spans, payload):
                 assert spans[0].base_offset == len(log) and isinstance(payload, tuple)
                 log.extend(payload)
             case Truncate(to_offset, generation):

@@ -28,7 +28,7 @@ from squall.broker.control.orders import orders_of
 from squall.broker.log.config import LogConfig
 from squall.broker.log.manager import LogManager
 from squall.broker.net.connection import Connection, PendingResponse
-from squall.broker.net.deadlines import TICK_MS, Timers
+from squall.broker.net.deadlines import TICK_MS, ParkedRequestTimers
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.server import Server
 from squall.broker.protocol.apis import ApiKey, response_class, response_header_version
@@ -67,7 +67,7 @@ def broker_config(**properties: str) -> BrokerConfig:
 
 
 class Orders:
-    """Replaces Fetchers and IsrProposals, and notes their calls."""
+    """Replaces ReplicaFetcherManager and IsrProposals, and notes their calls."""
 
     def __init__(self) -> None:
         self.followed: list[tuple[str, int]] = []
@@ -130,7 +130,7 @@ class MemoryBroker:
         tasks: Any = self
         self.server = Server(self.env, self.config, self.replicas.woken, tasks)
         self.replicas.settle = self.server.settle
-        self.timers = Timers()
+        self.timers = ParkedRequestTimers()
         self.coordinators = PlayedCoordinators()
         gate = TxnVerification(self.env, self.replicas, self.coordinators, self.start_soon)
         self.unpacking = DecompressionPool(self.env)

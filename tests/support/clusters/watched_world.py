@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-from squall.broker.control.kraft.metadata_quorum import QuorumNodeView
+from squall.broker.control.kraft.metadata_quorum import QuorumNodeState
 from squall.broker.log.config import LogConfig
 from squall.broker.log.log import Log
 from squall.broker.log.manager import LogManager
@@ -45,9 +45,9 @@ class FakeQuorum:
         self.now_ms: Callable[[], int] = lambda: 0
         self.deserted_since_ms = 0
 
-    def inspect(self) -> QuorumNodeView:
+    def inspect(self) -> QuorumNodeState:
         role, log = Role.LEADER if self.is_leader else Role.FOLLOWER, self._log
-        return QuorumNodeView(
+        return QuorumNodeState(
             QuorumState(), role, self.is_leader, 0, log.log_end_offset, log.generation, is_settled=True, has_left=False
         )
 

@@ -27,7 +27,7 @@ from squall.broker.protocol.schema.fetch_snapshot import (
 )
 from squall.broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from squall.broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
-from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
+from squall.broker.quorum.effects import AppendLeaderBatch, AppendLeaderChange, Truncate
 from squall.broker.quorum.settings import QuorumSettings
 from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 from tests.support.brokers.in_memory import broker_config
@@ -332,7 +332,7 @@ async def test_log_on_disk_has_the_shape_that_the_core_gave_it() -> None:
     fs = MemoryFs()
     kept = storage(fs)
     kept.write(AppendLeaderChange(0, 3, (1, 2, 3), (1, 2)))
-    kept.write(AppendOwn(1, 3, 2, kept.encode([(TopicRecord(name="a"), 0), (NoOpRecord(), 0)])))
+    kept.write(AppendLeaderBatch(1, 3, 2, kept.encode([(TopicRecord(name="a"), 0), (NoOpRecord(), 0)])))
     kept.write(AppendLeaderChange(3, 5, (1, 2, 3), (1, 3)))
     assert (kept.extent().end_offset, kept.extent().epochs) == (4, [(3, 0), (5, 3)])
     kept.write(Truncate(3, 1))

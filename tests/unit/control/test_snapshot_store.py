@@ -11,7 +11,13 @@ from squall.broker.control.kraft.quorum_storage import QuorumStorage
 from squall.broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, encode_snapshot, id_of
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
-from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, Truncate, WriteSnapshotChunk
+from squall.broker.quorum.effects import (
+    AppendLeaderBatch,
+    AppendLeaderChange,
+    InstallSnapshot,
+    Truncate,
+    WriteSnapshotChunk,
+)
 from squall.broker.quorum.messages import SnapshotId
 from squall.broker.quorum.settings import QuorumSettings
 from squall.broker.quorum.state import DamagedQuorumState
@@ -49,7 +55,7 @@ def written(fs: MemoryFs, records: int = 20) -> QuorumStorage:
     for offset in range(1, records):
         if offset == 8:
             kept._log.roll()
-        kept.write(AppendOwn(offset, 3, 1, kept.encode([(names(records)[offset - 1], 0)])))
+        kept.write(AppendLeaderBatch(offset, 3, 1, kept.encode([(names(records)[offset - 1], 0)])))
     kept._log.flush(WALL_MS)
     return kept
 
@@ -226,7 +232,7 @@ async def test_after_an_install_the_log_goes_on_behind_the_snapshot() -> None:
     kept.write(WriteSnapshotChunk(snapshot, 0, data))
     kept.write(InstallSnapshot(snapshot, 1))
     assert kept.loaded == names(49)
-    kept.write(AppendOwn(50, 4, 1, kept.encode([(NoOpRecord(), 0)])))
+    kept.write(AppendLeaderBatch(50, 4, 1, kept.encode([(NoOpRecord(), 0)])))
     assert await kept.sync() == (51, 1)
     extent = storage(fs.after_crash(random.Random(1))).extent()
     assert (extent.start_offset, extent.start_epoch, extent.end_offset, extent.last_epoch) == (50, 4, 51, 4)

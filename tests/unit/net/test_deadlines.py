@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.broker.net.deadlines import TICK_MS, Timers
+from squall.broker.net.deadlines import TICK_MS, ParkedRequestTimers
 
 
 class Parked:
@@ -17,7 +17,7 @@ class Parked:
 
 
 def test_nothing_expires_before_its_deadline_and_everything_within_two_ticks_after() -> None:
-    timers, expired = Timers(), []  # type: Timers, list[str]
+    timers, expired = ParkedRequestTimers(), []  # type: ParkedRequestTimers, list[str]
     timers.add(Parked("a", expired), 1000)
     timers.expire(1000)
     assert expired == []
@@ -27,7 +27,7 @@ def test_nothing_expires_before_its_deadline_and_everything_within_two_ticks_aft
 
 
 def test_what_is_due_expires_oldest_first_whatever_the_order_of_adding() -> None:
-    timers, expired = Timers(), []  # type: Timers, list[str]
+    timers, expired = ParkedRequestTimers(), []  # type: ParkedRequestTimers, list[str]
     for name, deadline in (("late", 3000), ("early", 1000), ("middle", 2000), ("not yet", 9000)):
         timers.add(Parked(name, expired), deadline)
     timers.expire(5000)
@@ -36,7 +36,7 @@ def test_what_is_due_expires_oldest_first_whatever_the_order_of_adding() -> None
 
 
 def test_what_was_removed_does_not_expire_and_leaves_nothing_behind() -> None:
-    timers, expired = Timers(), []  # type: Timers, list[str]
+    timers, expired = ParkedRequestTimers(), []  # type: ParkedRequestTimers, list[str]
     parked = Parked("a", expired)
     timers.add(parked, 1000)
     timers.remove(parked)
@@ -47,7 +47,7 @@ def test_what_was_removed_does_not_expire_and_leaves_nothing_behind() -> None:
 
 
 def test_a_deadline_in_the_past_is_due_at_the_next_look() -> None:
-    timers, expired = Timers(), []  # type: Timers, list[str]
+    timers, expired = ParkedRequestTimers(), []  # type: ParkedRequestTimers, list[str]
     timers.add(Parked("a", expired), -5)
     timers.expire(1000)
     assert expired == ["a"]

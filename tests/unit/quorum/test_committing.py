@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
-from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn
+from squall.broker.quorum.effects import AppendLeaderBatch, AppendLeaderChange
 from squall.broker.quorum.election import Role
 from squall.broker.quorum.messages import BeginEpoch, BeginEpochReply, Diverging, EndEpoch, Fetch, FetchReply
 from squall.broker.quorum.raft import Raft
@@ -85,7 +85,7 @@ def test_parked_fetch_is_answered_when_records_come() -> None:
     assert not said(fetch(raft, 2, 7, 4, ticket=5), FetchReply)
     base = raft.propose(2, "two", 1)
     effects = ready(raft)
-    assert effects.log == (AppendOwn(base, 4, 2, "two"),)
+    assert effects.log == (AppendLeaderBatch(base, 4, 2, "two"),)
     answer = asked(effects, 2)
     assert (answer.ticket, answer.body) == (5, FetchReply(OK, 4, 1, 0, offset=7, limit=9))
 

@@ -6,7 +6,7 @@ import pytest
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
-from squall.broker.quorum.effects import AppendFetched, Truncate
+from squall.broker.quorum.effects import AppendFetchedBatches, Truncate
 from squall.broker.quorum.election import Role
 from squall.broker.quorum.messages import (
     BatchSpan,
@@ -41,7 +41,7 @@ def test_voter_fetches_on_only_when_what_it_got_is_durable() -> None:
     """The offset that it asks for counts as its acknowledgement."""
     raft, request = follower()
     effects = tell(raft, 1, records(raft, (6, 8, 5)), ticket=request.ticket)
-    assert effects.log == (AppendFetched((BatchSpan(6, 8, 5),), "batches"),)
+    assert effects.log == (AppendFetchedBatches((BatchSpan(6, 8, 5),), "batches"),)
     assert not said(effects, Fetch)
     raft.synced(8, 0, 3)
     assert said(ready(raft), Fetch) == [Fetch(5, 8, 5, 0, 500)]

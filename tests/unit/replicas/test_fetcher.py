@@ -19,7 +19,7 @@ from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from squall.broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, Fetchers
+from squall.broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, ReplicaFetcherManager
 from squall.broker.replicas.hosted_partition import HostedPartition
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
@@ -93,7 +93,9 @@ class Follower:
         self.leader = Leader()
         self.env = FakeEnv(self.leader)
         peers: Any = Peers(self.leader)
-        self.fetchers = Fetchers(self.env, self.broker.config, peers, lambda node: ("leader", 1), lambda: 101)
+        self.fetchers = ReplicaFetcherManager(
+            self.env, self.broker.config, peers, lambda node: ("leader", 1), lambda: 101
+        )
         self.fetchers.bind(self.broker.replicas, nursery)
         self.broker.replicas._fetchers = self.fetchers
         self.broker.replicas.bind(nursery.start_soon)

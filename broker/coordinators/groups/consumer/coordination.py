@@ -74,14 +74,13 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import JoinGroup
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
-"""Limits the characters of topic names that a heartbeat writes for all expressions but the first, in a batch of a MiB.
-"""
+"""Limits the characters of topic names in a heartbeat's RegularExpressionRecords: one batch of a MiB holds them."""
 MOST_CHARACTERS_OF_KEYS: Final = 100_000
-"""Limits the characters of the expressions themselves, each with the group id, in the same way."""
+"""Limits the characters of group ids and expressions in these records. The first record is always written."""
 MOST_OF_MATCHED: Final = 3, 4
 """Gives the share (3/4) of the largest batch for one expression's topics. With more, it keeps its old topics."""
 OF_REMOVALS: Final = 8
-"""Limits tombstones of members to this fraction (1/8) of the largest batch, so that regular expressions fit as well."""
+"""Limits the tombstones of members removed at once to this fraction (1/8) of the largest batch."""
 
 
 class ConsumerCoordination(ConsumerGroupRules):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class GroupDraft:
-    """Holds a group as it will be after a change, and the records that make the change."""
+    """Holds a group as it will be after a change that is being decided, and the records that make the change."""
 
     __slots__ = ("_own", "group", "records", "whole")
 
@@ -30,7 +30,7 @@ class GroupDraft:
         self.group, self._own = group, False
         self.records: list[GroupLogRecord] = []
         self.whole: int | None = None
-        """Holds the value for `AppendRecords.whole`."""
+        """Gives the number of records that must be in the first batch (`AppendRecords.whole`); None means all."""
 
     def add(self, written: ConsumerGroupLogRecord) -> None:
         """Add one more record, and replay it into the group."""

@@ -54,7 +54,9 @@ class ConsumerGroup:
         self.current: dict[str, CurrentAssignment] = {}
         self.target: dict[str, tuple[Place, ...]] = {}
         self.owners: dict[Place, str] = {}
-        """Maps a partition to the member that owns it, or that has not confirmed yet that it revoked it."""
+        """Maps a partition to its owner: the member to which it is assigned, or which has not confirmed its revocation
+        yet.
+        """
         self.regexes: dict[str, ResolvedRegularExpression] = {}
 
     def copy(self) -> ConsumerGroup:
@@ -67,7 +69,7 @@ class ConsumerGroup:
         return made
 
     def facts(self) -> tuple[object, ...]:
-        """Return everything that the group's records say, for comparisons with another group."""
+        """Return everything that the group's records say, so that two groups can be compared."""
         return (
             (self.epoch, self.metadata_hash, self.target_epoch),
             dict(self.members),

@@ -1,8 +1,9 @@
 """Finds the topics that a regular expression matches, once for each change of the cluster's topics.
 
-Most expressions are matched at once. Costly expressions are matched in turns, between which other requests are served:
+Most expressions are matched at once. Costly expressions are matched in pieces, between which other requests are served:
 the group gets the result at a later heartbeat, as with Kafka, whose coordinators resolve regular expressions in the
-background. Cost is counted in steps, not in time, so that the same requests always have the same effect.
+background. Cost is counted in steps (characters and automaton states), not in time, so that the same requests always
+have the same effect.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ MOST_NAMES_FOUND: Final = 1_000_000
 expressions in each heartbeat, so uncached expressions are matched again and again.
 """
 MAX_PENDING: Final = 100
-"""Limits the expressions that are being matched in turns. Further expressions are tried again at a later heartbeat."""
+"""Limits the expressions that are being matched in pieces. Further expressions are tried again at a later heartbeat."""
 STEPS_AT_ONCE: Final = 60_000
-"""Limits the steps within a heartbeat: at most some 20 ms, and enough for 2,500 names of 20 characters."""
+"""Limits the steps (characters and automaton states) within a heartbeat: at most some 20 ms, and enough for 2,500 names
+of 20 characters.
+"""
 STEPS_TO_COMPILE: Final = 3_000
 """Gives the cost of compiling an expression in steps, some 1 ms."""
 STEPS_IN_A_TURN: Final = 20_000
-"""Limits the steps of one turn, some 2 to 7 ms."""
+"""Limits the steps of one piece of a pending match, some 2 to 7 ms."""
 
 
 class TopicNameSnapshot(NamedTuple):
@@ -49,7 +52,7 @@ class MatchedNames(NamedTuple):
 
 
 class PendingRegexMatch(NamedTuple):
-    """Holds the progress of an expression that is matched in turns."""
+    """Holds the progress of an expression that is matched in pieces."""
 
     search: ResumableNameSearch
     names: TopicNameSnapshot
@@ -68,7 +71,7 @@ class RegexMatchCache:
         self._topics = topics
         self._version: int | None = None
         self._names = TopicNameSnapshot((), frozenset())
-        """Holds the topic names as of version `_version` of the topics."""
+        """Holds all topic names, as of version `_version` of the cluster's topics."""
         self._patterns: dict[str, RegexPattern] = {}
         self._found: dict[str, MatchedNames] = {}
         self._kept_names = 0
@@ -166,7 +169,7 @@ class RegexMatchCache:
         assert self._kept_names >= 0
 
     def advance(self) -> None:
-        """Continue the match that has been pending longest, for one turn."""
+        """Continue the match that has been pending longest, by STEPS_IN_A_TURN steps."""
         assert self.waiting
         regex, waiting = next(iter(self.waiting.items()))
         if waiting.search.advance(STEPS_IN_A_TURN):

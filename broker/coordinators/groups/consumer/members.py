@@ -1,7 +1,8 @@
 """Defines the log records of consumer groups, and the requests of their members.
 
-A place is (topic id, partition). Epochs only grow: the group epoch with each change of members or topics, the epoch of
-the target assignment with the group epoch, and a member epoch with the target that the member has reached.
+A `Place` is a partition: (topic id, partition index). Epochs only grow: the group epoch with each change of members or
+topics, the epoch of the target assignment with the group epoch, and a member epoch with the target that the member has
+reached.
 """
 
 from __future__ import annotations

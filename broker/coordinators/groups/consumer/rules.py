@@ -1,4 +1,5 @@
-"""Decides the rules of consumer groups (P6, KIP-848), with one method for each rule. No rule changes any state.
+"""Decides the rules of consumer groups (mechanism P6 in docs/mechanisms.md, KIP-848), with one method for each rule. No
+rule changes any state.
 
 The rules are methods so that a planted bug can replace exactly one rule (`chaos/mutants`), and so that tests can call
 them directly.

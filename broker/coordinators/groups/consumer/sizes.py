@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 OF_A_BATCH: Final = 200
-"""Bounds the bytes of a batch with the records that a group has once."""
+"""Bounds the bytes of a batch's header, with the records that a group has only once."""
 OF_A_RECORD: Final = 50
 """Bounds the bytes of a record, not counting its strings."""
 OF_A_MEMBER: Final = 40
 """Bounds the bytes of a member in the record of a classic group."""
 OF_A_NAME: Final = 10
-"""Bounds the bytes of a topic name's frame, with the partition count."""
+"""Bounds the bytes that a topic name adds to a record besides its characters: its length, and the partition count."""
 OF_A_PARTITION: Final = 4
 
 

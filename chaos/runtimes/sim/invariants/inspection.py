@@ -34,7 +34,7 @@ from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
-    from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumNodeView
+    from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumNodeState
     from squall.broker.coordinators.groups.ledger import ReplayedGroupState
     from squall.broker.coordinators.groups.values import GroupRecord, OffsetAndMetadata, TopicPartition
     from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
@@ -226,7 +226,7 @@ def _generation(known: GroupRecord | None) -> Generation | None:
     return Generation(known.protocol_type, known.generation, known.protocol, known.leader, members)
 
 
-def quorum_view_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumNodeView) -> NodeQuorumView:
+def quorum_view_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumNodeState) -> NodeQuorumView:
     """Return one node's view of the quorum now. `seen`: its own report of itself."""
     state = seen.state
     return NodeQuorumView(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Place = tuple[bytes, int]
 Glance = tuple[Any, int, int]
-"""Holds a node's state in the quorum (`QuorumNodeView`), its image's offset, and how many topics it hosts."""
+"""Holds a node's state in the quorum (`QuorumNodeState`), its image's offset, and how many topics it hosts."""
 NOTHING_SEEN: Glance = (), -1, -1
 
 
