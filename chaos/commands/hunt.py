@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from squall.chaos.runs.result import SimResult
 
 
-ALL = "all"
+ALL, FILES = "all", "files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class HuntTask:
     """Counts the plans that run without the mutant before the hunt, to detect false alarms."""
     swarm: bool
     """Is True if the hunt draws its plans from the swarm, instead of using the mutant's own plan."""
-    history: bool
-    """Is True if only the clients' history may find the bug, and no invariant inside the brokers."""
+    checks: str
+    """Names what may find the bug, as `--checks` does."""
 
 
 @click.command(
@@ -59,6 +61,7 @@ Examples:
   squall hunt --mutants 1 --controls 50      and 50 plans that a sound broker has to stand
   squall hunt --mutants 31 --swarm           without a plan of its own: what the swarm draws
   squall hunt --checks history               by what clients see alone, as with containers
+  squall hunt --mutants 93 --checks files    by the brokers' logs, compared after the run
   squall hunt --mutants all --list           what each planted bug is, and its source
   squall sim --plan runs/hunt/14.toml --mutant 14 one of the found plans again
 
@@ -87,9 +90,10 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
 @click.option("--controls", default=0, show_default=True, help="Number of plans of each bug that first run without it.")
 @click.option("--swarm", is_flag=True,
               help="Hunt each with the plans that a swarm draws, and not with plans made for it.")  # fmt: skip
-@click.option("--checks", type=click.Choice((ALL, HISTORY)), default=ALL, show_default=True,
+@click.option("--checks", type=click.Choice((ALL, HISTORY, FILES)), default=ALL, show_default=True,
               help="What may find a bug: all also looks inside the brokers after each event; history is only what "
-                   "clients see, and each bug must cause one of the anomalies that its row names.")  # fmt: skip
+                   "clients see, and each bug must cause one of the anomalies that its row names; files is only the "
+                   "comparison of the brokers' logs after the run.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
               help="Folder for the plans that found a bug.")  # fmt: skip
 @click.option("--list", "lists", is_flag=True, help="Print what these bugs are, and hunt nothing.")
@@ -121,9 +125,11 @@ def command(
     if lists:
         click.echo("\n".join(line for mutant in select(names) for line in planted(mutant)))
         return 0
+    if docs is not None and checks == FILES:
+        raise click.UsageError("the page of --docs has no columns for --checks files: leave out one of the two")
     shrink_s = shrink_budget if shrinks else 0.0
     tasks = [
-        HuntTask(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks == HISTORY)
+        HuntTask(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks)
         for m in select(names)
         if not (swarm and m.is_setting)
     ]
@@ -159,10 +165,10 @@ def run_task(task: HuntTask) -> MutantHuntResult:
 
     mutant = find(task.mutant)
     seeds = range(task.first, task.first + task.seeds)
-    run = simulator(history=task.history)
+    run = simulator(task.checks)
     before = tuple(alarms(mutant, seeds[: task.controls], run))
     shrink = shrinker(task.shrink_s) if task.shrink_s else None
-    own = mutant.seen_plan if task.history else None
+    own = mutant.seen_plan if task.checks == HISTORY else None
     plan = partial(drawn_plan, workload=mutant.workload, mutant=mutant.id) if task.swarm else own
     hunted = hunt(
         mutant,
@@ -170,7 +176,7 @@ def run_task(task: HuntTask) -> MutantHuntResult:
         run,
         budget_s=task.budget_s,
         plan=plan,
-        named=task.history,
+        named=task.checks == HISTORY,
         shrink=shrink,
         more=task.more,
         say=say,
@@ -182,23 +188,42 @@ def run_task(task: HuntTask) -> MutantHuntResult:
     return replace(hunted, false_alarms=tuple(dict.fromkeys((*before, *hunted.false_alarms))))
 
 
-def simulator(*, history: bool = False) -> Run:
+def simulator(checks: str = ALL) -> Run:
     """Return the function that simulates a plan, with or without a mutant, and returns its failure or None.
 
-    For mutants of transactions and groups only failures that clients can see count; with `history` that holds for every
-    mutant.
+    For mutants of transactions and groups only failures that clients can see count; with the checks "history" that
+    holds for every mutant. With the checks "files", a mutant fails only if the brokers' logs differ.
     """
     from squall.chaos.errors import HarnessError
     from squall.chaos.runs.simulation import simulate
 
     def run(plan: Plan, mutant: str | None) -> FailureKind | None:
-        of_clients = mutant is not None and (history or find(mutant).is_of_clients)
-        result = simulate(plan, mutant=mutant, stop_at_first=not of_clients)
+        of_clients = mutant is not None and (checks == HISTORY or find(mutant).is_of_clients)
+        result = simulate(plan, mutant=mutant, stop_at_first=not of_clients and checks != FILES)
         if result.failure is None and result.trouble is not None:
             raise HarnessError(result.trouble)
+        if checks == FILES:
+            return differing_replicas(result) or (None if mutant else result.failure)
         return seen_by_clients(result, find(mutant).expected) if mutant and of_clients else result.failure
 
     return run
+
+
+def differing_replicas(result: SimResult) -> FailureKind | None:
+    """Return the failure that the brokers' logs show when they are compared as files; None if they do not differ. Raise
+    HarnessError if the run ended too early for a comparison.
+    """
+    from squall.chaos.errors import HarnessError
+    from squall.chaos.runs.result import FailureSignature
+    from squall.chaos.runs.saved import save
+    from squall.checkers.anomalies import replica_divergence
+
+    with TemporaryDirectory() as root:
+        compared = save(result, Path(root), "", latest=False, tables=False).path / replica_divergence.FILE
+        if not compared.exists():
+            raise HarnessError(f"the brokers' logs were not compared, because the run ended early: {result.failure}")
+        differ = bool(json.loads(compared.read_text())["findings"])
+    return FailureSignature("anomaly", replica_divergence.NAME) if differ else None
 
 
 def seen_by_clients(result: SimResult, expected: Sequence[str]) -> FailureKind | None:

@@ -102,6 +102,7 @@ from squall.chaos.mutants import (
     m90_takeover_keeps_epoch,
     m91_aborts_without_rewind,
     m92_last_record_withheld,
+    m93_epochs_rewritten_by_followers,
 )
 from squall.chaos.mutants.mutant import Mutant
 
@@ -205,6 +206,7 @@ _ALL: tuple[Mutant, ...] = (
     m90_takeover_keeps_epoch.MUTANT,
     m91_aborts_without_rewind.MUTANT,
     m92_last_record_withheld.MUTANT,
+    m93_epochs_rewritten_by_followers.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from squall.chaos.mutants.mutant import ON_DISKS
 from squall.chaos.mutants.registry import MUTANTS
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def results_table(found: Sequence[MutantHuntResult], before: str = "", *, which:
 
 def _row(mutant: Mutant, results: dict[str, Sequence[str]], before: Sequence[str]) -> Sequence[str]:
     """Return a mutant's row, with `results` for some of its hunts and the cells of `before` for the others."""
-    row = [mutant.id, mutant.name, ", ".join(mutant.anomalies) or "nothing that clients see"]
+    in_files = ", ".join(name for name in mutant.expected if name in ON_DISKS)
+    hidden = f"{in_files}, in files alone" if in_files else "nothing that clients see"
+    row = [mutant.id, mutant.name, ", ".join(mutant.anomalies) or hidden]
     for which, columns in COLUMNS.items():
         kept = before[len(row) : len(row) + len(columns)]
         row += results.get(which) or kept or [NOT_HUNTED] * len(columns)

@@ -1,7 +1,7 @@
 """The hunt of `squall hunt`: one of a batch of plans shows each planted bug, and a sound broker is silent under it.
 
 No seed is written down here. What a seed comes to moves with each change of the broker's timing, and the batch stays.
-Ten mutants are hunted in the gate, by what clients see; all of them are at night.
+Ten mutants are hunted in the gate by what clients see, and one by the brokers' files; all of them are at night.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from squall.chaos.commands.hunt import HuntTask, run_task
+from squall.chaos.commands.hunt import ALL, FILES, HuntTask, run_task
 from squall.chaos.mutants import MUTANTS, find
 from squall.chaos.mutants.hunt import MutantHuntResult
+from squall.chaos.mutants.table import HISTORY
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.anomalies.registry import CATALOG
 
@@ -58,12 +59,12 @@ RARE = {
 FOUND = [mutant for mutant, planted in MUTANTS.items() if not planted.masked]
 SEEN = [mutant for mutant, planted in MUTANTS.items() if planted.seen_plan is not None]
 FEW_EPOCHS = "first_epoch"
-NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts ten")
+NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts eleven")
 
 
-def hunted(mutant: str, *, history: bool) -> MutantHuntResult:
+def hunted(mutant: str, checks: str) -> MutantHuntResult:
     """Return the result of `squall hunt` with a mutant, without a limit of time."""
-    order = HuntTask(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, history=history)
+    order = HuntTask(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, checks=checks)
     found = run_task(order)
     assert not found.false_alarms, f"a sound broker fails under these plans: {found.false_alarms}"
     assert not found.troubles
@@ -73,7 +74,7 @@ def hunted(mutant: str, *, history: bool) -> MutantHuntResult:
 
 def seen(mutant: str) -> str:
     """The name of what clients see of a mutant."""
-    return hunted(mutant, history=True).check.partition(" ")[2]
+    return hunted(mutant, HISTORY).check.partition(" ")[2]
 
 
 @pytest.mark.gate
@@ -82,10 +83,23 @@ def test_clients_see_it(mutant: str, anomaly: str) -> None:
     assert {anomaly, seen(mutant)} <= {*find(mutant).anomalies}
 
 
+@pytest.mark.gate
+def test_the_brokers_files_show_what_no_client_sees() -> None:
+    found = hunted("93", FILES)
+    assert found.check == "anomaly replica-divergence"
+    assert found.is_expected
+
+
+@NIGHT
+@pytest.mark.parametrize("mutant", ["2", "4", "16"])
+def test_the_brokers_files_show_logs_that_parted(mutant: str) -> None:
+    assert hunted(mutant, FILES).is_expected
+
+
 @NIGHT
 @pytest.mark.parametrize("mutant", FOUND)
 def test_its_own_plans_show_it(mutant: str) -> None:
-    hunted(mutant, history=find(mutant).is_of_clients)
+    hunted(mutant, HISTORY if find(mutant).is_of_clients else ALL)
 
 
 @NIGHT

@@ -30,7 +30,7 @@ tests marked `gate` in it: simulations, mechanisms and everything that starts pr
 
 WHY_AT_NIGHT: Mapping[str, str] = {
     "sim": "simulates; the gate has each kind of fault, each invariant, determinism and the first 30 seeds",
-    "sim/mutants": "hunts planted bugs; the gate hunts ten",
+    "sim/mutants": "hunts planted bugs; the gate hunts eleven",
     "sim/plans": "simulates; the gate plays each shrunk plan",
     "mechanisms": "takes a rule out in a process of its own; the gate does one",
     "parity": "starts Spark; the gate has one session",

@@ -257,6 +257,12 @@ def test_a_hunt_by_history_goes_on_until_it_finds_what_the_mutant_must_cause() -
     assert (none.seed, none.is_expected) == (2, False)
 
 
+def test_a_hunt_by_files_updates_no_page() -> None:
+    done = CliRunner().invoke(hunt_command, ["--mutants", "93", "--checks", "files", "--docs", __file__])
+    assert done.exit_code == 2
+    assert "no columns for --checks files" in done.output
+
+
 def test_a_table_is_replaced_between_its_marks() -> None:
     assert replaced("a\n<\nold\n>\nz\n", "<", ">", "new\n") == "a\n<\nnew\n>\nz\n"
 
