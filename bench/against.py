@@ -100,8 +100,8 @@ def sides(
 def slices(
     files: Path, seconds: float, seeds: int
 ) -> tuple[list[PairedMeasurement[ComparedSide]], list[PairedMeasurement[ComparedSide]]]:
-    """Return the measurements of clusters, peers included, and those that only a checkout of Squall has. seeds: of the
-    swarm.
+    """Return two lists of measurements: those that every cluster has, peers included, and those that only a checkout of
+    Squall has. `seeds` is the number of simulations that the measured swarm runs.
 
     A prototype of the data path is measured under load only. Measurements of a launch start a new cluster each time.
     """

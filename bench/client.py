@@ -17,7 +17,9 @@ from bench.handover import BulkProducer, ConfluentProducer, LibrdkafkaProducer
 PARTITIONS = 6
 LINGER_MS = 5
 QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
-"""Shortens the reconnect back-off, so that a client that is older than the cluster measures the cluster's start."""
+"""Shortens librdkafka's reconnect back-off. A client may be created before the cluster is up, and a long back-off would
+count as the cluster's start.
+"""
 
 
 @dataclass(frozen=True, slots=True)

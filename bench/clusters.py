@@ -219,8 +219,9 @@ class Kafka(MeasuredCluster):
 
 
 PROGRAM = "broker.py"
-"""Is the program of a prototype of the data path: `broker.py NODE PORT FOLDER`. Node n of three, from 0, listens on
-PORT + n; partition p of each topic is led by node p mod 3.
+"""Names the program of a prototype of the data path: a small stand-in for Squall's broker, for trying out ideas. It
+runs as `broker.py NODE PORT FOLDER`. Node n of three, from 0, listens on PORT + n; partition p of each topic is led by
+node p mod 3.
 """
 
 

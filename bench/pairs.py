@@ -24,7 +24,7 @@ from squall.chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
 MIN_PAIRS = 6
-"""Is the smallest number of pairs of which the smallest and the largest ratio enclose the median with CERTAINTY."""
+"""Is the least number of pairs with which the smallest and the largest ratio enclose the median with CERTAINTY."""
 Side = TypeVar("Side")
 Figures = Mapping[str, float]
 CHECKOUTS = ("broker/__main__.py", "broker.py")

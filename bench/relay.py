@@ -1,7 +1,9 @@
 """`python -m bench.relay` measures round trips over links with and without the frame relay, and the relay's CPU time.
+The frame relay is the harness's proxy between clients and brokers that parses Kafka requests.
 
-A stub answers every request. One process keeps connections busy at a fixed rate, as brokers and clients do in a run.
-Meanwhile the nemesis's probe measures all links at once, and each probe opens a new connection. No Toxiproxy.
+A stub answers every request. One OS process keeps connections busy at a fixed rate, as brokers and clients do in a run.
+Meanwhile the probe by which the nemesis checks links measures all of them at once; each probe opens a new connection.
+The links do not lead through Toxiproxy.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class RecordedHistory(Protocol):
 
     @property
     def declared(self) -> int:
-        """Return the seal of the declared partitions and settings, as `History.declared`."""
+        """Return the CRC-32 of the lines that declare partitions and their settings, as `History.declared`."""
 
     @property
     def partitions(self) -> Sequence[ObservedPartition]:
@@ -72,8 +72,8 @@ def disagreements(
     faults: Sequence[RecordedFault],
     metrics: Mapping[str, Any],
 ) -> list[str]:
-    """Return the other contradictions between the files of a run, a sentence each. `info` is `RunFacts.info`; `metrics`
-    has the form that `metrics.shape` returns.
+    """Return the contradictions between the files of a run that `edited` does not find, a sentence each. `info` is
+    `RunFacts.info`; `metrics` has the form that `metrics.shape` returns.
     """
     found = [*_landings(info, faults)]
     if history.problem is None:
@@ -156,11 +156,11 @@ def _phases(history: RecordedHistory, info: Mapping[str, Any], metrics: Mapping[
 
 
 def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: bool) -> Iterator[str]:
-    """Yield a sentence for each partition without a write after healing, although run.json says that all partitions
+    """Yield a sentence for each partition that took no write after healing, although run.json says that all partitions
     took one.
 
-    `named` is True if the run's version names its processes that write after healing and also writes to partitions that
-    faults added. Earlier versions do neither.
+    `named` is False for runs of early versions. Their histories do not say which producers wrote after healing, and
+    these producers left out the partitions that faults had added.
     """
     said = f"{seal.RUN}: writes_after_healing says that every partition took a write, and {seal.FILE} has "
     if not any(AFTER_HEALING in each.settings for each in history.processes if each.role == PRODUCER):

@@ -65,10 +65,11 @@ def remove(folder: Path) -> None:
 def facts_of_run(
     run_dir: Path, history: History, faults: Sequence[RecordedFault], *, outputs: bool
 ) -> tuple[signs.RunCircumstances, StuckLimits]:
-    """Return the circumstances that the findings' signs are read from, and the limits of the plan; the limits are empty
-    if the plan cannot be read, which the verdict then reports.
+    """Return what the findings of a run are judged by: the circumstances that may explain them, and the plan's limits
+    on time without progress.
 
-    `outputs` has the meaning that it has in `signs.circumstances_of`.
+    The limits are empty if the plan cannot be read; the verdict then reports that. `outputs` has the meaning that it
+    has in `signs.circumstances_of`.
     """
     try:
         plan = read_plan(run_dir)
@@ -96,11 +97,12 @@ def of_measures(
     context: MeasurementContext,
     limits: StuckLimits,
 ) -> list[Finding]:
-    """Return the findings that the measures alone show.
+    """Return the findings that follow from the measures alone.
 
-    Until the last fault is over, and in a run without faults, no fresh client shows whether a client library or a
-    program under test stopped by itself. So there only our own clients are held to the limits. Single producers of
-    other clients are never held to the limits.
+    A foreign client (a client library or a program under test) that makes no progress may have stopped by itself. Only
+    clients that the harness starts after the last fault can show that the cluster was fine meanwhile. So the gaps
+    before and between faults, and in a run without faults, are findings only for Squall's own client. The gaps of a
+    single producer are never findings if the producer is foreign.
     """
     foreign = {each.proc for each in processes if each.client != OWN}
     writes = any(each.proc in foreign and each.role == PRODUCER for each in processes)

@@ -48,7 +48,8 @@ def missing_evidence(case: VerdictInputs) -> list[str]:
 
 
 def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
-    """Return a sentence for each partition whose log begins behind all that retention or requests could have removed.
+    """Return a sentence for each partition whose log begins above every offset up to which retention or requests could
+    have removed records.
     """
     return [
         f"{each.name} begins at {each.log_start}, and retention and requests could have removed "

@@ -95,9 +95,9 @@ def _starved(group: str, did: GroupActivity, of_number: Mapping[int, list[Client
 def _never_assigned(
     case: VerdictInputs, group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]
 ) -> Iterator[str]:
-    """Yield a sentence for each member that was present for long and never owned a partition. Each assignor gives one
-    to every member as long as a topic has at least as many partitions as there are members. Processes of a program
-    under test are left out: which of them reports partitions is its own affair.
+    """Yield a sentence for each member that was present for long and never owned a partition. Each assignor gives every
+    member a partition as long as a topic has at least as many partitions as there are members. Members that are
+    programs under test are left out: a program decides by itself which of its OS processes report partitions.
     """
     topics = [each.topic for each in case.partitions if each.part in did.owned]
     most = max(map(topics.count, topics), default=0)

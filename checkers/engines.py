@@ -1,7 +1,6 @@
-"""Names the engines that search a history, and says how large a history each engine accepts.
-
-Spark (`spark_analysis`) is the default, and judges nights and large histories. The reference engine
-(`squall.checkers.analysis`) needs neither Java nor pyarrow.
+"""Names the engines that search a history, and says how large a history each engine accepts. Spark (`spark_analysis`)
+is the default, and the engine for nightly runs and large histories. The reference engine (`squall.checkers.analysis`)
+needs neither Java nor pyarrow.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from pathlib import Path
 SPARK, REFERENCE = "spark", "reference"
 """Are the engines' names on the command line, in findings.json and in verdict.json."""
 LARGEST_MIB = 128
-"""Is the largest history.jsonl, in MiB, that the reference engine accepts: it holds the history in memory, in twenty
-times the bytes.
+"""Is the largest history.jsonl, in MiB, that the reference engine accepts. It holds the history in memory, where it
+takes twenty times as many bytes as on disk.
 """
 
 

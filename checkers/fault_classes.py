@@ -27,16 +27,15 @@ def class_of(action: str, said: str = "") -> FaultClass:
 
 
 def classes_of(faults: Iterable[RecordedFault]) -> tuple[FaultClass, ...]:
-    """Return the classes of all faults that began, whether they landed or not, because a fault without evidence may
-    still have done damage.
+    """Return the classes (`FaultClass`) of all faults that began, whether they landed or not, because a fault without
+    evidence may still have done damage.
 
     WM is added if some partition may have had no in-sync replica that kept its power. That is so after power losses of
     several nodes at once, or of a second node before the first one was back. It is also so after a power loss of one
     node while all other replicas were out of the ISR, or were hit by other faults: that node may be elected again with
     only what it had synced (KIP-966: the last replica standing). Eligible leader replicas do not exclude that: a killed
-    broker is not eligible, and if no replica is eligible, the last known leader leads.
-
-    DM is added if the same is true of a node whose disk lost synced data.
+    broker is not eligible, and if no replica is eligible, the last known leader leads. DM is added if the same is true
+    of a node whose disk lost synced data.
 
     D is also added if an fsync failed on a node that lost power later: after a failed fsync, pages count as written.
     The broker stops, finds the batch when it recovers its log, and acknowledges it, although it never reached the disk.

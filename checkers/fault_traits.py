@@ -8,7 +8,7 @@ from __future__ import annotations
 TAKES_DOWN = "takes down"
 """Marks a fault whose nodes are down from its begin until they start again."""
 PAUSES = "pauses"
-"""Marks a fault that suspends its nodes' processes."""
+"""Marks a fault that suspends its nodes' OS processes."""
 CUTS_LINKS = "cuts links"
 SLOWS_LINKS = "slows links"
 OUT_OF_SYNC = "out of sync"

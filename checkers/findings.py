@@ -25,7 +25,9 @@ class Witness(NamedTuple):
     val: int
     op: int
     proc: int
-    """Is the process whose settings decide whether the anomaly is permitted; -1 if no single process does."""
+    """Is the client process of the history whose settings decide whether the anomaly is permitted; -1 if no single
+    process does.
+    """
     other: int
     """Is a further number whose meaning depends on the anomaly: see `AnomalyDefinition.other`."""
     signs: int = 0

@@ -59,7 +59,9 @@ def given_up(one: OperationAttempt) -> int:
 
 
 def _joined(found: dict[bool, Gap]) -> list[Gap]:
-    """Return the gap of failed operations and the gap of acknowledged ones, as one gap if they touch."""
+    """Return the gap whose operations failed and the gap that ended with an acknowledgement, in order of time; as one
+    gap if they overlap. `found` maps whether the operations were acknowledged to the gap.
+    """
     gaps = sorted(found.values())
     if len(gaps) == 2 and gaps[1][0] <= gaps[0][1]:
         return [(gaps[0][0], max(gap[1] for gap in gaps))]

@@ -43,7 +43,7 @@ class FaultClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """Holds the settings of one process and its cluster that guarantees depend on. In `acks`, -1 means all; in
+    """Holds the settings of one client process and its cluster on which guarantees depend. In `acks`, -1 means all; in
     `flush_messages`, None means never.
     """
 
@@ -138,7 +138,9 @@ class GuaranteeRow:
 
 @dataclass(frozen=True, slots=True)
 class PermittedAnomalies:
-    """Lists the anomalies that are permitted to one process in a run, with their reasons."""
+    """Lists the anomalies that the guarantees permit to one client process in a run, with their reasons, and the cell
+    that forbids the rest.
+    """
 
     row: str
     permitted: Mapping[str, str]
@@ -148,8 +150,8 @@ class PermittedAnomalies:
     cells: Mapping[str, PermissionCellName] = field(default_factory=dict)
     """Maps each permitted anomaly to the cell that permits it."""
     ways: Mapping[str, tuple[tuple[str, PermissionCellName], ...]] = field(default_factory=dict)
-    """Maps each permitted anomaly to all reasons that permit it, each with its cell; `permitted` and `cells` have the
-    first. Each reason has a mechanism.
+    """Maps each permitted anomaly to all (reason, cell) that permit it; `permitted` and `cells` have only the first. A
+    reason applies only if its mechanism happened (`reasons.mechanism_of`).
     """
     forbids: PermissionCellName | None = None
     """Is the cell that forbids a loss, under the worst faults that landed; None if it is not known."""
@@ -441,8 +443,8 @@ def guarantee_for(
 
 
 def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, str]:
-    """Return the anomalies that are permitted because a loss is permitted: in transactions and groups, and with two
-    copies of a record.
+    """Return the anomalies that are permitted as consequences of a permitted loss: in transactions and groups, and if a
+    record had two copies of which one was lost.
     """
     found: dict[str, str] = {}
     if config.transaction_version:

@@ -130,8 +130,8 @@ def _circumstances(
 def _unlooked(
     history: History, passed_over: Mapping[str, str], shaped: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the anomalies that were not looked for, and those whose checks saw only a part of the run, each with the
-    reason.
+    """Return two maps from anomalies to reasons: the anomalies that were not looked for, and those whose checks saw
+    only a part of the run.
     """
     counted = EvidenceCounts.of(history)._replace(placed=placed_of(shaped))
     unlooked = not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)

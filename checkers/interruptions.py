@@ -1,8 +1,8 @@
-"""Finds inputs of groups that were left unfinished, and inputs that were read again: they explain missing outputs and
-further outputs.
+"""Finds inputs that a group left unfinished, and inputs that it read again. The former explain missing outputs, the
+latter further outputs.
 
-A member processes what one poll returned before it polls again. So it leaves unfinished at most what its last poll
-returned before it crashed or its partition went to another member, and the outputs that it failed to write.
+A member processes the records of one poll before it polls again. So if it crashes, or its partition goes to another
+member, it leaves unfinished at most the records of its last poll, and the inputs whose outputs it failed to write.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def interruptions(history: History) -> set[tuple[str, int, int]]:
 def _got_again(
     history: History, members: dict[int, set[int]], polled: list[RecordRow]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield (anomaly, process, output) of outputs that repeated polls explain: the group sent the n-th output of an
-    input only after it had got the input in n polls.
+    """Yield (anomaly, process, output) of the further outputs that repeated polls explain: before the group sent the
+    n-th output of an input, n of its polls had returned the input.
     """
     sent = {row.val: row.t0 for row in history.records.rows() if row.kind == SEND}
     polls: dict[int, list[RecordRow]] = {}
@@ -59,8 +59,8 @@ def _not_written(history: History) -> Iterator[tuple[int, int]]:
 
 
 def _dropped(history: History, polled: list[RecordRow]) -> Iterator[tuple[int, int]]:
-    """Yield (group, input) of the records that a member got last before it crashed, lost the partition, or the
-    partition went to another owner.
+    """Yield (group, input) of the records that a member's last poll returned before it crashed, lost the partition, or
+    another member got the partition.
     """
     last_owned: dict[tuple[int, int], int] = {}
     for hold in history.holds.rows():

@@ -59,8 +59,8 @@ def read_logs(
     """Return the events in the logs nodes/N/broker.log of a run directory, by node. Elections that were never committed
     are left out.
 
-    `wall_ms` and `mono_ns` are the time of the history's header by both clocks. `trouble` is called with a sentence for
-    each log that cannot be read.
+    `wall_ms` and `mono_ns` are the wall-clock and the monotonic time in the history's header. `trouble` is called with
+    a sentence for each log that cannot be read.
     """
     reported: dict[int, BrokerLogEvents] = {}
     for path in sorted((run_dir / "nodes").glob("*/broker.log")):

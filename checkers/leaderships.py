@@ -116,7 +116,9 @@ class Leaderships:
         return True if True in said else None if None in said else False
 
     def bounded_by(self, acknowledged: Collection[RecordRow]) -> Leaderships:
-        """Return these leaderships, with bounds from sends that were acknowledged with an offset, for those without."""
+        """Return the leaderships with the bounds `kept_until` and `cut_since`, which follow from sends that were
+        acknowledged with an offset. The bounds serve to judge sends that were acknowledged without one.
+        """
         return replace(self, rows=tuple(_bounded(row, acknowledged) for row in self.rows))
 
     def changed(self, part: int) -> bool:
@@ -240,12 +242,12 @@ def _unreported_leaders(
 
 
 def _may_not_have_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
-    """Return whether a broker that reports nothing of an epoch that it was elected for need not have led in it. `own`
-    holds its events of the partition, and its starts and stops.
+    """Return whether a broker that was elected for an epoch, and reports nothing of it, may never have led in it. `own`
+    holds the broker's events of the partition, and its starts and stops. `at` and `next_at` are when other brokers knew
+    of the epoch, and of the next one. If `own` has no event after `at`, `may_end` is returned.
 
-    `at` and `next_at` are when other brokers knew of that epoch, and of a later one. The broker may have died before it
-    reported anything, and lost the line. While a broker starts, it takes up the newest epoch only; and so does a broker
-    that hears of the epoch as late as the epoch was long, or later.
+    The broker may have stopped, or lost its last trace lines in a crash. It may have been starting: then it takes up
+    only the newest epoch. Or it heard of epochs so late that this one was over by then.
     """
     ready = False
     for event in own:

@@ -29,17 +29,17 @@ Span = tuple[int, int]
 def measure_groups(history: History, faults: Sequence[RecordedFault]) -> dict[str, Any]:
     """Return the measures of each group by its name, as plain JSON; empty if no process was a member of a group.
 
-    - `generations`: how often its partitions were assigned; `rebalances`: all but the first assignment, by their causes
-      as in `squall.checkers.rebalance_causes`: members of the load (`members` true), or a fault (`fault` null: none had
-      begun).
-    - `static`: as `rebalance_causes.static_returns`.
-    - `unowned`: time in which a partition that had an owner had none until its next owner: the longest time, its
-      partition and its begin, and the sum over all partitions.
-    - `members`: what each process of the group owned from when to when, and why it ended; and what it only `believed`
-      to own, because its session was over, or another member had been assigned the partition.
+    - `generations`: how often its partitions were assigned.
+    - `rebalances`: how many assignments after the first had each cause, as in `squall.checkers.rebalance_causes`:
+      members of the load that came or went (`members` is true), or a fault (`fault` is its id; null if none had begun).
+    - `static`: the result of `rebalance_causes.static_returns`.
+    - `unowned`: time in which a partition had no owner between two owners: the longest time, its partition and its
+      begin, and the sum over all partitions.
+    - `members`: what each process of the group owned from when to when, and why that ended. `believed` has what a
+      process only believed to own, because its session was over, or another member had been assigned the partition.
     - `began`: when the first member heard of each generation.
-    - `unfair`: over generations with several members, the largest difference between the shares of two members; and how
-      many generations had a difference above 1, which no assignor needs.
+    - `unfair`: over generations with several members, the largest difference between the shares of two members, and
+      how many generations had a difference above 1, which no assignor needs.
     """
     groups = sorted({row.group for table in (history.holds, history.grants) for row in table.rows()})
     names = {partition.part: partition.name for partition in history.partitions}

@@ -1,8 +1,8 @@
-"""Takes the measures of producers and transactional ids of `squall.checkers.metrics` in the simplest way, for the
-reference engine.
+"""Measures each producer and each transactional id by itself, for the reference engine; `squall.checkers.metrics`
+defines the measures.
 
-Partitions that take other clients' writes do not show that one producer is refused, or that one transactional id gets
-no producer id. So both are measured by themselves. A producer is all processes that follow one another in its place.
+A partition that takes other clients' writes does not show that one producer is refused, or that one transactional id
+gets no producer id. If a producer's process ends and another one replaces it, all of them count as one producer.
 """
 
 from __future__ import annotations

@@ -164,12 +164,13 @@ def _reader_gaps(
     held: Mapping[ReaderPartition, Sequence[OwnedSpan]],
     context: MeasurementContext,
 ) -> Iterator[MeasurementRow]:
-    """Yield the longest gaps without progress of each reader, after healing and in calm times.
+    """Yield the longest gaps without progress of each reader: after healing, and in times without faults.
 
-    Progress is a response with records; or a response that says that there are no more records, unless somebody had
-    learned of a later end from the same leader epoch before, because within one epoch ends only go forward. A reader is
-    measured from its begin until it was last heard of. A member of a group waits only for what it owns, each time anew.
-    A producer that polls in its transactions polls when it has some, so nobody waits for it.
+    A response is progress if it has records. It is also progress if it says that there are no more records, unless some
+    client had already learned of a later end from the same leader epoch: within one epoch the end only grows. A reader
+    is measured from its first poll until the history last mentions it. A member of a group is measured only while it
+    owns the partition, each ownership by itself. A producer that polls inside its transactions is not measured, because
+    it polls only when it begins one.
     """
     knows = _ends_of_epochs(reported)
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}

@@ -36,9 +36,11 @@ class MechanismSign(IntFlag):
     MOVED = 32
     """Is set if some partition, a coordinator's included, had more than one leader epoch, or a disk was damaged."""
     INTERRUPTED = 64
-    """Is set for an output if its group had got the input as often by then as it made outputs of it. Is set for an
-    input if the member that got it got nothing more before it crashed, or before the partition was assigned to another
-    owner or to the same one again; or if an output of the input was sent and not acknowledged.
+    """Is set if an interruption of a member explains the witness (`squall.checkers.interruptions`).
+
+    A further output has it if the group's polls had returned the input at least as often as the group made outputs of
+    it. A missing output's input has it in two cases: an output of it was sent and not acknowledged; or the input was in
+    the last poll of a member before it crashed, or before the partition was assigned anew.
     """
     RESENT = 128
     """Is set if the producer sent the record more than once; or if it is not known how often, because the client does

@@ -177,7 +177,8 @@ class MeasurementContext:
     finals: Sequence[PartitionFinalRead]
     outcomes: Mapping[str, Mapping[str, int]]
     afterwards: Sequence[int] = ()
-    """Lists the producers that wrote after healing: their sends are not part of the load, and measures leave them out.
+    """Lists the harness's own producers, which wrote after healing: their sends are not part of the load, and measures
+    leave them out.
     """
     producers: Mapping[int, int] = field(default_factory=dict)
     """Maps each process to the first process of the same producer (`same_producer`), if that is another process."""

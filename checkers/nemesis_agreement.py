@@ -1,8 +1,6 @@
 """Checks that nemesis.jsonl belongs to this run: its faults are those of the plan, their classes are known, and their
-times are in order.
-
-The lines that `nemesis_log` reads are not changed. A disagreement makes the verdict `unknown`, and no planned fault is
-held against the cluster.
+times are in order. A disagreement makes the verdict `unknown`, because then no fault's line can be trusted. The lines
+that `nemesis_log` reads are not changed.
 """
 
 from __future__ import annotations

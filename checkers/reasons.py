@@ -68,29 +68,29 @@ LOST_IN_TRANSACTIONS = {
     ),
     **{f"stuck-producer/{each}": WAITS_FOR_A_MARKER for each in ("load", "producer", "transactional id")},
 }
-"""Maps the anomalies that are also permitted if records of transactions may be lost to their reasons."""
+"""Gives the reason for each anomaly that is also permitted if records of transactions may be lost."""
 
 LEFT_OPEN = dict.fromkeys(
     ("hanging-txn", "stuck-consumer"),
     "the marker of a transaction, or the coordinator's record of the transaction, was lost: nobody ends it any more",
 )
-"""Maps the anomalies of readers that wait for the last stable offset, and are permitted if records of transactions may
-be lost, to their reasons.
+"""Gives the reason for each anomaly of readers that wait for the last stable offset; it is permitted if records of
+transactions may be lost.
 """
 
 LEFT_UNSTABLE = {
     "stuck-group": "the marker of a transaction that holds positions, or the coordinator's record of the transaction, "
     "was lost: nobody ends it any more, and until then the coordinator reports no position to the group"
 }
-"""Maps the anomaly of groups that commit positions in transactions, and is permitted if records may be lost, to its
-reason (KIP-447: UNSTABLE_OFFSET_COMMIT).
+"""Gives the reason for the anomaly of groups that commit positions in transactions; it is permitted if records may be
+lost (KIP-447: UNSTABLE_OFFSET_COMMIT).
 """
 
 LOST_IN_GROUPS = dict.fromkeys(
     ("lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate"),
     "the coordinator lost records of positions, members or decisions, or the group's input was lost",
 )
-"""Maps the anomalies of groups that are permitted if records may be lost that readers got to their reasons."""
+"""Gives the reason for each anomaly of groups that is permitted if records may be lost that readers got."""
 LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transaction was"}
 
 HALF_LOST = "a record had two copies, and only the acknowledged copy was lost"

@@ -1,8 +1,9 @@
-"""Collects the settings of the Produce requests that producers sent, as brokers or the frame relay saw them.
+"""Collects the settings of the Produce requests that producers really sent, as brokers or the frame relay saw them. The
+frame relay is the harness's proxy that parses Kafka requests between clients and brokers.
 
-A plan says only what a producer was asked for; a program may send something else. Our brokers count Produce requests by
-their settings in their traces. For other brokers the frame relay counts the requests on the links that lead through it.
-If neither looked, `ObservedProduceRequests.seen_by` is empty: that does not mean that nothing was sent.
+A plan says only what a producer was asked for; a program may send something else. Squall's brokers count Produce
+requests by their settings in their traces. For other brokers the frame relay counts the requests on the links that lead
+through it. If neither looked, `ObservedProduceRequests.seen_by` is empty: that does not mean that nothing was sent.
 
 All counts are lower bounds. A broker that is killed loses its newest counts (at most 16 requests, or a fifth), but
 never a setting, because the first request with each setting is traced at once. A broker also sees fewer requests in

@@ -81,8 +81,8 @@ class RunCircumstances:
     """
     contested: tuple[TimeWindow, ...] = ()
     """Lists the times in which two leaders of a partition may have led: from the begin of the second leader's term to
-    the end of the first leader's term. If the end comes before the begin, only a record that was under way at both
-    times meets the window.
+    the end of the first leader's term. If the first term ended before the second one began, the window is empty; a
+    record then meets it only if it was under way at both times.
     """
     power_lost: tuple[PowerLossRange, ...] = ()
     power_unknown: str = ""
@@ -123,8 +123,8 @@ class RunCircumstances:
         return found
 
     def why_unknown(self, need: MechanismSign, found: int = 0) -> str:
-        """Return why some of the signs in `need` could not be looked for, of a witness that has the signs in `found`;
-        empty if all could.
+        """Return why some of the signs in `need` could not be looked for; empty if all could. `found` has the signs
+        that the witness has.
         """
         if need & BY_EPOCHS and self.leaderships.unknown:
             return self.leaderships.unknown
@@ -178,8 +178,8 @@ def circumstances_of(
 
 
 def _around(part: int, began: int, ended: int) -> TimeWindow:
-    """Return the window in which records were under way that a disturbance met. The disturbance ended at `ended`; -1:
-    never.
+    """Return the window of the records that a disturbance may have affected: it begins `BEFORE_NS` before the
+    disturbance, and ends `AFTER_NS` after it. `ended` is -1 if the disturbance never ended.
     """
     return TimeWindow(part, began - BEFORE_NS, ended + AFTER_NS if ended >= 0 else EVER)
 

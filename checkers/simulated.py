@@ -19,12 +19,12 @@ from squall.checkers.history import seal
 
 FILE, KEY = "violations.json", "simulated"
 STAMP = "violations"
-"""Is the key below `KEY` with the `seal.stamp` of violations.json; its value is None if no invariant broke. Runs of
-early versions lack the key.
+"""Is the key below `KEY` with the size and CRC-32 of violations.json (`seal.stamp`); its value is None if no invariant
+broke. Runs of early versions lack the key.
 """
 INVARIANT = "invariant"
 OF_A_HISTORY = "anomaly"
-"""Is the kind of a failure that checkers find again in the history."""
+"""Is the kind of a failure that needs no place here, because the checkers find it again in the history."""
 GONE = f"{FILE} is gone, and it told of broken invariants"
 CHANGED = f"{FILE} is not as it was when the run was over: it was changed, or is another run's"
 NOT_OURS = f"{FILE} is of a simulation, and {seal.RUN} tells of none"

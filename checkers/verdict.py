@@ -194,8 +194,8 @@ known what was promised.
 def _promises(
     case: VerdictInputs, expect: str, unknown_because: list[str]
 ) -> tuple[GuaranteesByProcess, GuaranteesByProcess]:
-    """Return the guarantees in force, and the guarantees as if the faults without evidence had done their worst. The
-    second mapping is empty if no fault lacks evidence.
+    """Return two maps of guarantees: those in force, and those that would be in force if the faults without evidence
+    had done their worst. The second map is empty if no fault lacks evidence.
     """
     try:
         classes = fault_classes.classes_of(case.faults)

@@ -1,1 +1,3 @@
-"""Turns verdicts and evidence into pages that people read. The package is private, as `squall` says."""
+"""Turns verdicts and evidence into pages that people read. The package is private: `squall.fixture` and `squall.spark`
+are Squall's public modules.
+"""

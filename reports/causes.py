@@ -18,8 +18,9 @@ from squall.reports.story_client import lines_of, witness_problem
 @dataclass(frozen=True, slots=True)
 class WitnessGroup:
     """Holds the witnesses of one check that have the same cause. `cause` is empty if neither traces nor history show
-    it. If acknowledgements show that offsets were given twice, `cause` is that of the loss of the records that had the
-    offsets first.
+    it.
+
+    If an offset was given to two records, the first record was lost. Then `cause` is the cause of that loss.
     """
 
     cause: str
@@ -48,7 +49,9 @@ def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, lis
 
 
 def _cause_of_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
-    """Return the cause at the witness's offset if that cause also lost records; else an empty text."""
+    """Return the cause in words if an event of this story is also the cause of a loss; else an empty text. `of_loss`
+    maps the causes of losses to the checks that found the losses.
+    """
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""
 

@@ -53,7 +53,9 @@ class CheckResult:
 
     @property
     def unseen(self) -> str:
-        """Returns the partitions that the kept witnesses do not show, in a sentence; empty if they show all."""
+        """Returns a sentence about the partitions with findings of which verdict.json keeps no witness; empty if there
+        are none.
+        """
         shown = {name for each in self.witnesses if isinstance(name := each.get("partition"), str)}
         missing = [f"{name} ({count:,})" for name, count in self.partitions if name not in shown] if shown else []
         left = len(missing) - PARTITIONS_NAMED
@@ -150,7 +152,7 @@ def _invariants(files: RunFiles) -> list[CheckResult]:
 
 
 def _moment(files: RunFiles, violation: Json) -> str:
-    """Describe one broken invariant in a line, at its second of load."""
+    """Describe one broken invariant in a line, with its time in seconds since the load began."""
     at = files.simulated_seconds(violation.get("t"))
     where = "" if violation.get("topic") is None else f"{violation.get('topic')}-{violation.get('partition')}"
     who = "" if violation.get("node") is None else f"broker {violation.get('node')}"
@@ -268,8 +270,8 @@ class KeyFigures:
     unavailable_partition: str
     stuck_clients: dict[str, str]
     clients: dict[str, str]
-    """Maps a partition to the client to which alone it was unavailable, from `summary.unavailable_to`; `stuck_clients`
-    is `summary.stuck_clients`.
+    """Maps a partition that was unavailable to only one client to that client, from `summary.unavailable_to`.
+    `stuck_clients` is `summary.stuck_clients`.
     """
     p50_ms: float | None
     p99_ms: float | None
@@ -280,7 +282,8 @@ class KeyFigures:
 
     @property
     def unavailable_to(self) -> str:
-        """Returns the client to which alone the worst partition was unavailable; empty if to all, as far as is known.
+        """Returns the client to which the worst partition was unavailable while it served others; empty if it is not
+        known that it served others.
         """
         return self.clients.get(self.unavailable_partition, "")
 

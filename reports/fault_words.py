@@ -96,7 +96,9 @@ def _client(seen: Json) -> str:
 
 
 def _what(fault: Json) -> str:
-    """Describe a fault with its parameters, in the words of its line, else with all its parameters."""
+    """Describe a fault with its parameters: in the words that the nemesis wrote to nemesis.jsonl, or from the
+    parameters if it wrote none.
+    """
     if words := mapping(fault.get("words")).get("fault"):
         return str(words)
     rest = ", ".join(f"{key} {_plain(value)}" for key, value in mapping(fault.get("params")).items())

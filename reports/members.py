@@ -110,7 +110,9 @@ class _MemberHistoryReader:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberActions:
-    """Shows what the members of one group did that led to a finding. For `revoked-read`, `hold` is the ownership that
+    """Shows what the members of one group did that led to a finding. The meaning of the fields depends on the anomaly.
+
+    For a skipped record (`commit-ahead`), they are as described below. For `revoked-read`, `hold` is the ownership that
     the reader had given up, `next` the next owner, and `read` the read in question. For `stuck-consumer`, `hold` is the
     last owner, and `processed` the last record that the group processed.
     """
@@ -119,7 +121,7 @@ class GroupMemberActions:
     problem: StorySubject
     group: str
     hold: OwnershipSpan | None
-    """Is the ownership of the committing member when it committed."""
+    """Is the ownership of the member that committed past the record, when it committed."""
     next: OwnershipSpan | None
     """Is the ownership of the member that resumed beyond the record."""
     commit: CommittedPosition | None = None
@@ -292,8 +294,8 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | Non
 def _skipped_record(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
-    """Find the skipped record's case as the finder does: the member resumed at `other`, beyond the record, and `other`
-    had been committed.
+    """Return the actions that led to a skipped record. As for the finder, the member is the one that resumed at
+    `other`, beyond the record, after `other` had been committed.
     """
     group, offset = reader.groups.get(problem.process, ""), problem.offsets[0] if problem.offsets else -1
     found = (hold for hold in at.holds.found if (hold.process, hold.position) == (problem.process, problem.other))
@@ -324,7 +326,9 @@ def _skipped_record(
 def _read_after_release(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
-    """Find the revoked read's case as the finder does: the reader had owned the partition last until it gave it up."""
+    """Return the actions that led to a read after a release. As for the finder, the release is the end of the reader's
+    last ownership before the read.
+    """
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:
         return None
@@ -341,7 +345,9 @@ def _read_after_release(
 def _stuck_group(
     files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
 ) -> GroupMemberActions | None:
-    """Find the case of a reader's group as a whole: the harness waits for all its members together."""
+    """Return the actions of a group without progress. It is about the group as a whole, because the harness waits for
+    all its members together.
+    """
     if problem.process not in reader.groups:
         return None
     group = reader.groups[problem.process]

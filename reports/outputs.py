@@ -212,8 +212,8 @@ class _InputHistory:
         return f"Position {position} was committed at {at:.3f} s ({state}) {inside}, by {by}."
 
     def read_twice(self) -> Iterator[str]:
-        """Describe each member that fetched an old position, so that it read the input again, and the commit before
-        that of a position behind the input.
+        """Describe each member that fetched a position at or before the input although a later position had been
+        committed, so that it read the input again. Describe that later commit too.
         """
         for told, commit in self.again():
             at = self.files.seconds(told.t) or 0.0
@@ -224,7 +224,8 @@ class _InputHistory:
             yield self.committed(commit)
 
     def again(self) -> Iterator[tuple[_FetchedPosition, Json]]:
-        """Yield each old position that a member fetched, with the last commit before it of a position behind the input.
+        """Yield each fetched position that made a member read the input again: it is at or before the input, although a
+        position behind the input had been committed. Each comes with the last such commit.
         """
         behind = [(integer(end.get("t")), commit) for commit, end in self._counting()]
         for told in self.fetched:
@@ -233,8 +234,8 @@ class _InputHistory:
                 yield told, before[-1]
 
     def answered(self, told: _FetchedPosition) -> int:
-        """Return the broker that answered with a position, for a simulation whose messages were recorded, if only one
-        broker fits; else -1.
+        """Return the broker that sent a member this position; -1 if it is not known. It is known only in a simulation
+        whose messages were recorded, and only if one broker's message fits.
         """
         asked, at = self.files.seconds(told.asked), self.files.seconds(told.t)
         if asked is None or at is None:
@@ -249,7 +250,7 @@ class _InputHistory:
         return int(came[0]) if len(came) == 1 else -1
 
     def positions(self, begin: float) -> Iterator[GroupPosition]:
-        """Yield what `again` yields, for the moments of a story, whose seconds count from `begin`."""
+        """Yield the positions that `again` yields as a story has them: their seconds count from `begin`."""
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():
             newer = integer(mapping(commit["at"]).get(str(self.part)))
@@ -267,7 +268,7 @@ class _InputHistory:
         return found if problem.name in LOSSES else [e for e in found if integer(e.get("v")) in self.offsets]
 
     def _counting(self) -> Iterator[tuple[Json, Json]]:
-        """Yield the commits of positions behind the input that succeeded for certain, each with its completion."""
+        """Yield the commits that certainly succeeded and set a position behind the input, each with its completion."""
         for each in self.commits:
             end = self.ends.get(integer(each.get("op")), {})
             if "x" in each and integer(end.get("st"), 2) == 0:
@@ -307,8 +308,8 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
 
 
 def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[GroupPosition]]:
-    """Return the outputs of an input that has several, and the old positions that members fetched; nothing for any
-    other problem.
+    """Return the outputs of an input that has several, and the fetched positions that made members read it again
+    (`_InputHistory.again`); nothing for any other problem.
     """
     trail = _trail_of(files, problem) if problem.name not in LOSSES else None
     if trail is None:

@@ -38,11 +38,17 @@ class OwnershipSpan:
     ended: int = -1
     how: str = ""
     proved: int = -1
-    """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.proved`."""
+    """Is when the process sent its last request that proves that the coordinator took it for the owner, as
+    `squall.checkers.history.group_tables.PartitionOwnership.proved`.
+    """
     last_generation: int = -1
-    """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.last_gen`."""
+    """Is the last generation that assigned the partition to the process during the ownership, as
+    `squall.checkers.history.group_tables.PartitionOwnership.last_gen`.
+    """
     last_assigned_at: int = -1
-    """Has the same meaning as `squall.checkers.history.group_tables.PartitionOwnership.told`."""
+    """Is when the process first learned of its assignment in `last_generation`, as
+    `squall.checkers.history.group_tables.PartitionOwnership.told`.
+    """
 
 
 @dataclass(slots=True)
@@ -52,7 +58,9 @@ class PartitionOwnershipReader:
     processes: Container[int]
     part: int
     apart: Sequence[tuple[int, int]] = ()
-    """Holds the result of `squall.checkers.nemesis_log.apart`."""
+    """Holds the times in which faults kept brokers apart (`squall.checkers.nemesis_log.apart`): heartbeats then prove
+    no ownership.
+    """
     found: list[OwnershipSpan] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
     """Maps a process to the time at which it last learned a generation."""
@@ -134,8 +142,8 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
 
 
 def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[OwnershipSpan, OwnershipSpan] | None:
-    """Return the first two ownerships that match the finding: the second one began while the first one was proved, or
-    in a generation that assigned the partition to the first one, too.
+    """Return the first two ownerships that match the finding. Either the first one was still proved when the second one
+    began, or one generation assigned the partition to both.
     """
     of = {process: [hold for hold in holds if hold.process == process] for process in (problem.other, problem.process)}
     for later in of[problem.process]:

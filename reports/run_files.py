@@ -86,7 +86,9 @@ class RunFiles:
     violations: list[Json] = field(default_factory=list)
     """Holds the violations of a simulation (violations.json)."""
     overlooked: str = ""
-    """Holds the result of `simulated.overlooked`; if it is not empty, the verdict does not count."""
+    """Says that the verdict is valid although the simulator saw a failure (`simulated.overlooked`); then the verdict
+    does not count. Empty if that is not so.
+    """
     part_names: dict[int, str] = field(default_factory=dict)
     """Maps a dense partition id to TOPIC-NUMBER."""
     origin_ns: float | None = None
@@ -381,7 +383,7 @@ _MOMENTS = ("from_s", "to_s", "began_s", "ended_s", "healed_s")
 
 
 def _count_from_the_load(files: RunFiles) -> None:
-    """Move all times to one clock: seconds of load, which plans use, too."""
+    """Convert all times to seconds since the load with faults began, as plans use them."""
     begins = {str(each.get("name")): number(each.get("began")) for each in objects(files.run.get("phases"))}
     begin = begins.get("load with faults") or begins.get("load")
     if begin is None or files.origin_ns is None:

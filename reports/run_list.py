@@ -184,8 +184,8 @@ def _bytes_of(path: Path) -> int:
 
 
 def _unavailable(told: Json, clients: Collection[str]) -> float | None:
-    """Return the longest time in which some partition accepted no write, as on the run's own page, without the
-    partitions of `clients`, in which only the client was stuck.
+    """Return the longest time in which some partition accepted no write, as the run's own page shows it. The partitions
+    of `clients` do not count, because there only one client was stuck.
     """
     partitions = {name: each for name, each in mapping(told.get("partitions")).items() if name not in clients}
     known = [gap for each in partitions.values() if (gap := number(mapping(each).get("s"))) is not None]

@@ -1,7 +1,6 @@
-"""Reads what only the converted history (`history/records.parquet`) has: gaps, single latencies, and the way of a
-value.
-
-numpy and pyarrow are imported only if such a history is read: a story in the terminal needs neither.
+"""Reads what only the converted history (`history/records.parquet`) has: times without an acknowledgement, single
+latencies, and all sends and reads of a value. numpy and pyarrow are imported only if such a history is read: a story in
+the terminal needs neither.
 """
 
 from __future__ import annotations
@@ -84,8 +83,9 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     stretch = np.cumsum(ends & ok)
 
     def writes(acknowledged: bool) -> tuple[Any, Any]:
-        """Return, for each stretch between two acknowledgements, from when and until when such writes waited; NaN for
-        none.
+        """Return when the first such write began to wait, and when the last one ended, for each stretch between two
+        acknowledgements; NaN if none waited. `acknowledged` selects the writes that were acknowledged in the end, or
+        those that were not.
         """
         first, last = np.full((2, len(t) + 1), np.nan)
         waiting = np.flatnonzero(np.cumsum(np.where(ok == acknowledged, np.where(ends, -1, 1), 0)) > 0)

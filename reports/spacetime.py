@@ -1,5 +1,6 @@
 """Draws a story as a space-time picture in SVG: lanes for brokers and clients, time downwards, messages as arrows,
-faults as bars on the lanes, epochs as colours, log ends and high watermarks at each turn, and the moment of loss.
+faults as bars on the lanes, leader epochs as colours, the moment of loss, and each log end and high watermark when the
+leader or a log changes.
 
 The picture needs no script and no network, works in the report and alone, and follows the reader's light or dark mode.
 """
@@ -262,7 +263,9 @@ def _arrows(story: PartitionStory, layout: DiagramLayout) -> Iterable[_MessageAr
 
 
 def _source_of(moment: StoryMoment, shown: list[StoryMoment], story: PartitionStory) -> StoryMoment | None:
-    """Return the earlier moment in the picture that sent what arrived with this one."""
+    """Return the earlier moment of the picture in which the message was sent that arrived at this moment; None if it is
+    not in the picture.
+    """
     if moment.came_from is None:
         return None
     lane, kind = moment.came_from

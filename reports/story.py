@@ -1,6 +1,6 @@
-"""Writes the story of an anomaly in one partition: which process wrote what, which broker led in which epoch, log ends
-and high watermarks at each turn, what was truncated and why, and when the data was gone. The story is text;
-`squall.reports.spacetime` draws the same moments. Pure.
+"""Writes the story of an anomaly in one partition: which process wrote what, which broker led in which epoch, what was
+truncated and why, when the data was gone, and each log end and high watermark when the leader or a log changed. The
+story is text; `squall.reports.spacetime` draws the same moments. Pure.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _KEY = "Seconds count from the beginning of the load."
 _OF_LOGS = " LEO: where a log ends. HW: high watermark, as that broker knows it."
 _INFERRED = " ≥: inferred, at least so much."
 ROOM_S = 1.0
-"""A story also has the turns within this time before the first and after the last moment of the record in question; but
-events after the break of an invariant do not belong to it.
+"""Is how long before the first and after the last moment of the record in question, in seconds, a story also has
+changes of the leader and of logs. Events after the break of an invariant do not belong to the story.
 """
 STORIES_AT_MOST = 3
 
@@ -160,8 +160,8 @@ def producers_of(facts: PartitionFacts) -> dict[int, str]:
 
 
 def chosen(moments: Sequence[StoryMoment], problem: StorySubject) -> list[StoryMoment]:
-    """Select the moments that a reader needs: all about the record in question, and the turns around them. The story of
-    a loss ends with the loss, however few the moments after it are.
+    """Select the moments that a reader needs: all about the record in question, and the changes of leaders and logs
+    around them. The story of a loss ends with the loss, however few the moments after it are.
     """
     must = [moment for moment in moments if moment.weight >= MUST]
     times = [moment.t for moment in must if moment.kind not in ("final", "read")] or [m.t for m in must]

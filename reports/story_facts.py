@@ -102,8 +102,11 @@ class SimMessage:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """Describes a position of `where` that a group member committed, or fetched if `told` (-1: nothing is committed).
-    `broker` answered the fetch, -1 if it is not known. `newer` is the position that had been committed by then.
+    """Describes a group's position in the partition `where` that a member committed, or fetched if `fetched`. An
+    `offset` of -1 says that nothing is committed.
+
+    For a fetched position, `broker` is the broker that answered (-1 if it is not known), and `newer` is the position
+    that had been committed by then.
     """
 
     t: float
@@ -142,7 +145,7 @@ class PartitionFacts:
     outputs: tuple[int, ...] = ()
     """Lists the values of an input's outputs if it has several. No other record has a part in its story."""
     positions: list[GroupPosition] = field(default_factory=list)
-    """Lists the old positions of that input that members fetched, each with the commit of the newer position."""
+    """Lists the fetched positions that made members read the input again, each after the commit of a newer position."""
     final_reads: tuple[float, float] | None = None
     """Gives the times when the final readers began and when the last one ended; None if no final read reached the end.
     """
@@ -392,8 +395,8 @@ def json_lines(path: Path) -> Iterable[Json]:
 
 
 def wires_of(files: RunFiles, begin: float) -> Iterable[SimMessage]:
-    """Yield the messages of messages.jsonl if there is one; times are monotonic seconds as in traces, arrivals are
-    estimates.
+    """Yield the messages between simulated hosts, from messages.jsonl if there is one. Times are monotonic seconds as
+    in traces, and times of arrival are estimates.
     """
     for line in json_lines(files.path / "messages.jsonl"):
         sent = number(line.get("t_sent"))

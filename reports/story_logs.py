@@ -122,9 +122,11 @@ class ReplicaLogs:
     def acknowledged(
         self, offset: int, epoch: int | None, sent: float, *, committed: bool
     ) -> ReconstructedReplica | None:
-        """Note that a record, sent at `sent` to the leader of `epoch` (None: not known), was acknowledged at `offset`:
-        that leader's log reaches beyond it, and if it is committed the logs in its ISR do. Return the leader if only
-        one broker fits: with the epoch not known, no other broker may have led since the record was sent.
+        """Record that a record was acknowledged at `offset`; it was sent at `sent` to the leader of `epoch` (None: not
+        known). So the leader's log reaches beyond the offset, and if `committed`, the logs of its ISR do.
+
+        Return the leader if only one broker can be meant, else None. If the epoch is not known, a broker can be meant
+        only if no other broker has led since the record was sent.
         """
         leaders = [each for each in self.replicas.values() if each.leads and epoch in (None, each.epoch)]
         if len(leaders) != 1:

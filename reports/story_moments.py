@@ -50,7 +50,8 @@ class StoryMoment:
     about: tuple[str, ...] = ()
     """Names the records that the moment is about."""
     group: tuple[object, ...] = ()
-    """Consecutive moments with the same group are one sentence: `plural`, with the brokers for {who}."""
+    """Identifies consecutive moments that become one sentence: `plural`, in which {who} is replaced by their brokers.
+    """
     plural: str = ""
     fault: int = -1
     """Numbers the fault that begins or ends here; -1 for none."""
@@ -109,7 +110,10 @@ def are(records: list[LabelledRecord]) -> str:
 def known_words(
     node: int, names: str, offsets: tuple[int, int], producer_id: int, *, has: bool, replica: ReconstructedReplica
 ) -> str:
-    """Describe how a broker takes a batch for one that the producer sent before, at offsets up to `offsets[1]`."""
+    """Describe that a broker took a batch for one that the producer had sent before, and did not append it. `offsets`
+    are the first offset of the earlier batch and the offset behind its last. `has` is False if the broker's log does
+    not hold the earlier batch.
+    """
     start, end = offsets
     where = f"offset {start}" if end - start == 1 else f"offsets {start} to {end - 1}"
     which = "" if has else ", though its log does not have that"

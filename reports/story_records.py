@@ -153,7 +153,9 @@ def _is_over(facts: PartitionFacts, term: BrokerTraceLine, t: float) -> bool:
 
 
 def _epoch_without(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
-    """Return the final epoch of `offset` if final reads found no record or another one there; else -1."""
+    """Return the highest leader epoch that may have written `offset`, if final reads show that the record is not there;
+    -1 if they do not show it.
+    """
     found = {seen.value for seen in facts.seen if seen.final and seen.offset == offset}
     ends = [poll.hw for poll in facts.polled if poll.final and poll.hw >= 0]
     if sent.value in found or not (found or (ends and max(ends) <= offset)):

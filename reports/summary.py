@@ -65,7 +65,9 @@ def _blames(entry: Json) -> bool:
 
 
 def _beside_loss(files: RunFiles, *, permitted: bool) -> dict[str, list[Json]]:
-    """Return the findings other than losses and stuck clients, permitted or not as asked, by name."""
+    """Return the findings that are neither losses nor stuck clients, by the anomaly's name: the permitted ones, or
+    those that are not permitted.
+    """
     others: dict[str, list[Json]] = {}
     for each in objects(files.verdict.get("anomalies")):
         beside = each.get("name") not in LOSS and not (_blames(each) and each.get("name") in STUCK)
@@ -89,7 +91,9 @@ def _of_member(entry: Json) -> str:
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:
-    """Count the things that the anomaly's meaning counts, over all kinds of evidence."""
+    """Return the number in the sentence about an anomaly, over all kinds of evidence: of witnesses, or of the processes
+    or partitions that `AnomalyDefinition.counts` names.
+    """
     counts = CATALOG[name].counts if name in CATALOG else ""
     named = {key for each in entries for key in each.get(counts) or ()} if counts else set()
     return len(named) or sum(map(_count, entries))
@@ -113,7 +117,8 @@ def _other(name: str, entries: Sequence[Json]) -> str:
 
 
 def _others(entries: Sequence[Json]) -> str:
-    """Return the sum of `other` over processes and partitions; "others" if a witness that was not kept may have more.
+    """Return the sum of the witnesses' `other` over processes and partitions, as text. Return "others" if verdict.json
+    does not keep all witnesses, so that the sum is not known.
     """
     witnesses = [witness for each in entries for witness in objects(each.get("witnesses"))]
     places = {(each.get("partition"), each.get("proc")): integer(each.get("other"), 0) for each in witnesses}

@@ -1,1 +1,3 @@
-"""Finds the anomalies of `checkers` in large histories, with Spark. The package is private, as `squall` says."""
+"""Finds the anomalies of `checkers` in large histories, with Spark. The package is private: `squall.spark` is the
+public module for it.
+"""

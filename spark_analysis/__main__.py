@@ -86,8 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _end_children(process: str = "self") -> None:
-    """Kill the Java that does not start, and the shells that started it: they would outlive this process, which waits
-    for them.
+    """Kill the child processes of this OS process, and theirs: a Java that does not start, and the shells that started
+    it. Otherwise this process would wait for them at its end.
     """
     for children in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):  # it has ended meanwhile

@@ -1,8 +1,8 @@
-"""`python -m squall.spark_analysis.class_list FILE`: the names of the classes that a JVM loads to judge a run.
+"""`python -m squall.spark_analysis.class_list FILE`: writes the names of the classes that a JVM loads to judge a run.
 
-Analyses a history of a few records, with every view and statement that a long history has.
-`squall.chaos.toolchain.class_archive` makes of these names the archive that later JVMs map. Exit code 0 says that FILE
-is complete.
+The command analyses a history of a few records, with every view and statement that a long history has. From the names,
+`squall.chaos.toolchain.class_archive` makes a class data sharing archive (CDS), with which later JVMs start faster.
+Exit code 0 says that FILE is complete.
 """
 
 from __future__ import annotations

@@ -185,8 +185,8 @@ def run_queries(
 ) -> tuple[list[Finding], list[MeasurementRow]]:
     """Return the findings and the measures of the tables in `folder`.
 
-    The findings' signs are read from `circumstances`; `out` and `few` have the meaning that they have in
-    `witnesses.collect`.
+    `circumstances` are what happened in the run that may explain findings. Parquet files with all witnesses are written
+    to `out`. If there are at most `few` witnesses, the driver takes them all (`witnesses.collect`).
     """
     found = [each for query in _queries() for each in query(converted)]
     kept = []

@@ -264,7 +264,9 @@ FRESH = """ left join (
       select part fresh_part, array_sort(collect_list(t1)) fresh from standing
       where sent = 1 and st = 0 and {after} group by part)
       on reader = 0 and a = fresh_part"""
-"""Selects when writes of fresh clients were acknowledged in the partition of a gap, in order."""
+"""Selects, for the partition of a gap, when writes of the producers that the harness started after healing were
+acknowledged, in order.
+"""
 
 FAULT_GAPS = f""",
       transform(

@@ -43,7 +43,7 @@ ANOMALIES = (
 
 
 class _GroupReads:
-    """Indexes which records the members of each group got, by partition."""
+    """Holds which records the members of each group got, by partition."""
 
     def __init__(self, history: History) -> None:
         self.isolation = {process.proc: process.isolation for process in history.processes}
@@ -74,10 +74,10 @@ class _GroupReads:
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield one witness for each record that a resuming member passed over, with the first member that did so.
-
-    Partitions in which an administrator moved the group's positions give no witnesses. Nor do partitions whose owner, a
-    client library, was killed: what that member got and did not report is not known.
+    """Yield one witness for each record that a resuming member passed over, with the first member that did so. A
+    partition gives no witnesses if an administrator moved the group's positions there. Nor does it if a member that
+    runs a client library was killed while it owned the partition: what such a member got and did not report is not
+    known.
     """
     places = seen.view(positions_of).places
     if not places:

@@ -59,12 +59,12 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each pair of members that owned a partition at the same time with proof.
+    """Yield a witness for each pair of members that are proven to have owned a partition at the same time.
 
-    A member that was fenced, or whose session expired, learns that later than its successor learns of its partitions:
-    it is no fault of the coordinator that both believe to be owners. Of two members that were assigned a partition, a
-    sound coordinator has removed one, or seen it give the partition up, before the other one got it. After both have
-    learned of their assignment, it accepts nothing from the former owner.
+    A member that was fenced, or whose session expired, learns of that only after another member was assigned its
+    partitions. So both may believe for a while that they are the owner, and the coordinator is not to blame. But a
+    sound coordinator assigns the partition to the second member only after it has removed the first member, or after
+    the first member has given the partition up. From then on it accepts no request from the first member as an owner.
     """
     processes = {each.proc: each for each in seen.history.processes}
     for place in seen.view(positions_of).places:

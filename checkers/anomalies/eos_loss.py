@@ -56,8 +56,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _known(positions: GroupPositions, place: GroupPartitionHistory, until: int) -> Iterator[GroupCommit]:
-    """Yield the commits of a partition that were acknowledged by `until`, or that may have set a position which a
-    coordinator reported by then. So commits count too whose client did not live to get the answer.
+    """Yield the commits of a partition whose positions are known by `until`: they were acknowledged by then, or a
+    coordinator had reported a position that they may have set. The second kind includes commits of clients that crashed
+    before they got the answer.
     """
     reported = [each for each in place.fetches if each.off >= 0 and each.t1 <= until]
     for commit in place.commits:

@@ -34,8 +34,9 @@ class GroupPartitionHistory:
         return any(commit.off < 0 for commit in self.commits)
 
     def begins_at(self, t: int) -> int:
-        """Return the offset at which the group began to read the partition, as known at `t` ns: members leave out
-        records below it by configuration. At least one ownership must have begun by `t`.
+        """Return the offset at which the group began to read the partition, as known at `t` ns. Members are not
+        expected to read records below it: they began there by their `auto.offset.reset`. At least one ownership must
+        have begun by `t`.
         """
         held = [hold for hold in self.holds if hold.t0 <= t]
         by_reset = [hold.pos for hold in held if not hold.begun]

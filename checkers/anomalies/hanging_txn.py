@@ -34,8 +34,10 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each partition with a hanging transaction. Bounds count that brokers reported to any client
-    since the harness wrote to the healed cluster; without such writes, only bounds that final reads got.
+    """Yield a witness for each partition with a hanging transaction.
+
+    The last stable offsets come from responses to any client since the harness wrote to the healed cluster. If the
+    harness did not write, only responses to final reads count.
     """
     timeouts, healed = _timeouts_ns(seen.history), _healed_ns(seen.history)
     of_part: dict[int, list[ReportedBounds]] = {}

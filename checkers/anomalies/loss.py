@@ -52,8 +52,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _of(log: ObservedLog) -> Iterator[Witness]:
     """Yield the lost records of one partition, as lost-write or unseen.
 
-    A send without an acknowledgement counts once a reader got the record, because readers get only replicated records;
-    so does a send whose transaction is not known to have committed. A send that definitely failed never counts.
+    Acknowledged records count. Of other records, those count that some reader got, because readers get only replicated
+    records: a record whose send had no answer, and a record of a transaction that is not known to have committed. A
+    record whose send definitely failed never counts.
     """
     superseded = _last_of_key(log)
     for value in log.values.values():

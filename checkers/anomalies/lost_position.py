@@ -59,8 +59,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _lost(
     fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions
 ) -> Iterator[tuple[bool, int, int]]:
-    """Yield (whether no late EndTxn may have undone it, position, process) of each known position that is higher than
-    the reported one and that no later commit may have replaced.
+    """Yield each earlier position that should still be in force when `fetch` reported a lower one, because no later
+    commit may have replaced it. Each is given as (False if a late EndTxn may have aborted it, position, process).
     """
     known = [
         (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)

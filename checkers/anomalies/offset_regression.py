@@ -70,8 +70,8 @@ def _log_starts(reported: list[ReportedBounds]) -> Iterator[Witness]:
 
     While a broker leads, its log start only grows. A later leader may have an older log start, because it is written to
     disk once a minute, and DeleteRecords waits only for the replicas that are alive (KIP-107). So only responses of one
-    leader epoch are compared. A poll's response may be older than the poll, so it is compared only with later
-    responses.
+    leader epoch are compared. A poll may return a response that arrived before the poll began. So a poll's log start is
+    compared only with responses to later requests.
     """
     known: dict[tuple[int, int], list[ReportedBounds]] = defaultdict(list)
     for each in reported:

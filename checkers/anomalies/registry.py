@@ -171,8 +171,8 @@ def not_run(
     """Return the anomalies that were not looked for, each with the reason: an anomaly cannot be found if the history
     lacks what it needs.
 
-    `outcomes` is `History.outcomes`. `passed_over` maps anomalies, whose evidence outside of the history was missing,
-    to the reason.
+    `outcomes` is `History.outcomes`. `passed_over` has the anomalies that are found outside of the history, for example
+    in run.json, and whose evidence is missing there; it maps each to the reason.
     """
     load = [each for each in processes if AFTER_HEALING not in each.settings]
     own = any(each.role == "reader" and each.client == OWN for each in load)

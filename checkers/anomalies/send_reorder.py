@@ -47,8 +47,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | None:
     """Return a record's offset and the level of evidence for it; None if its offset is not known.
 
-    If the acknowledged offset is below `judged_from` and final reads find the record only elsewhere, the record was at
-    the acknowledged offset, and final reads found a copy that came later.
+    Retention may have removed records below `judged_from`. So if a record was acknowledged there and final reads find
+    it only elsewhere, final reads found a later copy of it, and the acknowledged offset is returned.
     """
     if 0 <= value.acked_at < log.partition.judged_from and value.final_at and value.acked_at not in value.final_at:
         return value.acked_at, 1 if value.acked_at in value.read_at else 0
@@ -76,10 +76,12 @@ def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]
 
 
 def _ahead_of(log: ObservedLog, value: ObservedValue, off: int) -> int:
-    """Return the lowest offset of an earlier record that counts as overtaken by this one.
+    """Return the lowest offset at which an earlier record of the producer counts as overtaken by this record, which is
+    at `off`.
 
-    If the log has lost its beginning, a record with a copy behind an earlier record did not overtake it: both were sent
-    again together, and the first copy of the earlier record may be gone.
+    If retention removed the beginning of the log, a copy of this record may lie behind the earlier record. Then both
+    were sent again, and the first copy of the earlier record may be among the removed ones. So only offsets behind the
+    last copy of this record count.
     """
     return max(off + 1, _last_copy(value)) if log.partition.judged_from else off + 1
 

@@ -1,10 +1,12 @@
 """Finds stuck-producer and stuck-consumer: after healing nothing succeeds for longer than the plan allows.
 
-Four things show it. First, the gaps of the load after the last fault, which are measures. Then three entries of
-run.json: the write to every partition after healing (`writes`), the workload's own readers that do not poll that write
-(`live`), and final reads that get nothing (`final`). The load may have ended before the outage did, so the entries of
-run.json are checked in every run. One producer or transactional id may be stuck while its partitions take other
-clients' writes, so each is measured by itself. If a fresh client was served meanwhile, the evidence is `client`, and
+Four things show it. The first is a measure: the longest time after the last fault in which the load's clients tried and
+nothing succeeded. The other three are entries of run.json: the write to every partition after healing (`writes`), the
+workload's own readers that do not poll that write (`live`), and final reads that get nothing (`final`). The load may
+have ended before the outage did, so the entries of run.json are checked in every run.
+
+One producer or transactional id may be stuck while its partitions take other clients' writes, so each is measured by
+itself. If a fresh client, which the harness started after healing, was served meanwhile, the evidence is `client`, and
 `squall.checkers.blame` decides whose finding it is.
 """
 
@@ -118,7 +120,8 @@ class ProgressAfterHealing:
     notes: Sequence[str] = ()
     """Says in words which partitions and readers were stuck, with their leader and ISR."""
     passed_over: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys((PRODUCER, CONSUMER), NOT_SO_FAR))
-    """Maps anomalies that could not have shown to the reason: the run did not come so far, or the harness had trouble.
+    """Maps the anomalies that were not looked for to the reason: the run ended before that phase, the plan has no
+    limit, or the harness had trouble.
     """
     behind: Sequence[str] = ()
     """Names, in words, the workload's own readers that still got records when the time limit passed; it is not known
@@ -140,8 +143,8 @@ def progress_after_healing(
     limits: StuckLimits,
     processes: Iterable[ClientProcess] = (),
 ) -> ProgressAfterHealing:
-    """Return what run.json shows of progress after healing. `info` is `RunFacts.info`. The harness waits for a group as
-    a whole, under the group's first process.
+    """Return what run.json shows of progress after healing. `info` is `RunFacts.info`. For a consumer group, run.json
+    has one entry for all members, under the id of the group's first process.
     """
     groups = {each.proc: f"group {each.settings['group']}" for each in processes if "group" in each.settings}
     if info.get("trouble"):

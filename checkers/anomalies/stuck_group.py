@@ -32,8 +32,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each group and partition whose first write of the harness after healing no member got in
-    time.
+    """Yield a witness for each group and partition in which no member got the harness's first write after healing
+    within the time limit.
     """
     history = seen.history
     first = _first_after_healing(history)

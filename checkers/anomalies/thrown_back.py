@@ -45,8 +45,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _is_wrong(each: InvalidatedPosition, partition: ObservedPartition) -> bool:
-    """Return whether the report is wrong. It is not if retention, or a request, removed the records there, and with
-    them what was known of old epochs.
+    """Return whether the report contradicts what the log must still hold. It does not if retention or a request removed
+    the records there: with them, the leader forgets where their epochs ended.
     """
     if each.kind == OUT_OF_RANGE:
         return each.position >= partition.judged_from

@@ -64,8 +64,9 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
 
 
 def _may_come_late(txn: Txn, limit_ns: int) -> bool:
-    """Return whether an EndTxn request of this transaction may still arrive after its answer. A client that does not
-    report unanswered requests may have such a request if the end took at least the request time-out.
+    """Return whether a copy of this transaction's EndTxn request may still be under way although another copy was
+    answered. Some clients do not report unanswered requests. Their transactions count if the end took at least the
+    request time-out, after which the client sends the request again.
     """
     if txn.unanswered >= 0:
         return txn.unanswered > 0

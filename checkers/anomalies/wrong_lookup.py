@@ -26,12 +26,13 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each look-up whose answer is behind a record that its reader had got from the same leader
-    epoch.
+    """Yield a witness for each look-up whose answer is above a record that should have been found: its reader had got
+    the record from a leader of the same epoch.
 
-    A leader appends to its log and never truncates it: a record that it returned stays as long as it leads, unless it
-    was removed as configured. Our own client asks the leader of the epoch that it names, or gets an error. In
-    partitions whose records may be removed, only a final read that began later shows what had been removed by then.
+    A leader never truncates its own log, so while it leads, a record that it returned stays, unless retention or a
+    request removes it. The epochs are known for certain, because Squall's own client names an epoch in its request, and
+    only the leader of that epoch answers. In partitions whose records may be removed, a look-up is judged only if a
+    final read that began later shows what had been removed by then.
     """
     partitions = {partition.part: partition for partition in seen.history.partitions}
     for each in seen.history.lookups.rows():

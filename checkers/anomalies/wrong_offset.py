@@ -37,9 +37,9 @@ ANOMALIES = (
 
 
 def unplaced(measures: Iterable[MeasurementRow], processes: Iterable[ClientProcess]) -> list[Finding]:
-    """Return the findings of acknowledgements without an offset that our own client got although it asked for one
-    (acks=all or acks=1). Client libraries may leave the offset out, and the duplicates of an idempotent producer have
-    none there (DUPLICATE_SEQUENCE_NUMBER).
+    """Return the findings of sends that were acknowledged without an offset, although the producer asked for one
+    (acks=all or acks=1). Only Squall's own client is judged: a client library may report no offset, for example for a
+    duplicate of an idempotent producer (DUPLICATE_SEQUENCE_NUMBER).
     """
     asked = {each.proc for each in processes if each.client == OWN and each.settings.get("acks") != 0}
     found = []

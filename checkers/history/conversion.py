@@ -44,7 +44,7 @@ class ConversionResult:
     read_inside: int = 0
     """Counts records that polls at read_committed returned inside transactions, as `History.read_inside`."""
     ends: bool = True
-    """Is True if the header promises a last line, as `History.ends`."""
+    """Is True if the history's recorder was to write a last line that counts the others, as `History.ends`."""
     seals: dict[str, int] = field(default_factory=dict)
     """Holds the seals of the run's other files, as `History.seals`."""
     source: dict[str, int] | None = None
@@ -191,8 +191,8 @@ def read_faults(run_dir: Path) -> tuple[list[RecordedFault], HistoryProblem | No
 
 
 def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[RecordedFault]]:
-    """Return the converted history and its faults in memory. If `large` is False, it has only `holds` of its large
-    tables; from these Spark knows what a member waited for.
+    """Return the converted history and its faults in memory. If `large` is False, the large tables are left empty,
+    except for `holds`: from these ownerships the Spark engine knows for which partitions a member waited.
     """
     from squall.checkers.history.parquet import read_large, read_small
 

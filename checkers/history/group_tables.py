@@ -41,10 +41,12 @@ class PartitionOwnership(NamedTuple):
     """Is when the ownership ended; -1 if it lasted to the end of the history."""
     how: int
     proved: int
-    """Is when the member sent its last request, while it owned the partition, that proves that the coordinator took it
-    for the owner; -1 if none is known. Such a request is a commit that the coordinator acknowledged, however late and
-    for at least one partition, in no generation that is known not to assign the partition. Or it is the last heartbeat
-    that was answered without an error, if it was sent while no fault kept brokers apart
+    """Is when the member sent its last request that proves that the coordinator took it for the partition's owner; -1
+    if none is known.
+
+    A request proves it in one of two ways. It is a commit that the coordinator acknowledged for at least one partition,
+    however late, unless the commit's generation is known not to assign this partition. Or it is a heartbeat that was
+    answered without an error, and that was sent while no fault kept brokers apart
     (`squall.checkers.nemesis_log.apart`).
     """
     last_gen: int

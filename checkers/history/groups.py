@@ -144,8 +144,8 @@ class GroupTableBuilder:
         return found
 
     def _sends(self, op: int, proc: int, group: int) -> None:
-        """Record that a member sends a commit: once it is acknowledged, however late, it is a proof for what the member
-        owns now.
+        """Record that a member sends a commit. Once it is acknowledged, however late, it proves the ownerships that the
+        member has now.
         """
         held = [(part, hold) for (holder, part), hold in self._holds.items() if holder == proc and hold.group == group]
         for _, hold in held:
@@ -187,11 +187,11 @@ class GroupTableBuilder:
             self._write(proc, part, hold)
 
     def _assigned(self, reported: _AssignmentsByGeneration, proc: int, group: int, gen: int) -> Container[int] | None:
-        """Return the partitions that a generation assigns to a process, by what the process knew when it sent; None if
-        it had learned nothing.
+        """Return the partitions that a generation assigns to a process; None if the process never learned of the
+        generation. `reported` has the assignments that the process had reported when it sent its request.
 
-        A client library may know its generation before the history does, even one that is counted anew; so later
-        assignments are used too.
+        A client library may use a generation before the history reports its assignment. So if `reported` lacks the
+        generation, assignments that were reported later are used.
         """
         return reported.get(gen, self._told.get((proc, group), {}).get(gen))
 
@@ -256,9 +256,9 @@ class GroupTableBuilder:
         self._heard[proc, group] = t
 
     def _may_be_anew(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
-        """Return whether the coordinator may have removed the member since it last heard from it. If so, later events
-        may be of new generations with the numbers of old ones, because an empty group counts anew. A member whose lines
-        have no `beat` does not report when the coordinator last heard from it.
+        """Return whether the member's session may have expired since it last heard from the coordinator. If so, the
+        group may have become empty, and its next generations may have the numbers of earlier ones. A member reports in
+        `beat` when it last heard from the coordinator; without that field nothing is known, and False is returned.
         """
         heard = max(int64(line.get("beat", -1)), self._heard.get((proc, group), -1))
         return "beat" in line and 0 < session_ns(self._processes[proc]) < t - heard

@@ -16,9 +16,10 @@ def add_log_start(
     """Add the log start that a completed operation shows, if it shows one, to the table `told`. Raises ValueError for a
     malformed number.
 
-    Its leader epoch is the one in which the broker led when it answered (`led`); -1 in older histories, which do not
-    have it. For a deletion it is the epoch just before. That epoch is certain only if a later response has it too, and
-    only such responses are compared with it.
+    For a listing, the row's leader epoch is the one in which the broker led when it answered (`led`); -1 in older
+    histories, which do not have it. For a deletion, `led` is the epoch that was known just before. The deletion was
+    done in that epoch for certain only if a later response has the same epoch, and only such responses are compared
+    with it.
     """
     f, st = invoked["f"], line["st"]
     if f == "list_offsets" and invoked.get("which") == "earliest":

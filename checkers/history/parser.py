@@ -54,7 +54,7 @@ THROWN = {"log_truncated": TRUNCATED, "offset_out_of_range": OUT_OF_RANGE}
 HOW = {"none": NOT_ENDED, "commit": COMMIT, "abort": ABORT}
 """Maps the requested end of a transaction to `Txn.how`."""
 MOVES = ("assign", "seek", "subscribe", "crash_client", "admin", "list_offsets")
-"""Lists the operations beside sends, reads and transactions. Other names are damage: their effect is not known."""
+"""Lists all operations other than sends, reads and transactions. Any other name is damage: its effect is not known."""
 ACKS = ("all", "-1", -1, 0, 1)
 LISTS = ("latest", "lso", "earliest", "timestamp")
 """Lists what `list_offsets` may ask for."""
@@ -62,9 +62,9 @@ DRAIN_ROWS = 1 << 20
 """Is the number of rows at which tables are passed to `drain`, to bound memory."""
 
 END = "end"
-"""Is the kind of the last line, which counts the lines before it; the header promises that line by `ends`."""
+"""Is the kind of the last line, which counts the lines before it; `"ends": true` in the header announces that line."""
 SEAL = "crc32"
-"""Is the key of the last line with the CRC-32 of the bytes before it; the header promises that key by `seal`."""
+"""Is the field of the last line with the CRC-32 of the bytes before it; `seal` in the header announces that field."""
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError)
 _OpenOperation = tuple[str, int, int, int, dict[str, Any]]
 """Is an operation under way: its name, process, time of invocation, partition, and line."""

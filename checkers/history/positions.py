@@ -145,12 +145,12 @@ class _FinalReadProgress:
 def passages(
     stood: int, pairs: Sequence[Sequence[int]], partition: ObservedPartition, position: int, log_start: int
 ) -> list[tuple[int, int]]:
-    """Return (from, to) of each stretch of offsets over which a poll moved its reader without a record: before the
-    first of its records, and behind the last one. If the poll returned no record, return its whole move, from -1 if it
-    did not move.
+    """Return (from, to) of each stretch of offsets over which a poll moved its reader without returning a record:
+    before the poll's first record, and behind its last one. If the poll returned no record, return its whole move;
+    `from` is -1 if it did not move.
 
-    `stood` is the reader's position before; -1 if the record that it got before shows the gap. `position` is its
-    position afterwards.
+    `stood` is the reader's position before the poll; -1 if an earlier record of the reader already shows where it was.
+    `position` is its position after the poll.
     """
     if not pairs:
         return [(_moved_from(stood, partition, position, log_start), position)]
@@ -161,7 +161,9 @@ def passages(
 
 
 def _moved_from(stood: int, partition: ObservedPartition, position: int, log_start: int) -> int:
-    """Return the position of a reader before it was moved to `position`; -1 if it was not moved."""
+    """Return the begin of the offsets that a reader skipped when it moved from `stood` to `position`, without those
+    that may have been removed by then; -1 if it skipped none.
+    """
     stood = max(stood, partition.removed_before(log_start)) if stood >= 0 else stood
     return stood if 0 <= stood < position else -1
 

@@ -17,7 +17,7 @@ from squall.checkers.history.tables import History, HistoryProblem, int64
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
-"""Lists keys that run.json has had only since recorders began to write a last line."""
+"""Lists keys of run.json that only versions write which also close the history with a last line."""
 NOTE = "history.jsonl does not promise a last line, as in early versions: lines of its end may be gone"
 SEALED_KEYS = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads", "history")
 """Lists the keys of run.json on which the verdict depends. Their values do not change once the history is closed."""
@@ -93,11 +93,12 @@ def unlike(
 
 
 def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | None:
-    """Return a problem if the history lacks the last line with which its recorder closed it: then the history was
-    changed afterwards, and its other lines cannot be trusted. None if it is sealed, or need not be.
+    """Return a problem if a history that must have a last line lacks it: then the history was changed after it was
+    recorded, and its other lines cannot be trusted. Return None if the line is there, or need not be.
 
-    Its header does not promise the line although its run's version does; or the line is not reached although the run
-    ended in order. `info` is run.json, as far as it could be read.
+    The line must be there in two cases: the header says that it will be written, and run.json says that the run ended
+    in order; or the header does not say so although run.json is of a version whose header does. `info` is run.json, as
+    far as it could be read.
     """
     later = [key for key in LATER if key in info]
     in_order = "ended_ns" in info and not info.get("trouble") and not info.get("stopped")

@@ -118,8 +118,9 @@ class ReportedBounds(NamedTuple):
     """Is the highest offset among the records of this response; -1 if it had none."""
     hw_before: int
     lso_before: int
-    """Is, as `hw_before`, the bound that the client had seen before in the same leader epoch, and for a latest offset
-    in earlier epochs too (KIP-207); -1 if there is none to compare with.
+    """Is the last stable offset below which `lso` must not be, as `hw_before` is for `hw`: what the client had seen
+    before in the same leader epoch, and for a latest offset in earlier epochs too (KIP-207); -1 if there is none to
+    compare with.
     """
     t0: int
     t1: int
@@ -236,7 +237,9 @@ class PartitionFinalRead(NamedTuple):
 
 @dataclass(slots=True)
 class ClientProcess:
-    """Describes a logical process: a producer, a reader, or the reader of a final read."""
+    """Describes a process of the history in Jepsen's sense: a producer, a reader, or the reader of a final read.
+    Several may share an OS process.
+    """
 
     proc: int
     role: str
@@ -246,8 +249,8 @@ class ClientProcess:
     settings: Mapping[str, Any]
     first_t: int = -1
     last_t: int = -1
-    """Is when the history last mentions the process otherwise than by a send, and `first_t` when it first does, in ns;
-    -1: never. The process worked at least until then.
+    """Is when the history last mentions the process, in ns; `first_t` is when it first does. Both are -1 if it never
+    does; sends do not count. The process ran at least until `last_t`.
     """
 
     @property
@@ -342,7 +345,9 @@ class History:
     mono_ns: int = -1
     lines: int = 0
     ends: bool = False
-    """Is True if the header promises a last line that counts the others: a history without that line was cut."""
+    """Is True if the header says that the recorder writes a last line that counts the others: a history without that
+    line was cut.
+    """
     torn_bytes: int = 0
     """Is the length of an unfinished last line, which was left out; 0 if there is none."""
     seals: dict[str, int] = field(default_factory=dict)

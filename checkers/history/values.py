@@ -7,7 +7,9 @@ SEQUENCE_BITS = 40
 LIMIT = 1 << 23
 """Is the limit of process and partition ids: a value has 23 bits for its process."""
 AFTER_HEALING = "after_healing"
-"""Is a setting of a producer that is not the workload's: the harness wrote with it after healing."""
+"""Is the key in a producer's settings that marks a producer of the harness, not of the workload: the harness wrote with
+it after healing.
+"""
 
 
 def value_of(process: int, sequence: int) -> int:

@@ -15,7 +15,7 @@ ALIASES = {"ours": "squall"}
 
 
 def said(axis: str, value: Any) -> str:
-    """Return a value of an axis in the form that cells have."""
+    """Return a value of an axis in the words that the configuration of an item has."""
     word = ("on" if value else "off") if isinstance(value, bool) else str(value)
     if axis == "acks":
         return {"-1": "all"}.get(word, word)
@@ -24,8 +24,8 @@ def said(axis: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ForbiddenAnomalies:
-    """Lists the anomalies that a night forbids in runs whose axes have one of these values, though their configuration
-    may permit them.
+    """Lists anomalies that a night forbids although configurations may permit them. `where` maps each axis of the
+    matrix to the values for which the rule holds.
     """
 
     where: Mapping[str, tuple[str, ...]]

@@ -33,7 +33,9 @@ class Night:
     name: str
     began: str
     items: Mapping[str, Mapping[str, Any]]
-    """Maps each item to its plan, in the order in which the items run."""
+    """Maps the name of each item (one configuration with faults and a seed) to its entry in night.json, in the order in
+    which the items run.
+    """
     attempts: tuple[RunAttempt, ...]
     """Lists the attempts in the order in which they ended."""
     commit: str = ""

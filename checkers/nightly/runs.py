@@ -32,7 +32,9 @@ ASIDE = (
     "min-isr",
     "replication-factor",
 )
-"""Lists axes that the name of a configuration does not have, or whose value its first words say."""
+"""Lists the axes that the name of a configuration does not list as "axis=value": the name has them in its first words,
+or leaves them out.
+"""
 USUAL = {
     "idempotence": ("on",),
     "client": ("squall",),
@@ -44,7 +46,7 @@ USUAL = {
     "static-members": ("off",),
     "mutant": ("none", ""),
 }
-"""Maps axes to the values that the name of a configuration leaves out."""
+"""Maps axes to their usual values, which the name of a configuration leaves out."""
 NO_CLASS = "none"
 """Is the class of a run without faults."""
 GONE = "its run directory is gone"
@@ -85,11 +87,11 @@ def facts_of_night(night: Night) -> list[RunOfNight]:
 
 
 def with_unexpected(night: Night, attempt: RunAttempt, verdict: Mapping[str, Any]) -> tuple[RunAttempt, str]:
-    """Return the attempt with all anomalies that the night forbids of those in `verdict`, and why they differ from what
-    the night noted; empty if they do not differ.
+    """Return the attempt with all anomalies that the night forbids, and a sentence if they differ from those that
+    results.jsonl lists; empty if they do not.
 
-    `verdict` is the content of verdict.json, empty if there is none. The anomalies that the night noted stay, so that
-    the graver result counts.
+    They are taken from `verdict`, the content of verdict.json (empty if there is none), and the anomalies that
+    results.jsonl lists are kept, so that the graver result counts.
     """
     if night.expect is None or not verdict or attempt.verdict == NO_VERDICT:
         return attempt, ""
@@ -135,9 +137,9 @@ def _facts(night: Night, attempt: RunAttempt, *, counts: bool) -> RunOfNight:
 
 
 def _verdict(attempt: RunAttempt, reported: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the verdict that counts, and why it is not the one that the night noted; empty if it is. A run may be
-    judged again after the night. Of two verdicts the graver counts, because it is not known which file was changed, and
-    why.
+    """Return the verdict that counts, and why it is not the one in results.jsonl; empty if it is. A run may be judged
+    again after the night. Then the graver of the two verdicts counts, because it is not known which file was changed,
+    and why.
     """
     judged = reported.get("verdict")
     if judged == attempt.verdict or judged not in (VALID, INVALID, UNKNOWN) or attempt.verdict == NO_VERDICT:

@@ -1,1 +1,3 @@
-"""Makes the durability report: a night of runs, compared with the nights before, on a page and on the terminal."""
+"""Makes the durability report of a night: the results of one nightly session of many runs, compared with the nights
+before, on a page and on the terminal.
+"""

@@ -26,7 +26,9 @@ class ConfigurationNight:
     night: str
     where: str
     runs: int
-    """Counts the items that ran; of an item that was tried again, the last attempt counts."""
+    """Counts the items that ran; an item is one configuration with faults and a seed. Of an item that was tried again,
+    the last attempt counts.
+    """
     valid: int
     invalid: int
     acknowledged: int

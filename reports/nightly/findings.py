@@ -37,7 +37,7 @@ def findings_of(night: str, facts: Iterable[RunOfNight]) -> list[Row]:
 
 
 def _shows(run_dir: Path) -> bool:
-    """Return whether anything was found: reading a whole run takes a while."""
+    """Return whether anything was found, from two small files, because reading a whole run takes a while."""
     if (run_dir / "violations.json").exists():
         return True
     try:
@@ -187,9 +187,9 @@ def general(text: str, partitions: Iterable[str]) -> str:
 def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
     """Return the place in the story that is part of a finding's fingerprint.
 
-    The last fault before it and whether the run was healing already depend on the seed: the same mistake shows after
-    any fault. Whether it needed a fault does not depend on the seed. If the cause is not known, only the phase and the
-    faults of the run (`classes`) can distinguish two mistakes.
+    The place does not include the last fault before the finding, nor whether the run was healing already: both depend
+    on the seed, and the same bug shows after any fault. It includes whether a fault was needed. If the cause is not
+    known, the place is the phase and the faults of the run (`classes`), because nothing else can distinguish two bugs.
     """
     if cause == NO_CAUSE:
         return f"{phase}, {classes}"

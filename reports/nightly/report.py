@@ -101,8 +101,8 @@ class NightlyReport:
 
     @property
     def beside(self) -> list[tuple[str, str, dict[str, DurabilityCell]]]:
-        """Returns (configuration, faults, where -> cell) for everything that ran on several targets or runtimes; empty
-        if nothing did.
+        """Returns (configuration, faults, target and runtime -> its cell) for each configuration and faults that ran on
+        several targets or runtimes; empty if none did.
         """
         rows: dict[tuple[str, str], dict[str, DurabilityCell]] = {}
         for cell in self.cells:
@@ -200,7 +200,9 @@ class NightlyReport:
 
     @property
     def forgotten(self) -> bool:
-        """Is True if the night ended because of a finding of which no line can be read any more."""
+        """Is True if the night's exit code says that something was found, but no file that shows the finding can be
+        read any more.
+        """
         return self.night["exit"] == FOUND and not self.found and not self.verdicts[INVALID]
 
     @property
@@ -331,7 +333,9 @@ def report_of(
 
 
 def _as_the_night_has_it(run: Row) -> Row:
-    """Return a run as its night counts it: also by what the night's matrix forbids, as its exit code and summary do."""
+    """Return a run with the verdict that counts for its night: invalid also if it shows an anomaly that the night's
+    matrix forbids. The night's exit code and summary count so, too.
+    """
     if not run["unexpected"] or run["verdict"] == INVALID:
         against = _against(run)
         return {**run, "why": f"in doubt: its history shows {against}"} if against else run
@@ -339,7 +343,7 @@ def _as_the_night_has_it(run: Row) -> Row:
 
 
 def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:
-    """Return a cell whose runs have the verdicts that their nights count."""
+    """Return a cell of the table whose runs have the verdicts of `runs`, which count what each night forbids."""
     verdicts = {(run["night"], run["item"], run["attempt"]): run["verdict"] for run in runs}
     behind = [
         {**each, "verdict": verdicts.get((each["night"], each["item"], each["attempt"]), each["verdict"])}

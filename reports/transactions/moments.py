@@ -123,7 +123,9 @@ def _of_coordinator(txn: ObservedTxn, found: TransactionFacts, called: str) -> I
 
 
 def unwanted(txn: ObservedTxn, t: float, commit: bool) -> str:
-    """Say that the client wanted the other end of its transaction; empty if it did not, or if that is not known."""
+    """Say that the client requested the opposite outcome of its transaction; empty if it did not, or if that is not
+    known. `commit` is True if the coordinator committed it.
+    """
     if outcome_of(txn) not in (COMMITTED, BY_CHOICE) or commit is (txn.how == COMMIT):
         return ""
     asked = "asked" if txn.asked is not None and txn.asked <= t else "has asked for no end yet, and will ask"

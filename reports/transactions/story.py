@@ -48,7 +48,7 @@ from squall.reports.transactions.outcomes import (
 ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn", "lso-violation")
 """Lists the anomalies that such a story explains."""
 BESIDE = ("begun", "sent", "acked", "failed", "asked", "told", "prepared", "marked", "refused")
-"""Lists the kinds of moments that are shown of the preceding transaction of the same transactional id."""
+"""Lists the kinds of moments that the story has of the transaction before, which had the same transactional id."""
 BESIDE_S = 1.0
 """A transaction that ended more than this time before has no part in the story."""
 AT_ONCE_S = 0.001
@@ -144,7 +144,7 @@ def subjects_of(found: TransactionFacts, problem: StorySubject) -> list[Observed
 
 
 def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> list[ObservedTxn]:
-    """Return each id's preceding transaction, if its last sign is shortly before this one, or later."""
+    """Return the transaction before each of these with the same id, if it ended less than BESIDE_S before, or later."""
     chosen: dict[int, ObservedTxn] = {}
     for txn in subjects:
         earlier = [each for each in found.txns if each.id == txn.id and each.began < txn.began]
@@ -156,7 +156,7 @@ def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> lis
 
 
 class _TxnStoryBuilder:
-    """Writes all moments of the subjects, and those of their neighbours that affect them."""
+    """Writes the moments of a finding's transactions, and of those before them (`_neighbours`) that affect them."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _TxnStoryBuilder:
         return placed
 
     def _touches(self, moment: TxnMoment) -> bool:
-        """Return whether a neighbour's moment is of its client, its coordinator, or a partition in question."""
+        """Return whether a moment of one of `_neighbours` is of its client, coordinator, or a partition in question."""
         return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
 
     @property
@@ -235,7 +235,7 @@ class _TxnStoryBuilder:
         return sorted({name for txn in self._subjects for name in txn.partitions})
 
     def _with_marks(self, moment: TxnMoment) -> TxnMoment:
-        """Add to a marker which broker asked for it, and the last stable offset in the next answer."""
+        """Add to a transaction marker which broker requested it, and the last stable offset in the next response."""
         if moment.kind != "marked":
             return moment
         asked = asked_for(self._wires, moment)
