@@ -90,6 +90,33 @@ class FailedSeed(Struct, kw_only=True):
     repeat: Annotated[str, Meta(description="The command that repeats the seed.")]
 
 
+class UnreachedBranchRow(Struct, kw_only=True):
+    """Describes a branch of the brokers that no seed took, or a function that no seed called."""
+
+    file: str
+    line: int
+    function: str
+    branch: Annotated[str, Meta(description="As source lines: where it begins -> where it leads.")]
+    kind: Annotated[
+        Literal["unexplained", "undrawn", "impossible"], Meta(description="Whether and how unreached.toml explains it.")
+    ]
+    reason: Annotated[str, Meta(description="As in unreached.toml; empty: it has none.")]
+
+
+class BatchCoverage(Struct, kw_only=True):
+    """Compares the branches of the brokers with those that a batch took."""
+
+    branches: Annotated[int, Meta(description="Branches of all functions of broker/.")]
+    reached: Annotated[int, Meta(description="Those that a seed took.")]
+    functions: Annotated[int, Meta(description="Functions of broker/.")]
+    called: Annotated[int, Meta(description="Those that a seed called.")]
+    unreached: tuple[UnreachedBranchRow, ...]
+    refuted: Annotated[
+        tuple[str, ...], Meta(description="Functions of which unreached.toml says wrongly that no seed reaches them.")
+    ]
+    page: Annotated[str, Meta(description="The page with this list.")]
+
+
 class SeedBatchSummary(Struct, kw_only=True):
     """Sums up a batch of simulated seeds."""
 
@@ -103,6 +130,8 @@ class SeedBatchSummary(Struct, kw_only=True):
     faults_planned: Annotated[int, Meta(description="Faults of all seeds.")]
     faults_landed: Annotated[int, Meta(description="Those that landed.")]
     rare_paths: Annotated[dict[str, int], Meta(description="Rare path to how often the seeds took it.")]
+    seeds_of_paths: Annotated[dict[str, int], Meta(description="Rare path to how many seeds took it.")]
+    coverage: Annotated[BatchCoverage | None, Meta(description="Null without --coverage.")]
     virtual_s: Annotated[float, Meta(description="Simulated seconds.")]
     cpu_s: Annotated[float, Meta(description="CPU seconds, with judging.")]
 

@@ -59,7 +59,7 @@ def _range(_: click.Context, __: click.Parameter, given: str | None) -> range | 
         "Cluster": CLUSTER,
         "Workload": workload_options(simulated=True),
         "Limits": LIMITS,
-        "Batch": ("jobs", "most_unknown"),
+        "Batch": ("jobs", "most_unknown", "coverage"),
         "Judging and files": ("all_violations", "spark", "page", "root", "label", "as_json"),
     },
     epilog="""\b
@@ -74,7 +74,8 @@ Examples:
 \b
 Exit codes: 0 valid, 1 something is broken, 2 unknown (neither is proven, the last
 lines say why; of a batch too many seeds, see --max-unknown, or a rare path that
-2000 seeds of the whole swarm never took), 3 wrong usage.""",
+2000 seeds of the whole swarm never took, or with --coverage a branch that they never
+took and that has no reason), 3 wrong usage.""",
 )
 @plan_flags("sim")
 @click.option("--seeds", callback=_range, metavar="A..B", help="Run a batch: seeds from A up to, but without, B.")
@@ -99,6 +100,11 @@ lines say why; of a batch too many seeds, see --max-unknown, or a rare path that
     metavar="PERCENT",
     help="A batch exits with 2 if more than this percentage of its seeds is unknown.",
 )
+@click.option(
+    "--coverage",
+    is_flag=True,
+    help="Measure which branches of the brokers a batch takes, and write coverage.html. Takes 2.5 times as long.",
+)
 @click.option("--all-violations", is_flag=True, help="Continue after the first broken invariant.")
 @click.option(
     "--runs",
@@ -122,6 +128,7 @@ def command(
     page: bool,
     all_violations: bool,
     most_unknown: float,
+    coverage: bool,
     root: Path,
     label: str,
     **flags: Any,
@@ -137,11 +144,16 @@ def command(
     _check(plan_file, seeds, swarm, mutant, flags)
     if page and seeds is not None:
         raise click.UsageError("--page makes the page of a single seed; in a batch, only failing runs have a page")
+    if coverage and seeds is None:
+        raise click.UsageError("--coverage measures a batch: give --seeds A..B")
     writable(root)
     if seeds is not None:
         from squall.chaos.runs.batch import SeedBatch
+        from squall.chaos.runs.branch_coverage import preload_coverage
 
-        order = SeedBatch(plan_file, mutant, root, not all_violations, workload=flags["workload"])
+        if coverage:
+            preload_coverage()
+        order = SeedBatch(plan_file, mutant, root, not all_violations, workload=flags["workload"], coverage=coverage)
         return run_seeds(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
     if plan_file is None and flags["rate"] is None:
         light = SCENARIOS[flags["workload"] or DEFAULT].LIGHT

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from squall.chaos.commands.json_output import set_json_result
+from squall.chaos.commands.sim_coverage import measured_coverage, say_coverage, too_rare
 from squall.chaos.errors import error_message
 from squall.chaos.screen import console, in_words, live_line
 from squall.chaos.typed import here
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from squall.chaos.commands.outputs import CommandOutput
+    from squall.chaos.commands.outputs import BatchCoverage, CommandOutput
     from squall.chaos.runs.batch import SeedBatch, SeedResult
+    from squall.chaos.runs.branch_coverage import Arc
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 PAGES = 3
@@ -46,6 +48,10 @@ class _BatchTally:
         self.verdicts: Counter[str] = Counter()
         self.signatures: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        self.seeds_of: Counter[str] = Counter()
+        """Counts how many seeds took each rare path."""
+        self.arcs: dict[str, set[Arc]] = {}
+        self.coverage: BatchCoverage | None = None
         self.faults = self.landed = 0
         self.failed: list[SeedResult] = []
         self.unknown: list[SeedResult] = []
@@ -58,6 +64,9 @@ class _BatchTally:
         self.sim_s, self.cpu_s = self.sim_s + each.sim_s, self.cpu_s + each.cpu_s
         self.verdicts[each.verdict] += 1
         self.counts.update(each.counts)
+        self.seeds_of.update({name: count > 0 for name, count in each.counts.items()})
+        for file, arcs in each.arcs.items():
+            self.arcs.setdefault(file, set()).update(arcs)
         self.faults, self.landed = self.faults + each.faults, self.landed + each.landed
         if each.failure is not None or each.trouble is not None:
             self.failed.append(each)
@@ -106,11 +115,7 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
                     say.print(tally.rate())
     except KeyboardInterrupt:
         interrupted = True
-    never = _say_end(tally, spark, say, order.impossible()) if tally.done else []
-    lacking = never if order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM else []
-    if lacking:
-        many = f"{tally.done} seeds of the whole swarm should take every rare path"
-        console().print(f"{many}: too little is proven of {', '.join(lacking)}", soft_wrap=True)
+    lacking = _conclude_paths(tally, order, seeds, spark, say) if tally.done else False
     _say_unknown(tally, most_unknown)
     if interrupted:
         left = tally.total - tally.done
@@ -122,6 +127,27 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
     if tally.failed or tally.done < tally.total or tally.unknown_share() > most_unknown or lacking:
         return EXIT_UNKNOWN
     return EXIT_VALID
+
+
+def _conclude_paths(tally: _BatchTally, order: SeedBatch, seeds: range, spark: bool, say: Console) -> bool:
+    """Print what the seeds did and did not reach. Return whether a batch of this size should have reached more."""
+    out, large = console(), order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM
+    never = _say_end(tally, spark, say, order.impossible())
+    if rare := too_rare(tally.seeds_of, tally.done):
+        out.print(f"taken by less than one seed in a thousand: {', '.join(rare)}", soft_wrap=True)
+    if large and never:
+        many = f"{tally.done} seeds of the whole swarm should take every rare path"
+        out.print(f"{many}: too little is proven of {', '.join(never)}", soft_wrap=True)
+    if not order.coverage:
+        return large and bool(never)
+    coverage = measured_coverage(tally.arcs, tally.seeds_of, seeds, tally.done, order.root)
+    tally.coverage = coverage
+    say_coverage(coverage, out)
+    unexplained = sum(each.kind == "unexplained" for each in coverage.unreached)
+    if large and unexplained:
+        many = f"{tally.done} seeds of the whole swarm should take every branch that has no reason"
+        out.print(f"{many}: too little is proven of {unexplained}", soft_wrap=True)
+    return large and bool(never or unexplained)
 
 
 def _output_of_batch(tally: _BatchTally, order: SeedBatch, seeds: range) -> CommandOutput:
@@ -152,6 +178,8 @@ def _output_of_batch(tally: _BatchTally, order: SeedBatch, seeds: range) -> Comm
         faults_planned=tally.faults,
         faults_landed=tally.landed,
         rare_paths=dict(tally.counts),
+        seeds_of_paths=dict(tally.seeds_of),
+        coverage=tally.coverage,
         virtual_s=tally.sim_s,
         cpu_s=tally.cpu_s,
     )

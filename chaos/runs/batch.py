@@ -5,7 +5,8 @@ from __future__ import annotations
 import resource
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from squall.chaos.errors import traceback_text
 from squall.chaos.garbage import garbage_stays
 from squall.chaos.mutants.swarm import drawn_plan
 from squall.chaos.plans.plan import Plan, read_plan
-from squall.chaos.runs import rare_paths
+from squall.chaos.runs import branch_coverage, rare_paths
 from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.workers import forked
 from squall.chaos.typed import absolute_command
@@ -44,6 +45,8 @@ class SeedBatch:
     cpu_limit_s: float = CPU_LIMIT_S
     workload: str | None = None
     """Names the workload of the swarm's plans; None: each seed draws its own."""
+    coverage: bool = False
+    """Says whether to measure which branches of the brokers the seeds take."""
 
     def plan_of(self, seed: int) -> Plan:
         """Return the plan of one seed. Raise PlanError if the plan's file is wrong."""
@@ -93,6 +96,8 @@ class SeedResult:
     saved: Path | None = None
     lost: int = 0
     """Counts the acknowledged records whose loss is permitted."""
+    arcs: Mapping[str, set[branch_coverage.Arc]] = field(default_factory=dict)
+    """Holds the arcs that this seed's process took and did not report before, if the batch measures coverage."""
 
 
 def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
@@ -103,6 +108,8 @@ def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[See
     from squall.chaos.runtimes.sim.preload import preload_modules
 
     preload_modules()
+    if order.coverage:
+        branch_coverage.preload_coverage()
     with garbage_stays():
         yield from forked(partial(_one, order), seeds, jobs, _died)
 
@@ -112,8 +119,11 @@ def _died(seed: int, why: str) -> SeedResult:
 
 
 def _one(order: SeedBatch, seed: int) -> SeedResult:
+    recorder = branch_coverage.recorder() if order.coverage else None
     try:
-        result = limited(order.plan_of(seed), order)
+        plan = order.plan_of(seed)
+        with recorder.recording() if recorder else nullcontext():
+            result = limited(plan, order)
         saved = _saved(order, seed, result) if result.failure or result.trouble else None
     except Exception as error:
         return SeedResult(seed, "unknown", None, (), traceback_text(error), 0.0, 0.0, "")
@@ -133,6 +143,7 @@ def _one(order: SeedBatch, seed: int) -> SeedResult:
         landed=sum(1 for fault in faults if fault.evidence and not fault.error),
         saved=saved,
         lost=sum(each.count for each in found if each.permitted and each.name in LOSS),
+        arcs=recorder.take_new() if recorder else {},
     )
 
 

@@ -15,7 +15,8 @@ from tests.support.gate import results
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 2000
-"""Of a night: from so many on, `squall sim` also asks whether each rare path was taken."""
+"""Of a night: from so many on, `squall sim` also asks whether each rare path was taken, and each branch without a
+reason."""
 WORDS = 300
 """Characters of a reason."""
 SQUALL = "./squall"
@@ -78,7 +79,8 @@ def _hunts(folder: Folder, head: Head) -> list[str]:
 
 def _seeds(folder: Folder, head: Head) -> list[str]:
     seeds = f"{head.first_seed}..{head.first_seed + SEEDS}"
-    return [SQUALL, "sim", "--swarm", "--seeds", seeds, "--jobs", "2", "--out", shown(folder.path / "seeds")]
+    out = shown(folder.path / "seeds")
+    return [SQUALL, "sim", "--swarm", "--seeds", seeds, "--jobs", "2", "--coverage", "--out", out]
 
 
 def _fresh(*words: str) -> Callable[[Folder, Head], list[str]]:
@@ -152,7 +154,8 @@ PARTS: Mapping[str, Part] = {
     for part in (
         Part(EVERYTHING, "Every test that there is, in random order.", 120, _everything, codes=BY_PYTEST),
         Part("hunts", "Plants each known bug; the checks must find it.", 40, _hunts),
-        Part("seeds", "Simulations with seeds that no earlier night played.", 30, _seeds, seeds=SEEDS),
+        Part("seeds", "Simulations with seeds that no earlier night played.", 75, _seeds, seeds=SEEDS,
+             page=lambda f, _: _made(f.path / "seeds/coverage.html")),
         Part("matrix", "The durability matrix, plans/nightly.toml.", 60, _matrix,
              page=lambda f, night: _report(f.matrix(night))),
         Part("containers", "Runs in containers.", 20, _containers, _no_engine,
@@ -175,7 +178,10 @@ PARTS: Mapping[str, Part] = {
 
 
 def _report(night: Path) -> Path | None:
-    page = night / "report/index.html"
+    return _made(night / "report/index.html")
+
+
+def _made(page: Path) -> Path | None:
     return page if page.exists() else None
 
 
