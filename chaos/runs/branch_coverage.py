@@ -15,7 +15,7 @@ import tempfile
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -110,14 +110,28 @@ class UnreachedReason:
     kind: ReasonKind
     """Is `impossible`, or `undrawn`: no seed draws what would reach them, although it could."""
     file: str
+    """Is a pattern of paths below the checkout."""
     functions: tuple[str, ...]
     """Names the functions, as patterns; empty: all functions of the file."""
+    branches: tuple[str, ...]
+    """Names branches of these functions, as patterns of their text; empty: all branches."""
     reason: str
 
-    def covers(self, file: str, function: str) -> bool:
-        """Return whether this reason is the reason of a function's branches."""
-        names = self.functions or ("*",)
-        return file == self.file and any(fnmatchcase(function, name) for name in names)
+    def covers(self, branch: UnreachedBranch) -> bool:
+        """Return whether this is the reason of a branch."""
+        return (
+            fnmatchcase(branch.file, self.file)
+            and any(fnmatchcase(branch.function, name) for name in self.functions or ("*",))
+            and any(fnmatchcase(branch.branch(), text) for text in self.branches or ("*",))
+        )
+
+    def parts(self) -> tuple[UnreachedReason, ...]:
+        """Return a reason for each function that this one names."""
+        return tuple(replace(self, functions=(name,)) for name in self.functions) or (self,)
+
+    def __str__(self) -> str:
+        """Return what the reason is about."""
+        return ": ".join((self.file, *self.functions, *self.branches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +228,9 @@ def read_reasons(path: Path = REASONS) -> tuple[UnreachedReason, ...]:
     table = tomllib.loads(path.read_text())
     kinds: tuple[ReasonKind, ...] = (IMPOSSIBLE, UNDRAWN)
     return tuple(
-        UnreachedReason(kind, row["file"], tuple(row.get("functions", ())), row["reason"])
+        UnreachedReason(
+            kind, row["file"], tuple(row.get("functions", ())), tuple(row.get("branches", ())), row["reason"]
+        )
         for kind in kinds
         for row in table.get(kind, ())
     )
@@ -226,14 +242,10 @@ def read_path_reasons(path: Path = REASONS) -> dict[str, str]:
 
 
 def _explained(branch: UnreachedBranch, reasons: Iterable[UnreachedReason]) -> UnreachedBranch:
-    reason = next((each for each in reasons if each.covers(branch.file, branch.function)), None)
-    return UnreachedBranch(branch.file, branch.line, branch.function, branch.source, branch.target, reason)
+    return replace(branch, reason=next((each for each in reasons if each.covers(branch)), None))
 
 
 def _refuted(unreached: Collection[UnreachedBranch], reasons: Iterable[UnreachedReason]) -> Iterator[str]:
-    left = {(each.file, each.function) for each in unreached}
     for reason in reasons:
         if reason.kind == IMPOSSIBLE:
-            for name in reason.functions or ("*",):
-                if not any(file == reason.file and fnmatchcase(function, name) for file, function in left):
-                    yield f"{reason.file}: {name}"
+            yield from (str(each) for each in reason.parts() if not any(map(each.covers, unreached)))
