@@ -17,7 +17,9 @@ INTERNAL: Mapping[str, int] = MappingProxyType(
         "transaction.state.log.min.isr": 2,
     }
 )
-"""Holds the defaults, Kafka's and Squall's, that ask for more than one broker."""
+"""Maps settings of internal topics to their defaults (Kafka's and Squall's own) that a cluster of one broker cannot
+meet.
+"""
 FOLLOWS: Mapping[str, str] = MappingProxyType(
     {
         "offsets.topic.replication.factor": "no group finds its coordinator",
@@ -27,8 +29,8 @@ FOLLOWS: Mapping[str, str] = MappingProxyType(
         "min.insync.replicas": "it counts as {nodes}",
     }
 )
-"""Maps a setting to the consequence if the setting asks for more brokers than the cluster has. A min ISR counts as at
-most the number of replicas (KAFKA-15583).
+"""Maps a setting to what happens if its value is larger than the number of brokers. A min ISR above the number of
+replicas counts as the number of replicas (KAFKA-15583).
 """
 
 

@@ -71,11 +71,11 @@ class CutMode(StrEnum):
 
 
 GONE = "-"
-"""Stands for the state, in `Runtime.activity`, of a node without a process."""
+"""Is the `state` that `Runtime.activity` reports for a node that has no OS process."""
 
 
 class NodeState(StrEnum):
-    """Names the state of a node's process."""
+    """Names the states of a node's OS process or container."""
 
     DOWN = "down"
     RUNNING = "running"
@@ -189,10 +189,10 @@ class FrameAct(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Acts on the `nth` frame of API `api` over a link (from 1, since the fault began) and the `count` - 1 after it."""
+    """Acts on requests or responses of API `api`: the `nth` since the fault began and the `count` - 1 after it."""
 
     api: int
-    """Is an API key, or `squall.chaos.runtimes.wire.frames.METADATA_FETCH`."""
+    """Is the Kafka API key of the frames to hit, or `squall.chaos.runtimes.wire.frames.METADATA_FETCH`."""
     act: FrameAct
     nth: int = 1
     count: int = 1
@@ -279,7 +279,7 @@ class ClockReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeExit:
-    """Records that a node ended unasked: by a bug in the node, or by the machine. `code` is negative for a signal."""
+    """Records that a node ended without the harness's order, as by a bug. `code` is negative for a signal."""
 
     node: int
     incarnation: int
@@ -333,7 +333,7 @@ class Runtime(Protocol):
         """Return the node's state that the runtime last brought about or observed."""
 
     def exits(self) -> tuple[NodeExit, ...]:
-        """Return the nodes that have ended unasked so far. A run with any of these has something to report."""
+        """Return the nodes that have ended so far without the harness's order, as by a bug."""
 
     def troubles(self) -> tuple[str, ...]:
         """Return the parts of the harness that ended unasked while the cluster ran: proxies, relays, the engine. They
@@ -347,9 +347,9 @@ class Runtime(Protocol):
         """
 
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
-        """Ask a running node to leave (SIGTERM, controlled shutdown), and kill it after `grace_s`.
+        """Ask a running node to shut down (SIGTERM, controlled shutdown), and kill it after `grace_s`.
 
-        Evidence: pid, code, asked_ns, ended_ns; by its trace: controlled (let go), alone (no controller answered).
+        Evidence: pid, code, asked_ns, ended_ns; controlled (its controller let it go), alone (no controller answered).
         """
 
     async def start_node(self, node: int) -> Evidence:
@@ -364,8 +364,8 @@ class Runtime(Protocol):
         """
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """Let a node that is down start as the second version from now on. Evidence: from, to. Raise PreconditionError
-        if there is no second version.
+        """Prepare a node that is down: from its next start on it runs the second software version of the run. Evidence:
+        from, to. Raise PreconditionError if the run has no second version.
         """
 
     async def pause(self, node: int) -> Evidence:
@@ -381,11 +381,11 @@ class Runtime(Protocol):
         """
 
     async def activity(self, node: int) -> Evidence:
-        """Measure how much a node's process has done so far. A stopped process does nothing, so two measurements show
-        whether the process was resumed in between.
+        """Measure how much a node's OS process has done so far. A stopped process does nothing, so two measurements
+        show whether the process was resumed in between.
 
-        Evidence: node, state ("T" while it is stopped, "-" while there is no process), t_ns; unless there is none,
-        cpu_s (CPU seconds of all its threads) or, in the simulator, calls (its writes, fsyncs and sends).
+        Evidence: node, state ("T" if stopped, "-" if there is no OS process), t_ns. If there is one, also cpu_s (CPU
+        seconds of all its threads), or in the simulator calls (its writes, fsyncs and sends).
         """
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
@@ -420,9 +420,9 @@ class Runtime(Protocol):
     async def heal_cpu(self, name: str, node: int) -> Evidence:
         """Remove the limit of this name; an unknown name is no error.
 
-        Evidence: stops (how often the node was seen stopped), ran_share (share of the time that it was allowed to run),
-        cpu_share (CPU time used, of all the time; None if this cannot be measured), ended_ns. Zeros while another limit
-        is on.
+        Evidence: stops (how often the node was seen stopped), ran_share (the share of the time in which the limit let
+        the node run), cpu_share (used CPU time divided by elapsed time; None if this cannot be measured), ended_ns.
+        While another limit is still on, the figures are 0.
         """
 
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
@@ -462,7 +462,7 @@ class Runtime(Protocol):
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
-        """Open a new connection over a link, through its faults, and make one round trip. Never raises.
+        """Open a new connection over a link, through its faults, and make one ApiVersions round trip. Never raises.
 
         pad_bytes: by how much the request is lengthened, spread over as many requests on that connection as needed.
         """
@@ -470,19 +470,19 @@ class Runtime(Protocol):
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> ProbeResult:
-        """Open a new connection over a link, and watch it after a first request until it ends. `ok` is True if the
-        connection ends; `error` and `round_trip_ms` say how and when. Else `error` is "still open", or "refused" or
-        "never open" if the connection never opened. Never raises.
+        """Open a new connection over a link, send a request, and measure how and when the connection ends. `ok` is True
+        if it ends; `error` and `round_trip_ms` then say how and when. If it does not end, `error` is "still open"; if
+        it never opened, `error` is "refused" or "never open". Never raises.
 
-        spoil: after the first answer, send an impossible frame, for which a broker ends the connection; the measurement
-        begins there. opened: called when the first answer comes.
+        spoil: after the first answer, send a frame of an impossible size, for which a broker closes the connection; the
+        time counts from there. opened: called when the first answer comes.
         """
 
     async def heal(self) -> Evidence:
-        """Remove every fault from links and disks, resume paused nodes, reset the clocks, start nodes that are down;
-        then probe every link.
+        """Remove faults from links and disks, resume paused nodes, reset the clocks, start nodes that are down; then
+        probe every link.
 
-        Evidence: resumed, started (node ids), links (how many were probed), failed (links without an answer; none).
+        Evidence: resumed, started (node ids), links (how many were probed), failed (the links that did not answer).
         """
 
     def files(self) -> Mapping[str, bytes]:

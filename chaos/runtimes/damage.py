@@ -1,7 +1,8 @@
-"""Damages disks unnoticed: cuts the end of a partition's newest segment, or removes a whole closed file.
+"""Damages files of a log directory as a broken disk does, without an I/O error: cuts the end of a partition's newest
+segment, or removes a whole closed file.
 
-The choice depends on paths and sizes alone, so real and simulated files are damaged alike. The quorum's own log is
-spared: Raft cannot cope with a voter that forgets its promises.
+The choice depends on paths and sizes alone, so real and simulated files are damaged alike. The log of the metadata
+quorum is spared: Raft cannot cope with a voter that forgets its promises.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class FileDamage:
 def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> FileDamage | None:
     """Choose which of these files, given as path -> size, to damage. Returns None if no file can be damaged.
 
-    tail: the newest segment of some partition, if it has any bytes, loses `size` of them, or all if it has fewer. file:
-    a file is removed that is named by an offset and that a later file of its kind follows.
+    tail: the newest segment of a random partition is shortened by `size` bytes, or to 0 if it has fewer. file: a random
+    closed file is removed: its name is an offset, and its directory has a later file of the same kind.
     """
     segments: dict[tuple[str, str], list[str]] = {}
     for path in sorted(files):

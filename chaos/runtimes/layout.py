@@ -34,7 +34,7 @@ OURS = frozenset(
         "squall.cluster.id",
     }
 )
-"""Names the settings that follow from where a broker runs; a user must not give them."""
+"""Names the settings that the runtime derives from a broker's addresses and paths; a user must not give them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,14 @@ class AddressLayout:
         return self.proxies.get(link, self.target(link))
 
     def ways(self, link: Link) -> tuple[Address, ...]:
-        """Return every address that the link's source dials. A fault on the link is put on all of them together."""
+        """Return every address that the link's source dials: usually one. If there are several, each fault on the link
+        is put on the proxies of all of them.
+        """
         return (self.address(link),)
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Return each link's proxy as (address on which it listens, address to which it leads). A link with several
-        addresses has one family for each address.
+        """Return a list of mappings from link to proxy, given as (address on which it listens, address to which it
+        leads). There is one mapping, unless links have several addresses: then there is one mapping for each address.
         """
         return [{link: (self.address(link), self.target(link)) for link in self.links()}]
 

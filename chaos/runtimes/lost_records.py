@@ -17,7 +17,7 @@ _NOWHERE = (1 << 63) - 1
 
 
 class LostOffsetRanges:
-    """Collects, for each partition, the offsets from the first lost batch to the end that its log had.
+    """Collects, for each partition, the range of lost offsets: from the first lost batch to the end that its log had.
 
     Batches behind the first lost one count as lost, too: recovery cuts a log at its first damage.
     """
@@ -25,10 +25,13 @@ class LostOffsetRanges:
     def __init__(self) -> None:
         self._lost: dict[str, tuple[int, int]] = {}
         self._returned: dict[str, int] = {}
-        """Maps a log to which a removed segment returned to the end offset of the segments looked at so far."""
+        """Maps a log in which a deleted segment has reappeared (its removal was not synced) to the end offset of the
+        segments processed so far.
+        """
 
     def changed(self, path: str, before: Buffer, after: Buffer) -> None:
-        """Compare a file that had unsynced changes, is gone (empty `after`) or has returned (empty `before`).
+        """Compare one file before and after the power loss. Call it for each file that had unsynced changes, that is
+        gone (empty `after`), or whose removal was undone (empty `before`).
 
         Files that are no segments are ignored.
         """
@@ -46,10 +49,11 @@ class LostOffsetRanges:
         return sorted({**self._lost, **self._returned})
 
     def left(self, path: str, content: Buffer) -> None:
-        """Look at a segment that is left: after every `changed`, and in the order of the segments' offsets.
+        """Process a segment that exists after the power loss. Call it after every `changed`, in the order of the
+        segments' offsets.
 
-        A segment that is left may follow a lost segment. It counts as lost itself if it follows a segment that returned
-        while segments between the two did not return.
+        A remaining segment behind a lost one counts as lost. So does one that leaves a gap behind a segment whose
+        removal was undone.
         """
         name = _partition(path)
         if name not in self._lost and name not in self._returned:

@@ -1,4 +1,6 @@
-"""Chooses the bits of a file that flip, by the file's content alone, so that real and simulated files rot alike."""
+"""Chooses which bits of a file flip ("bit rot"), by the file's content alone, so that real and simulated files are
+damaged alike.
+"""
 
 from __future__ import annotations
 

@@ -57,12 +57,14 @@ NOBODY = 10_001
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """Holds the options of a cluster's containers. cpus, memory_bytes: limits of each broker. program: the command that
-    starts a broker when --config FILE is added. mounts: further files of this machine in the brokers' containers.
-    lossy: packets can be lost; for this, Toxiproxy's container alone gets NET_ADMIN. framed: links with a
-    frame-aware relay. hurt: brokers also get --faults FOLDER. fake_time: brokers run behind libfaketime. second: the
-    id of the image that brokers can be upgraded to. volume_bytes: the size of each broker's own data volume
-    (`volumes`); 0: data is in a folder of this machine.
+    """Holds the options of a cluster's containers.
+
+    cpus, memory_bytes: limits of each broker. program: the command that starts a broker when --config FILE is added.
+    mounts: further files of this machine in the brokers' containers. lossy: packets can be lost; for this, Toxiproxy's
+    container alone gets NET_ADMIN. framed: links that lead through the relay that parses Kafka requests. hurt: brokers
+    also get --faults FOLDER, which makes disk faults and power losses possible. fake_time: brokers run behind
+    libfaketime. second: the id of the image that brokers can be upgraded to. volume_bytes: the size of each broker's
+    own data volume (`volumes`); 0 means that data is in a folder of this machine.
     """
 
     cpus: float = BROKER_CPUS

@@ -18,7 +18,9 @@ T = TypeVar("T")
 POLL_S = 0.005
 CONFLICT = 409
 SETTLES_S = 2.0
-"""Limits how long, in s, the engine's report on a pause may still be that of an earlier event."""
+"""Limits, in seconds, how long `Container.settled` waits for the engine to report the new state after a pause or
+resume.
+"""
 LAST_WORDS_BYTES = 2000
 
 
@@ -37,7 +39,7 @@ class Container:
         self._id = await in_thread(self._engine.create, self._spec)
 
     async def made_of(self, image: str) -> Container:
-        """Remove the container, and create the same container from another image."""
+        """Remove the container. Return a new container with the same options, but another image."""
         await in_thread(self._engine.remove, self._id)
         other = Container(self._engine, self._watch, replace(self._spec, image=image))
         await other.create()
@@ -58,7 +60,7 @@ class Container:
 
     @property
     def death(self) -> ContainerExit | None:
-        """Returns the end of the container's latest start; None while the container runs."""
+        """Returns how the container's latest start ended; None while the container runs."""
         deaths = self._watch.deaths(self._id)
         return deaths[-1] if self.starts and len(deaths) >= self.starts else None
 
@@ -91,11 +93,11 @@ class Container:
         return await self.settled(frozen)
 
     async def settled(self, frozen: bool) -> dict[str, Any]:
-        """Return the container's state as soon as it is as expected, or the state after SETTLES_S.
+        """Wait until the engine reports the container as frozen (or as not `frozen`), at most SETTLES_S. Return its
+        last report.
 
-        The engine takes back its report of a pause when its late event of an earlier pause or resume arrives, and
-        reports the truth again with the next event. Until then the engine also refuses to pause, because of the pause
-        that is over.
+        The engine's report can be wrong for a moment: a late event of an earlier pause or resume overwrites it, until
+        the next event arrives. Meanwhile the engine also refuses a new pause.
         """
         state = await self.state()
         with trio.move_on_after(SETTLES_S):

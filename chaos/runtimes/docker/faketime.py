@@ -1,10 +1,11 @@
-"""Changes a broker's wall clock by libfaketime, below the broker: this checks the usual way of changing clocks.
+"""Changes a broker's wall clock by libfaketime, without help from the broker. This verifies the usual way, in which the
+broker reads its offset from a file.
 
 The dynamic loader loads libfaketime first, and libfaketime answers in place of the C library, so the broker does not
 notice. Libfaketime reads an offset from a file at each call (8.8 us instead of 0.12). Monotonic time stays true
 (FAKETIME_DONT_FAKE_MONOTONIC, without which waits hang), and so do the times of files.
 
-There are no rates: libfaketime counts a rate from the process's start, not from the moment of the order.
+There are no rates: libfaketime counts a rate from the start of the OS process, not from the moment of the order.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
 """Names the offset file in the node's folder."""
 REPORTING_MS = 0.001
-"""Is the offset, in ms, in the broker's own clock file while libfaketime acts: it changes nothing, but lets the broker
-report its time in its trace.
+"""Is an offset of 0.001 ms, written into the broker's own clock file while libfaketime changes its time. It changes
+nothing, but any offset makes the broker report its time in its trace.
 """
 TRUE = "+0 x1.0"
 TRIED = "-86400 x1.0"
@@ -36,7 +37,7 @@ OFF_BY_S = (86_000, 86_800)
 
 
 def before_program(file: str) -> tuple[str, ...]:
-    """Return the words before a command that let the command take its time from `file`."""
+    """Return the words to put before a command, so that the command reads its time from `file`."""
     settings = {
         "LD_PRELOAD": LIBRARY,
         "FAKETIME_TIMESTAMP_FILE": file,
@@ -62,7 +63,7 @@ def check_image(engine: DockerEngine, image: str) -> None:
 
 
 class FaketimeFile:
-    """Holds the offset file of one node, and the offsets that were ordered, with their times."""
+    """Writes the offset file of one node's libfaketime, and remembers each ordered offset with its time."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
@@ -76,8 +77,8 @@ class FaketimeFile:
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
     def meant(self, words: Sequence[ClockReport]) -> list[ClockReport]:
-        """Return the node's reports, with the ordered offset filled in if REPORTING_MS caused the report: the node
-        cannot know that offset.
+        """Return the node's clock reports, each with the offset that was ordered at its time. The broker does not know
+        the offset of libfaketime: its reports carry REPORTING_MS instead, which is replaced here.
         """
         return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == REPORTING_MS else word for word in words]
 

@@ -16,13 +16,13 @@ from squall.chaos.runtimes.docker.container import Container
 CAPABILITY = "NET_ADMIN"
 COUNTED = re.compile(r'^\[(\d+):\d+\] -A .*--comment "?([^\s"]+)"?', re.MULTILINE)
 CHANGE = "iptables-save -c -t filter && iptables-restore --noflush"
-"""Is a shell command: its first part prints every rule with its count; its second part takes all changes from stdin at
-once.
+"""Is a shell command that changes iptables rules. Its first part prints every rule with its packet count; its second
+part applies all changes from stdin at once.
 """
 
 
 class _IptablesBatch:
-    """Holds lines for one call of iptables-restore, and the result of that call."""
+    """Holds changes of iptables rules that are applied by one call of iptables-restore, and the result of that call."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -72,8 +72,8 @@ class PacketLossRules:
             await self._container.run(["iptables", "-F"])
 
     async def _change(self, lines: Sequence[str]) -> str:
-        """Change rules, together with all other changes that are requested at this moment. Returns the rules before the
-        change.
+        """Apply changes of iptables rules, together with all other changes that are requested at this moment. Return
+        the rules as they were before the change, with their packet counts.
         """
         change, first = self._next or _IptablesBatch(), self._next is None
         self._next = change

@@ -29,13 +29,15 @@ PAUSE_PROBE_S = 0.1
 
 
 class ContainerNode(BrokerNode):
-    """Represents a broker by its folder on this machine and its container, which is kept over all incarnations.
+    """Represents a broker by its folder on this machine and its container, which is kept over all its starts
+    ("incarnations").
 
     The broker keeps all its files in this folder, which host and container share: settings, trace, printed output,
     clock offset, data, and fault commands for its disk.
 
-    cpus: how many CPUs it may keep busy. owner: the broker's user id, if it is not the harness's. hurt: its files can
-    lose power and fail, as in `squall.broker.faulted`. second: the image that it can be upgraded to.
+    cpus: how many CPUs the broker may keep busy. owner: the broker's user id, if it is not the harness's. hurt: the
+    broker runs with `squall.broker.faulted`, which carries out disk faults and power losses. second: the image that it
+    can be upgraded to.
     """
 
     def __init__(
@@ -236,7 +238,7 @@ class ContainerNode(BrokerNode):
         return {**told, "state": "T" if state["Paused"] else "R", "cpu_s": cpu_s}
 
     def poll(self) -> None:
-        """Notice a container that ended unasked."""
+        """Check whether the container has ended without an order of the harness, and record that."""
         if self._container is None or self.state is NodeState.DOWN or (death := self._container.death) is None:
             return
         words = last_words(self.files.log)
@@ -257,8 +259,8 @@ class ContainerNode(BrokerNode):
         }
 
     def _hand_over(self) -> None:
-        """Change the owner of files that the harness wrote in the node's folder, as after a power loss, to the broker's
-        user.
+        """Give the files that the harness wrote in the node's folder to the broker's user, for example after a power
+        loss.
         """
         if self._owner is not None:
             for path in (self.files.path, *self.files.path.rglob("*")):

@@ -31,7 +31,7 @@ def command(host: str) -> list[str]:
 
 
 class ContainerProxies(LinkProxies):
-    """Runs Toxiproxy and its links, for trio: each call waits in a thread."""
+    """Controls the Toxiproxy container and the faults on its links. For trio: each call waits in a thread."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class ContainerProxies(LinkProxies):
         self._losses = PacketLossRules(container, {link: listen[1] for link, (listen, _) in routes.items()})
 
     async def start(self, log: Path) -> None:
-        """Start the relay, and then Toxiproxy with a proxy for each link. Raises HarnessError if one of them does not
-        start.
+        """Start the relay that parses Kafka requests, and then Toxiproxy with a proxy for each link. Raises
+        HarnessError if one of them does not start.
         """
         if self._relay is not None:
             await self._relay.start(log.with_name("frame-relay.log"))
@@ -63,8 +63,8 @@ class ContainerProxies(LinkProxies):
 
     @override
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """Put a fault on a link: Loss on its packets, protocol faults by `FramedLinks.add`, all others by
-        `ProxiedLinks.add`.
+        """Put a fault on a link. Loss acts on packets (`PacketLossRules`), protocol faults act in the relay that parses
+        Kafka requests (`FramedLinks.add`), all others in Toxiproxy (`ProxiedLinks.add`).
         """
         self._check()
         if isinstance(fault, Frames) and self._relay is not None:

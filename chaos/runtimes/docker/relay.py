@@ -1,4 +1,6 @@
-"""Runs the frame-aware relay in its own container, behind the proxies of the links for which a plan needs a relay."""
+"""Runs the relay that parses Kafka requests (`frame_relay`) in its own container. Only links on which the plan puts
+protocol faults lead through it, behind their Toxiproxy proxies.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,14 @@ class RelayContainer:
     """Holds the relay's container, and the faults on its links (`links`)."""
 
     def __init__(self, container: Container, host: str, routes: Routes, framed: Collection[Link]) -> None:
-        """Prepare the relay. routes: the routes of all proxies."""
+        """Prepare the relay. routes: the routes of all Toxiproxy proxies. framed: the links to lead through the relay.
+        """
         self.links = FramedLinks((host, CONTROL_PORT), framed)
         listening = ((host, FIRST_PROXY_PORT + at) for at in range(len(routes)))
         self.routes, through = route_through_relay(routes, framed, listening)
-        """Holds the routes of all proxies, some of them led through the relay."""
+        """`self.routes` holds the routes of all Toxiproxy proxies: those of framed links lead to the relay, all others
+        to the brokers.
+        """
         self.text = routes_text((host, CONTROL_PORT), through)
         """Holds the JSON with which the relay is started."""
         self._container = container

@@ -1,7 +1,7 @@
-"""Holds brokers' data on volumes of a bounded size, which can really be full.
+"""Stores brokers' data on volumes of a bounded size, so that a disk can really be full.
 
-A volume is in memory. The engine forgets its content once no running container has the volume, so Toxiproxy's container
-has all volumes for the whole run. At the end, their content is copied into the nodes' folders.
+A volume is in memory. The engine forgets its content once no running container has it mounted. Therefore Toxiproxy's
+container mounts all volumes for the whole run. At the end, their content is copied into the nodes' folders.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Volumes:
         return tuple(ContainerMount(name, f"{INSIDE}/{node}/data") for node, name in self._names.items())
 
     async def bring(self, keeper: str, folders: Mapping[int, Path]) -> list[EngineError]:
-        """Copy the volumes into the nodes' folders. Returns the errors for volumes that could not be copied."""
+        """Copy the volumes into the nodes' folders, by way of the container `keeper`, which has all of them mounted.
+        Return the errors for volumes that could not be copied.
+        """
         troubles = []
         for node in self._names:
             try:

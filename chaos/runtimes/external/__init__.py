@@ -1,1 +1,3 @@
-"""Attaches to a cluster that somebody else runs, behind Squall's own proxies; a plan may act on its containers."""
+"""Attaches to a cluster that is already running and not Squall's own. Squall's clients reach it through Squall's
+proxies; a plan may also act on its containers.
+"""

@@ -1,5 +1,4 @@
-"""Represents one broker of somebody else's cluster in its container: how a plan can act on it, and how it is restored.
-"""
+"""Acts on one broker's container in a cluster that is not Squall's own, and restores it after the run."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ PAUSE_PROBE_S = 0.5
 LAST_LINES = 20
 STATES = {"running": NodeState.RUNNING, "paused": NodeState.PAUSED}
 IN_GOOD_ORDER = (0, 143)
-"""Lists the exit codes of a broker that left when it was asked to: its own, or SIGTERM's."""
+"""Lists the exit codes of a broker that shut down when asked: 0, or 143 (128 + SIGTERM)."""
 
 
 class AttachedContainer:
@@ -46,7 +45,7 @@ class AttachedContainer:
         self._name = f"broker {node}'s container {container[:12]}"
 
     async def poll(self) -> None:
-        """Notice that the container ended unasked."""
+        """Check whether the container has ended without an order of the harness, and record that."""
         if self.state is not NodeState.RUNNING or (seen := await self._seen())["Status"] != "exited":
             return
         self.state = NodeState.DOWN

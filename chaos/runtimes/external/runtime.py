@@ -57,16 +57,16 @@ DELETED = ("", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class DiscoveredCluster(dict[int, Address]):
-    """Maps each broker id to the address that the broker advertises on the listener of the bootstrap servers. `topics`:
-    the name of every topic.
+    """Maps each broker id to the address that the broker advertises on the bootstrap servers' listener. `topics` has
+    the names of all topics.
     """
 
     topics: frozenset[str] = frozenset()
 
 
 async def discover(bootstrap: str) -> DiscoveredCluster:
-    """Ask the first bootstrap server that answers. Raise PreconditionError if no server answers, or if `bootstrap` is
-    no address.
+    """Return the brokers and topics of a running cluster, as the first bootstrap server that answers lists them. Raise
+    PreconditionError if no server answers, or if `bootstrap` is no address.
     """
     try:
         servers = addresses(bootstrap)
@@ -184,7 +184,7 @@ class ExternalRuntime(Runtime):
                 self._registration = None
 
     async def _leave_as_found(self) -> None:
-        """Restore the brokers and delete the topics. A broker that does not return must not prevent the deletion."""
+        """Restore the brokers and delete the run's topics. The topics are deleted even if a broker does not return."""
         try:
             await self.heal()
         finally:

@@ -1,1 +1,1 @@
-"""Runs Apache Kafka's brokers as processes of this machine."""
+"""Runs Apache Kafka's brokers as OS processes of this machine."""

@@ -28,7 +28,7 @@ GIVEN = frozenset(
         *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
     }
 )
-"""Names the settings that follow from where a node runs."""
+"""Names the settings that the runtime derives from a node's addresses and paths; a plan must not set them."""
 
 SMALL: Mapping[str, str] = {
     "offsets.topic.num.partitions": "3",
@@ -41,12 +41,15 @@ SMALL: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaLayout(AddressLayout):
-    """Adds a listener for controllers to a layout. `proxies` has the addresses of a link's INTERNAL (or client's)
-    proxy; that of its CONTROLLER proxy is at the same host.
+    """Adds a listener for controllers to a cluster's addresses. `proxies` maps a link to the address of its INTERNAL
+    proxy, or of its client zone's proxy. The CONTROLLER proxy of a link between nodes has the same host and another
+    port.
     """
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Return each link's proxy, and, in a second mapping, the second proxy of each link between nodes."""
+        """Return two mappings of links to proxies: the proxy that every link has, and the second proxy (CONTROLLER)
+        that each link between nodes has as well.
+        """
         first = {link: (self.address(link), self.target(link)) for link in self.links()}
         between = [link for link in self.links() if isinstance(link.source, int)]
         return [first, {link: (self.control(link), self.direct[CONTROLLER, link.target]) for link in between}]

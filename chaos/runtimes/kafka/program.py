@@ -85,7 +85,7 @@ class KafkaLogReports(BrokerReports):
 
     @override
     def left(self, code: int) -> ShutdownReport:
-        """Return how the broker left. Kafka's log does not report explicitly that the controller did not answer."""
+        """Return how the broker shut down, by its log. Kafka does not log explicitly that no controller answered."""
         lines = self._lines()
         said = [words for words in LEAVING if any(words in line for line in lines)]
         return ShutdownReport(code == TERMINATED and LEAVING[-1] in said, False, said)

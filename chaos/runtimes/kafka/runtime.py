@@ -25,9 +25,9 @@ from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.kafka import ApacheKafka
 
 STRANGE = "squall."
-"""Is the prefix of Squall's own settings, which Kafka does not know."""
+"""Is the prefix of Squall's own broker settings, which Kafka does not know."""
 SHARE = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinator.state.topic.min.isr": 2}
-"""Holds Kafka's defaults for the log of share groups, which only Kafka's brokers have."""
+"""Holds Kafka's defaults for the internal topic of share groups (KIP-932), which Squall's own broker does not have."""
 
 
 class KafkaSoftware(BrokerSoftware):
@@ -75,10 +75,10 @@ class KafkaSoftware(BrokerSoftware):
 
 
 class KafkaRuntime(RealRuntime):
-    """Runs brokers of Apache Kafka as processes.
+    """Runs brokers of Apache Kafka as OS processes.
 
-    Its files are as in `RealRuntime`, without traces: Kafka writes none, and its log replaces them. `settings`: those
-    that `kafka_settings` returned. `proxied`, `client_port`, `client_host`: as in `ProcessRuntime`.
+    Its files are as in `RealRuntime`, but without traces: Kafka writes none, and its log replaces them. `settings`: as
+    returned by `kafka_settings`. `proxied`, `client_port`, `client_host`: as in `ProcessRuntime`.
     """
 
     def __init__(

@@ -30,23 +30,29 @@ from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
 Claim = Callable[[int], list[Address]]
-"""Claims this many addresses of this machine that are free; from then on they belong to this run."""
+"""Returns this many free addresses of this machine, and reserves them for the run."""
 
 
 class BrokerSoftware(Protocol):
-    """Makes the programs of a cluster's processes, and chooses their addresses."""
+    """Supplies what differs between Squall's and Apache Kafka's brokers as OS processes: the program of each node, and
+    the addresses.
+    """
 
     def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
-        """Choose every address. Raise PreconditionError for settings that the brokers would refuse."""
+        """Choose every address of the cluster, with `claim`. Raise PreconditionError for settings that the brokers
+        would refuse.
+        """
 
     def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
         """Return the program of one node."""
 
 
 class SquallSoftware(BrokerSoftware):
-    """Makes the programs of Squall's own brokers. proxied: False connects brokers and clients directly. client_port:
-    the port of the first zone's first listener, the others follow; by default all ports are chosen. client_host: a name
-    of this machine, for these ports. program, hurt, second: as in `SquallProgram`.
+    """Supplies the programs and addresses of Squall's own brokers.
+
+    proxied: False connects brokers and clients directly. client_port: the port of the first broker's listener for the
+    first client zone; the other brokers' listeners have the next ports. By default all ports are chosen. client_host:
+    the host name of these listeners. program, hurt, second: as in `SquallProgram`.
     """
 
     def __init__(
@@ -81,8 +87,8 @@ class SquallSoftware(BrokerSoftware):
 
 
 class ProcessBackend(ClusterBackend):
-    """Runs a cluster's brokers as processes of this machine. framed: links with a frame-aware relay. proxied: whether
-    there is a Toxiproxy; without Toxiproxy, no link can carry a fault.
+    """Runs a cluster's brokers as OS processes of this machine. framed: links that lead through the relay that parses
+    Kafka requests. proxied: whether there is a Toxiproxy; without it, no link can carry a fault.
     """
 
     def __init__(

@@ -26,7 +26,8 @@ PAUSE_PROBE_S = 0.1
 
 
 class ProcessNode(BrokerNode):
-    """Represents a broker by its folder and, while it runs, its process. Each start in this folder is one incarnation.
+    """Represents a broker by its folder and, while it runs, its OS process. Each start in this folder is one
+    incarnation.
     """
 
     def __init__(
@@ -181,8 +182,8 @@ class ProcessNode(BrokerNode):
 
     @override
     async def activity(self) -> Evidence:
-        """Measure the broker's activity, from /proc/PID/stat. There is no process if no answer comes from the broker's
-        port either.
+        """Measure the broker's activity, from /proc/PID/stat. The state is "-" (no OS process) only if the broker's
+        port does not answer either.
         """
         self.poll()
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
@@ -216,7 +217,7 @@ class ProcessNode(BrokerNode):
             self._throttle = None
 
     def poll(self) -> None:
-        """Notice a process that has ended unasked."""
+        """Check whether the OS process has ended without an order of the harness, and record that."""
         if self._child is None or self.state is NodeState.DOWN:
             return
         code = self._child.code

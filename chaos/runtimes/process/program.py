@@ -24,7 +24,7 @@ BROKER = (sys.executable, "-P", "-m", "squall.broker")
 
 
 class BrokerReports(Protocol):
-    """Reads a broker's reports of itself since this object was made."""
+    """Reads what a broker reports about itself in its trace or log, from the moment on at which this object is made."""
 
     def ready(self, incarnation: int) -> Evidence | None:
         """Return None until the broker reports that this incarnation serves clients; then the other facts that it
@@ -39,7 +39,7 @@ class BrokerProgram(Protocol):
     """Describes the program of one broker: how it is configured, started, read and upgraded."""
 
     faults: NodeFaults | None
-    """Gives fault commands to the broker's disk; None if the program takes none."""
+    """Sends commands for disk faults to the broker; None if this broker cannot carry them out."""
 
     async def prepare(self) -> None:
         """Do the work that must be done once, before the first start."""
@@ -62,12 +62,15 @@ class BrokerProgram(Protocol):
         """
 
     def upgrade(self) -> Evidence:
-        """Make a program that is down run the second version next. Evidence: as `Runtime.upgrade_node`."""
+        """Prepare a broker that is down: from its next start on it runs the second version. Evidence: as
+        `Runtime.upgrade_node`.
+        """
 
 
 class SquallProgram(BrokerProgram):
-    """Describes the program of a Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`.
-    second: the version to which it can be upgraded, a folder that `squall.chaos.toolchain.sources.package_in` accepts.
+    """Describes the program of a Squall broker. hurt: the broker runs with `squall.broker.faulted`, which carries out
+    disk faults and power losses. second: the version to which it can be upgraded, a folder that
+    `squall.chaos.toolchain.sources.package_in` accepts.
     """
 
     def __init__(

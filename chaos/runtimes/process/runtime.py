@@ -28,14 +28,15 @@ ACTS = frozenset(
 
 
 class ProcessRuntime(RealRuntime):
-    """Runs Squall brokers as processes.
+    """Runs Squall brokers as OS processes.
 
     nodes, zones, settings, controllers: as in `blueprint`. proxied: False connects brokers and clients directly,
-    without Toxiproxy; this is for development, and no link can carry a fault. client_port: the port of the first zone's
-    first listener, the others follow; by default all ports are chosen. framed: links with a frame-aware relay, for
-    protocol faults (`framed_links` of a plan). program: the command that starts a broker when --config FILE is added.
-    hurt: also add --faults FOLDER, so that disk faults and power losses work. seed: for their random choices. second: a
-    folder with the package `broker` to which brokers can be upgraded.
+    without Toxiproxy; this is for development, and no link can carry a fault. client_port: the port of the first
+    broker's listener for the first client zone; the other brokers' listeners have the next ports. By default all ports
+    are chosen. framed: links that lead through the relay that parses Kafka requests, for protocol faults
+    (`framed_links` of a plan). program: the command that starts a broker when --config FILE is added. hurt: also add
+    --faults FOLDER, so that disk faults and power losses work. seed: for their random choices. second: a folder with
+    the package `broker` to which brokers can be upgraded.
     """
 
     def __init__(

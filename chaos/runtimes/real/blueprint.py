@@ -1,4 +1,4 @@
-"""Plans a real cluster before it starts, and holds the folder in which it runs."""
+"""Describes a real cluster before it starts: its nodes, settings, and the folder in which it runs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Blueprint:
         return NodeFolder(self.folder / "nodes" / str(node))
 
     def check_brokers_settings(self, layout: AddressLayout) -> None:
-        """Raise for settings that a Squall broker would refuse, before the broker starts, so that a user sees the
-        message.
+        """Raise PreconditionError for settings that a Squall broker would refuse. So the user sees the message before
+        any broker starts.
         """
         try:
             BrokerConfig.from_properties({**self.settings, **layout.settings(self.nodes[0])})

@@ -17,7 +17,7 @@ STOP_GRACE_S = 25.0
 
 
 class BrokerNode(Protocol):
-    """Represents one broker: its files and, while it runs, its process or container."""
+    """Represents one broker: its files and, while it runs, its OS process or container."""
 
     id: int
     files: NodeFolder
@@ -32,7 +32,7 @@ class BrokerNode(Protocol):
         """Returns the fault commands of the broker's disk. None if the broker was started without disk faults."""
 
     def poll(self) -> None:
-        """Notice whether the broker ended unasked."""
+        """Check whether the broker has ended without an order of the harness, and record that."""
 
     def must_be(self, *states: NodeState) -> None:
         """Raise HarnessError if the broker is in none of these states."""
@@ -53,7 +53,9 @@ class BrokerNode(Protocol):
         """Identify the broker's software. Evidence: as `Runtime.software`, without `speaks`."""
 
     async def upgrade(self) -> Evidence:
-        """Make a broker that is down run the second version next. Evidence: as `Runtime.upgrade_node`."""
+        """Prepare a broker that is down: from its next start on it runs the second version. Evidence: as
+        `Runtime.upgrade_node`.
+        """
 
     async def pause(self) -> Evidence:
         """Stop a running broker where it is (SIGSTOP). Evidence: as `Runtime.pause`."""
@@ -90,7 +92,9 @@ def exits_of(brokers: Brokers) -> tuple[NodeExit, ...]:
 
 
 async def leave(brokers: Brokers) -> None:
-    """Shut every broker down in order; a paused broker first resumes. A broker that cannot leave stays as it is."""
+    """Shut the brokers down one after the other; a paused broker is resumed first. A broker whose shutdown fails is
+    left as it is.
+    """
 
     async def one(broker: BrokerNode) -> None:
         with contextlib.suppress(HarnessError):

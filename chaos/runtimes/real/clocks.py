@@ -1,4 +1,4 @@
-"""Changes the wall clocks of real brokers, and reads each broker's own reports of its clock, which are the only proof.
+"""Changes the wall clocks of real brokers. The proof is each broker's own report of its clock, which is read here, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Clocks(Protocol):
         """Set a broker's wall clock to the true time plus `offset_ms`, running at `rate` from now."""
 
     def fake(self, node: int, offset_ms: float) -> Evidence:
-        """Set a broker's wall clock from outside, off by `offset_ms`."""
+        """Set a broker's wall clock to the true time plus `offset_ms`, by libfaketime instead of by the broker itself.
+        """
 
     def reports(self, node: int) -> Sequence[ClockReport]:
         """Return a broker's reports of its wall clock since the first call, in order."""
@@ -31,7 +32,9 @@ class Clocks(Protocol):
 
 
 class FileClocks(Clocks):
-    """Changes the clocks of brokers that read their offset from a file, at most every 50 ms, and trace it."""
+    """Changes the clocks of brokers that read their clock offset from a file. A broker reads it at most every 50 ms,
+    and reports its clock in its trace.
+    """
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -67,7 +70,7 @@ class FileClocks(Clocks):
 
 
 class NoClocks:
-    """Represents clocks that cannot be changed. who: the name of these brokers in the error."""
+    """Represents clocks that cannot be changed. who: what the error calls the brokers that cannot do it."""
 
     def __init__(self, who: str) -> None:
         self._who = who

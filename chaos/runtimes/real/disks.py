@@ -1,5 +1,5 @@
-"""Orders disk faults and power losses of real brokers, which `squall.broker.faulted` carries out inside the brokers'
-own processes.
+"""Sends commands for disk faults and power losses to real brokers. `squall.broker.faulted` carries them out inside the
+brokers' own OS processes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ POLL_S = 0.005
 
 
 class Disks:
-    """Acts on the disks of a cluster's brokers. Raise PreconditionError if the brokers were not started with
-    `--faults`.
+    """Acts on the disks of a cluster's brokers. Its methods raise PreconditionError if the brokers were not started
+    with `--faults`.
     """
 
     def __init__(self, brokers: Brokers, seed: int) -> None:
         self._brokers, self._seed = brokers, seed
 
     async def lose_power(self, nodes: Sequence[int]) -> Evidence:
-        """Let nodes lose power at the same moment. Evidence: as `Runtime.power_loss`, and through_bytes (bytes that
-        count as written back because too many were pending).
+        """Let nodes lose power at the same moment. Evidence: as `Runtime.power_loss`, and through_bytes (unsynced bytes
+        that count as written back by the kernel, because too many were pending).
 
-        Peers notice the end, because connections are closed. Unsynced bytes are removed once the processes have ended.
+        Peers notice the end, because connections are closed. Unsynced bytes are removed once the OS processes have
+        ended.
         """
         found = [self._brokers[node] for node in nodes]
         hurt = {node.id: _hurt(node, "power loss") for node in found}
@@ -77,8 +78,8 @@ class Disks:
         return {**told, "incarnation": incarnation, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
     async def fault(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """Put a fault on a broker's disk. Evidence: as `Runtime.fault_disk`, and taken_over (whether the broker applies
-        the fault already).
+        """Put a fault on a broker's disk. Evidence: as `Runtime.fault_disk`, and taken_over (whether the running broker
+        has confirmed the fault).
         """
         found = self._brokers[node]
         faults = _hurt(found, "disk faults")
@@ -103,8 +104,8 @@ class Disks:
         return {**rotten, "t_ns": time.monotonic_ns()}
 
     async def damage(self, node: int, how: How, size: int) -> Evidence:
-        """Damage the disk of a broker that is down. Writes that were pending for the damaged file are forgotten.
-        Evidence: as `Runtime.damage`.
+        """Damage the disk of a broker that is down. The damaged file then counts as durable: a later power loss takes
+        nothing of it. Evidence: as `Runtime.damage`.
         """
         found = self._brokers[node]
         found.must_be(NodeState.DOWN)

@@ -1,10 +1,12 @@
-"""Relays connections and knows Kafka's frames: puts protocol faults on links whose proxies know only bytes.
+"""Relays connections and parses Kafka's requests and responses, for faults that act on single ones: Toxiproxy knows
+only bytes.
 
-It is a process of its own, `python -m squall.chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it would
-itself delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port],
-"to": [host, port]}]}. A link may have several routes; a fault acts on all of them. Commands arrive over the control
-port, one JSON object a line, and each gets one answer (`RelayCommands`). Bytes of invalid frames still pass. With
-"produce": FILE, the Produce requests of clients are counted there by their settings, as in our brokers' traces.
+It is an OS process of its own, `python -m squall.chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it
+would itself delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host,
+port], "to": [host, port]}]}. A link may have several routes; a fault acts on all of them. Commands arrive over the
+control port, one JSON object a line, and each gets one answer (`RelayCommands`). Bytes of invalid frames still pass. If
+the file also has "produce": FILE, the clients' Produce requests are counted in FILE by their settings, as in Squall
+brokers' traces.
 """
 
 from __future__ import annotations
@@ -102,11 +104,11 @@ class RelayedConnection(FramedConnection):
         super().__init__()
         self._loop, self._faults, self._counts = loop, faults, counts
         self._copied = Framer(REQUEST_HEAD, lambda head: None)
-        """Follows a copy of the requests, whole: faults may hold or drop requests."""
+        """Parses a copy of all requests, before faults hold or drop some of them."""
         self._ends = {StreamDirection.THERE: (source, target), StreamDirection.BACK: (target, source)}
         """Maps a stream to the end that sends its bytes and the end that receives them."""
         self._more = {StreamDirection.THERE, StreamDirection.BACK}
-        """Holds the streams whose source may send more."""
+        """Holds the directions whose sender has not closed its end yet."""
         for stream, (origin, sink) in self._ends.items():
             origin.arrived = partial(self._arrived, stream)
             origin.broken = self._broken

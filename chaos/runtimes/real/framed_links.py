@@ -21,8 +21,8 @@ ANSWER_S = 5.0
 
 Address = tuple[str, int]
 Through = Sequence[tuple[Link, Address, Address]]
-"""Lists, for each link through the relay, the link, the address on which the relay listens, and the address to which it
-leads.
+"""Lists the routes through the relay: for each, its link, the address on which the relay listens, and the broker's
+address, to which it leads.
 """
 Routes = Mapping[Link, tuple[Address, Address]]
 """Maps each link to its proxy: the address that the link's source dials, and the address to which the proxy leads."""
@@ -31,8 +31,8 @@ Routes = Mapping[Link, tuple[Address, Address]]
 def route_through_relay(
     routes: Routes, framed: Collection[Link], listening: Iterator[Address]
 ) -> tuple[dict[Link, tuple[Address, Address]], list[tuple[Link, Address, Address]]]:
-    """Lead the proxies of the `framed` links to the relay, which listens on the next of these addresses for each.
-    Returns the proxies' routes and the relay's routes.
+    """Lead the Toxiproxy proxies of the `framed` links to the relay instead of to the brokers. The relay listens on one
+    address of `listening` for each of them. Returns the routes of all proxies, and the relay's routes.
     """
     led, through = dict(routes), []
     for link, (dialled, to) in routes.items():
@@ -44,8 +44,8 @@ def route_through_relay(
 
 
 def routes_text(control: Address, through: Through, produce: Path | None = None) -> str:
-    """Return the JSON with which the relay is started. `produce`: the file in which it counts the Produce requests of
-    clients.
+    """Return the JSON with which the relay is started. `produce`: the file in which the relay counts clients' Produce
+    requests by their settings.
     """
     routes = [{"link": str(link), "listen": list(listen), "to": list(to)} for link, listen, to in through]
     counted = {} if produce is None else {"produce": str(produce)}
@@ -53,8 +53,8 @@ def routes_text(control: Address, through: Through, produce: Path | None = None)
 
 
 class FramedLinks:
-    """Holds a relay and the faults on its links, by name. Raises HarnessError if the relay does not carry out a
-    command.
+    """Controls a running relay, and remembers the faults on its links by name. Raises HarnessError if the relay does
+    not carry out a command.
     """
 
     def __init__(self, control: Address, links: Iterable[Link]) -> None:

@@ -28,7 +28,7 @@ SPEAKS_S = 5.0
 PAD_BYTES = 30_000
 """Limits the padding of one request, in bytes."""
 IMPOSSIBLE = b"\xff\xff\xff\xff"
-"""Is the beginning of a frame of -1 bytes."""
+"""Is the size field of a frame of -1 bytes, for which a broker closes the connection."""
 _SIZE = Struct(">i")
 
 
@@ -47,7 +47,7 @@ async def ask(host: str, port: int, request: Any, version: int) -> Any:
 
 @asynccontextmanager
 async def _connected(host: str, port: int) -> AsyncIterator[trio.SocketStream]:
-    """Open a connection. Every way in which the connection ends raises an OSError."""
+    """Open a connection. Every failure of the connection is raised as an OSError."""
     try:
         stream = await trio.open_tcp_stream(host, port)
     except OSError as problem:
@@ -90,7 +90,8 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
 
 
 def traffic_frame(traffic: BrokerTraffic) -> tuple[bytes, int, int]:
-    """Return a request that counts as this traffic and changes nothing, its API key and its version."""
+    """Return a request of this kind of broker traffic that changes nothing in the broker, its API key and its version.
+    """
     from squall.broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
@@ -103,7 +104,9 @@ def traffic_frame(traffic: BrokerTraffic) -> tuple[bytes, int, int]:
 
 
 async def probe_traffic(host: str, port: int, traffic: BrokerTraffic, *, timeout_s: float) -> ProbeResult:
-    """Probe a broker as `probe` does, with a request of this traffic."""
+    """Probe a broker as `probe` does, but with a request of this kind of broker traffic, so that faults on that traffic
+    act on it.
+    """
     return await _probe(host, port, [traffic_frame(traffic)], timeout_s)
 
 
@@ -159,8 +162,9 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
 
 
 async def speaks(host: str, port: int) -> dict[str, Any]:
-    """Return a broker's report of itself in ApiVersions: a digest of its APIs with their newest versions, which changes
-    when any version does, and the newest levels of its features. HarnessError if it does not answer within 5 s.
+    """Return what a broker reports about itself in ApiVersions: a digest of its APIs with their newest versions, and
+    the newest levels of its features. The digest differs if any version does. Raise HarnessError if it does not answer
+    within 5 s.
     """
     from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 

@@ -32,12 +32,12 @@ class LinkProxies(Protocol):
         """Return whether the link has a fault now."""
 
     def troubles(self) -> tuple[str, ...]:
-        """Return the parts that ended unasked, as `Runtime.troubles`."""
+        """Return the proxies and relays that have ended without an order of the harness, as `Runtime.troubles`."""
 
 
 class Links:
-    """Puts faults on links and probes them. ways: the addresses that a link's source dials: one, or several that get
-    each fault together.
+    """Puts faults on links and probes them. ways: returns the addresses that a link's source dials. If there are
+    several, each fault is put on all of them.
     """
 
     def __init__(self, ways: Callable[[Link], Sequence[Address]], proxies: LinkProxies | None) -> None:
@@ -113,8 +113,9 @@ class Links:
 
 
 def join_probes(probes: Sequence[ProbeResult], *, hurt: bool) -> ProbeResult:
-    """Join the probes of a link's addresses. With a fault on, one answer makes the link ok; without a fault, one
-    missing answer makes the link not ok.
+    """Combine the probes of a link's addresses into one result. `hurt` means that a fault is on the link: then one
+    answer counts as an answer of the link, because a complete cut silences all addresses. Otherwise one missing answer
+    counts as a failure.
     """
     ok = any(each.ok for each in probes) if hurt else all(each.ok for each in probes)
     # A round trip is as long as the shortest of those that were: nothing is made of one that another one disproves.

@@ -29,8 +29,8 @@ from squall.chaos.runtimes.lost_records import LostOffsetRanges
 
 
 class NodeFaults:
-    """Sends fault commands to one node. `limit_bytes`: how many bytes may be pending before the oldest count as written
-    back.
+    """Sends fault commands to one node. `limit_bytes`: the largest number of unsynced bytes; beyond it the oldest count
+    as written back by the kernel.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -39,7 +39,7 @@ class NodeFaults:
         self._named: dict[str, FaultCommand] = {}
         self._crash: CrashPoint | None = None
         self._has_ordered = False
-        """Is True if the control file's content is this run's."""
+        """Is True if this run has written the control file, so that no commands of an earlier run are in it."""
         try:
             self._serial = parse_commands((folder / "control").read_text()).serial
         except (FileNotFoundError, FaultCommandsError):
@@ -63,7 +63,7 @@ class NodeFaults:
         return fault.number
 
     def arm(self, op: CrashOp, nth: int) -> int:
-        """Order a crash. Returns its number, for `crashed`."""
+        """Order a crash just before the `nth` call of `op`. Returns the crash's number, for `crashed`."""
         if self._crash is not None:
             raise HarnessError(f"this node is going to crash at a {self._crash.op} already")
         self._crash = CrashPoint(self._serial + 1, op, nth)
@@ -71,13 +71,13 @@ class NodeFaults:
         return self._crash.number
 
     def disarm(self) -> None:
-        """Call the crash off."""
+        """Cancel the ordered crash."""
         if self._crash is not None:
             self._crash = None
             self._write()
 
     def clear(self) -> None:
-        """Call every command off."""
+        """Cancel every command."""
         if self._named or self._crash is not None or not self._has_ordered:
             self._named.clear()
             self._crash = None
@@ -96,12 +96,12 @@ class NodeFaults:
     # ----------------------------------------------------------------------------------------------------- what came
 
     def taken_over(self, incarnation: int) -> bool:
-        """Return whether this incarnation of the broker applies the latest command."""
+        """Return whether this incarnation of the broker has confirmed that it applies the latest command."""
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation and head.serial == self._serial
 
     def ran(self, incarnation: int) -> bool:
-        """Return whether this incarnation of the broker ran on the files below this folder."""
+        """Return whether this incarnation of the broker has run with the control files in this folder."""
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation
 

@@ -28,7 +28,9 @@ def boot_id() -> str:
 
 
 def namespace() -> str:
-    """Return the id of the pid namespace of this process: in another container the same pid is another process."""
+    """Return the id of this OS process's pid namespace. In another namespace (a container) the same pid means another
+    process.
+    """
     try:
         return os.readlink(PROC / "self/ns/pid")
     except OSError:

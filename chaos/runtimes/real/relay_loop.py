@@ -1,9 +1,9 @@
-"""Implements the frame relay's event loop: sockets that are ready, and calls that are due. It has one thread, and no
-task per connection.
+"""Implements the event loop of the relay that parses Kafka requests: callbacks for ready sockets, and timers. It has
+one thread, and no task per connection.
 
-A piece of bytes that passes takes one wake-up: it is read and sent on in the same call. With a task for each direction
-and another one for each outlet (trio), a piece took five times the CPU time. On a busy machine the relay then had the
-longest round trips of all links, and a run measured the relay.
+A piece of bytes that passes takes one wake-up: it is read and sent on in the same call. With tasks (trio), one for each
+direction and one more for each outgoing side, a piece took five times the CPU time. On a busy machine the relay then
+had the longest round trips of all links, and a run measured the relay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import cast
 
 BUFFER = 256 * 1024
 MOST = 4 * 1024 * 1024
-"""Limits the bytes on their way in one direction; at the limit nothing more is read."""
+"""Limits the bytes buffered in one direction of a connection; at the limit nothing more is read from its sender."""
 RESET = struct.pack("ii", 1, 0)
 """Is the SO_LINGER value that makes a close a reset."""
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE

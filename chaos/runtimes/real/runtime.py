@@ -1,6 +1,6 @@
-"""Implements a runtime of real brokers, composed of brokers, links, disks, CPUs and clocks.
+"""Implements a runtime of real brokers by delegating to parts: brokers, links, disks, CPUs and clocks.
 
-The `ClusterBackend` decides where the brokers run (processes or containers): it makes and starts them.
+The `ClusterBackend` decides whether the brokers run as OS processes or in containers: it makes and starts them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HEAL_S = 15.0
 
 
 class ClusterBackend(Protocol):
-    """Makes, starts and ends the brokers, their proxies, and everything below them: as processes, or in containers."""
+    """Makes, starts and ends the brokers, their proxies, and everything that they need: OS processes or containers."""
 
     brokers: Brokers
     """Holds the brokers that were made."""

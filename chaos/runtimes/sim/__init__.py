@@ -1,1 +1,1 @@
-"""Simulates many nodes in one process under virtual time, and draws every random choice from a seed."""
+"""Simulates a cluster of many nodes in one OS process under virtual time. Every random choice is drawn from a seed."""

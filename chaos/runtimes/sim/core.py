@@ -34,7 +34,9 @@ _encode_plain = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class TracedFrame:
-    """Represents one request or response on its way. Times are in virtual seconds, by the clock of the traces."""
+    """Represents one Kafka request or response on its way between two hosts, for diagrams. Times are in virtual
+    seconds, by the clock of the traces.
+    """
 
     t_sent: float
     t_arrives: float
@@ -50,10 +52,10 @@ class TracedFrame:
 
 
 class SimCore:
-    """Holds time, randomness and the record of one simulation, from one seed. Network and nodes are built on it, and it
-    does not know them.
+    """Holds what all parts of one simulation share: virtual time, random streams made from the seed, and the record of
+    what happened. The network and the nodes use it; it does not know them.
 
-    Each purpose draws from a stream of its own: a plan without one of its faults draws the rest as before.
+    Each purpose has its own random stream, so removing one fault from a plan changes no other random choice.
     """
 
     def __init__(self, seed: int) -> None:
@@ -62,10 +64,10 @@ class SimCore:
         self.trace: list[dict[str, Any]] = []
         """Lists every node's trace lines, in order, as in trace.jsonl."""
         self.messages: list[TracedFrame] | None = None
-        """Collects frames if it is a list; None if frames are not collected."""
+        """Lists the requests and responses, for diagrams; None if they are not collected."""
         self.frames_matter = True
-        """Is True if frames are followed in the connections' bytes: for `messages`, and for protocol faults, from a
-        connection's first byte on.
+        """Is True if connections' bytes are parsed into Kafka's requests and responses from the first byte on: for
+        `messages`, or for protocol faults.
         """
         self.counts: Counter[str] = Counter()
         """Counts rare paths that leave no trace."""
@@ -101,12 +103,13 @@ class SimCore:
         self.trace_text.setdefault(line["n"], []).append(text)
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to a node's trace that the node did not trace itself. This line is no part of the digest."""
+        """Add a line to a node's trace that the node did not trace itself. The line does not change the run's digest.
+        """
         self.trace.append(line)
         self.trace_text.setdefault(line["n"], []).append(self._encode(line).encode())
 
     def delivered(self, size: int, checksum: int) -> None:
-        """Add arrived bytes to the digest."""
+        """Add bytes that arrived at a host to the run's digest, by their size and checksum."""
         self._hash.update(_DELIVERY.pack(self.kernel.now, size, checksum))
 
     def digest(self) -> str:

@@ -54,11 +54,12 @@ class SimDisk:
     # --------------------------------------------------------------------------------------------------------- life
 
     def mount(self, gate: Gate) -> Fs:
-        """Return the file system for one incarnation, and revoke the file system of an earlier incarnation.
+        """Return the file system for one incarnation of the node, and revoke the file system of the incarnation before.
 
-        `gate(op, path)` is called before each effect and may raise: then nothing has happened. op is "open", "append",
-        "pwrite", "truncate", "fsync", "pread", "rename", "remove", "mkdirs" (for each directory made), "fsync_dir" or
-        "list". The path is as in `files`; for a handle, it is the path by which the file was opened.
+        `gate(op, path)` is called before each operation that reads or changes the disk. It may raise: then the
+        operation has not happened. op is "open", "append", "pwrite", "truncate", "fsync", "pread", "rename", "remove",
+        "mkdirs" (for each directory made), "fsync_dir" or "list". The path is as in `files`; for a file handle, it is
+        the path by which the file was opened.
         """
         self.kill()
         self._mount = SimFs(self.faults, self.names, gate)
@@ -129,8 +130,8 @@ class SimDisk:
         return self.faults.hits(name)
 
     def delay_s(self, op: str) -> float:
-        """Return how many seconds longer a "write" or an "fsync" takes at present. The disk does not wait; the Env
-        does.
+        """Return by how many seconds faults lengthen a "write" or an "fsync" at present. The disk itself does not wait;
+        the node's Env does.
         """
         return self.faults.delay_s(op)
 
@@ -145,8 +146,8 @@ class SimDisk:
         return rot(self.names, path_glob, rng, bits, where)
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
-        """Cut the end of a file, or remove a file of a directory, durably and without an error.
-        `squall.chaos.runtimes.damage` draws the file.
+        """Damage files as a broken disk does, durably and without an I/O error: cut the end of a file, or remove a
+        file. `squall.chaos.runtimes.damage` chooses the file.
         """
         chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
         if chosen is None:

@@ -50,8 +50,8 @@ class FileContent:
         self.pending: list[Op] = []
         """Lists the changes since the last fsync that covered them, in order."""
         self._after_failure: list[bool] = []
-        """Has, after a failed fsync, an entry for each of the first `pending` changes: True if a later fsync made the
-        change durable, False if no fsync ever will.
+        """Says, after a failed fsync, for each of the first `pending` changes whether it is durable: True if a later
+        fsync wrote it, False if no fsync ever will. Empty if no fsync has failed.
         """
 
     # ----------------------------------------------------------------------------------------------------- changes
@@ -108,8 +108,8 @@ class FileContent:
         return bytes(content)
 
     def lose_power(self, rng: random.Random) -> LostChanges:
-        """Keep the bytes that the disk has: each unsynced change survives, tears or vanishes for itself. The rest is
-        durable.
+        """Drop what a power loss takes: each unsynced change survives, tears or vanishes independently. All that
+        remains is durable.
 
         Half of the time the kernel had just written back everything up to some change. Draws nothing if no change is
         pending.
@@ -142,7 +142,7 @@ class FileContent:
         return loss
 
     def lost(self) -> LostChanges:
-        """Return the loss if the file itself is lost."""
+        """Return the counts of lost changes for the case that the whole file is lost."""
         sure = self._sure()
         pending = sum(op[1] for at, op in enumerate(self.pending) if op[1] != CUT and not sure[at])
         return LostChanges(bytes_pending=pending, bytes_lost=pending)

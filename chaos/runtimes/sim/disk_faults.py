@@ -29,10 +29,10 @@ class _ActiveFault:
 
 
 class DiskFaults:
-    """Holds the faults on one disk, by name. Callers may skip all other methods while `active` is empty.
+    """Holds the faults on one disk, by name. While `active` is empty, callers may skip all other methods.
 
-    If several faults match a call, the fault that was added first among those that fail it decides; all of them count
-    the call.
+    If several faults match a call, each counts the call as a hit. The error is that of the fault that was added first,
+    among those that let the call fail.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -71,8 +71,8 @@ class DiskFaults:
     def written(self, path: str, growth: int, used: Callable[[], int]) -> tuple[int, int] | None:
         """Return None if a write that makes its file `growth` bytes longer succeeds.
 
-        Otherwise return an errno, and how many bytes of the growth there would have been space for. `growth` is
-        TRUNCATION for a truncation, which needs no space.
+        If it fails, return its errno, and how many of these bytes still fitted on the disk. `growth` is TRUNCATION for
+        a truncation, which needs no space.
         """
         failed: tuple[int, int] | None = None
         for active in self.active.values():

@@ -1,6 +1,6 @@
 """Implements the `Fs` and `File` of one incarnation of a simulated node: paths and handles over a `SimDisk`.
 
-Every call asks the incarnation's gate before it does anything, so that a crash at any call leaves the disk as it was
+Every call first calls the incarnation's `gate`, which may raise. So a crash at any call leaves the disk as it was
 before that call.
 """
 
@@ -106,7 +106,9 @@ class SimFs(Fs):
 
     def __init__(self, faults: DiskFaults, names: DirectoryTree, gate: Gate) -> None:
         self.gate = gate
-        """Is called before every effect; always raises NodeDead once the incarnation is revoked."""
+        """Is called before every operation on the disk, and may let the node crash there. Once the incarnation is
+        revoked, it always raises NodeDead.
+        """
         self.revoked = False
         self.faults, self._names = faults, names
 
@@ -151,7 +153,7 @@ class SimFs(Fs):
 
     @override
     def mkdirs(self, path: str) -> None:
-        """Make directories. Each directory is an effect of its own."""
+        """Make directories. A crash may come between any two of them."""
         if self.revoked:
             raise NodeDead
         folder, way = self._names.root, ""
@@ -210,7 +212,9 @@ class SimFs(Fs):
 
     @override
     def remove_dir(self, path: str) -> None:
-        """Remove a directory. Each name below it is an effect of its own, the innermost first."""
+        """Remove a directory and everything below it, the innermost names first. A crash may come between any two of
+        them.
+        """
         if self.revoked:
             raise NodeDead
         path = clean(path)

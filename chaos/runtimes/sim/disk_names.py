@@ -1,9 +1,9 @@
-"""Holds the names on a simulated disk: a tree of folders as processes see it, and another as a power loss would leave
-it.
+"""Holds the names on a simulated disk: a tree of directories as OS processes see it, and another as a power loss would
+leave it.
 
-Each creation, renaming and removal of a name is one `DirectoryChange`, pending until its folder is synced. The tree of
-current names is kept apart from the tree of durable names: a node (file or folder) has one durable place at most, so
-however few of its changes survive, it is never found twice, and a renaming is done in full or not at all.
+Each creation, renaming and removal of a name is one `DirectoryChange`, pending until its directory is synced. The tree
+of current names is kept apart from the tree of durable names: a file or directory has at most one durable place. So
+however few of its changes survive a power loss, it is never found twice, and a renaming is done in full or not at all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class TreeNode:
     def __init__(self) -> None:
         self.durable_at: Place | None = None
         self.settled = 0
-        """Is the number of the last change that decided on the durable place: older changes have no effect any more."""
+        """Is the number of the latest change that set this file's or directory's durable place. Pending changes with
+        smaller numbers have no effect any more.
+        """
 
 
 class FileNode(TreeNode):
@@ -52,17 +54,19 @@ class FolderNode(TreeNode):
         self.durable: dict[str, TreeNode] = {}
         self.pending: list[DirectoryChange] = []
         self.decided: dict[str, int] = {}
-        """Maps a name to the number of the last change that decided on the durable name, as long as older changes are
-        pending.
+        """Maps a name in this directory to the number of the latest change that became durable for it, as long as
+        changes with smaller numbers are pending.
 
-        Changes are settled out of order if a change is between two directories: it is durable once either directory is
+        Changes can become durable out of order: a renaming between two directories is durable once either directory is
         synced.
         """
 
 
 @dataclass(slots=True, eq=False)
 class DirectoryChange:
-    """Records that a node's name changed from `source` (None: it was created) to `target` (None: it was removed)."""
+    """Records that a file or directory moved from the name `source` (None: it was created) to the name `target` (None:
+    it was removed).
+    """
 
     number: int
     node: TreeNode
@@ -86,7 +90,9 @@ class DirectoryChange:
             node.durable_at = self.target
 
     def _clear(self, place: Place) -> bool:
-        """Remove the node that durably has this name. Returns False if a later change has already settled the name."""
+        """Durably remove the file or directory of this name. Returns False if a later change has already made the name
+        durable.
+        """
         folder, name = place
         if folder.decided.get(name, 0) > self.number:
             return False
@@ -184,7 +190,7 @@ class DirectoryTree:
             change.given_up = True
 
     def _forget(self, node: TreeNode) -> None:
-        """Forget the pending changes in a directory that is durably gone."""
+        """Drop the pending changes in a directory that is durably removed: they no longer matter."""
         if isinstance(node, FolderNode) and node in self._unsynced:
             del self._unsynced[node]
             for change in node.pending:
@@ -209,9 +215,11 @@ class DirectoryTree:
     # ---------------------------------------------------------------------------------------------------- power loss
 
     def lose_power(self, rng: random.Random) -> tuple[int, int]:
-        """Keep the names that the disk has. Returns how many changes were pending and how many of them were lost.
+        """Drop the changes of names that a power loss takes. Returns how many changes were pending and how many of them
+        were lost.
 
-        Each change survives or not for itself; half of the time all changes up to some change had been written back.
+        Each change survives or is lost independently; half of the time all changes up to some change had been written
+        back.
         """
         pending = {c.number: c for folder in self._unsynced for c in folder.pending if not c.done}
         lost = 0

@@ -1,8 +1,8 @@
-"""Implements `squall.broker.env.Env` in a simulated world: one for each incarnation of a node, and for each client.
+"""Implements `squall.broker.env.Env` in a simulated world: one Env for each incarnation of a node, and for each client.
 
-Every call asks first whether the incarnation still lives (else NodeDead, which nothing in a node may catch). Every
-waiting task is woken through `wake`, which holds the task while the node is paused: seen from outside, the node is
-stopped between two system calls, as by SIGSTOP.
+Every call first checks whether the incarnation still lives, and raises NodeDead if not (nothing in a node may catch
+that). Every waiting task continues only through `wake`, which delays the task while the node is paused. So a paused
+node looks from outside as if SIGSTOP had stopped it between two system calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_SCOPES = 32
-"""Limits how many time-outs an Env keeps before it removes those that are over."""
+"""Limits how many time-outs (cancel scopes) an Env remembers before it forgets those that have ended."""
 FSYNC_S = 0.0004
 FSYNC_MEAN_S = 0.0006
 """Is the mean, in s, of the exponentially distributed time that an fsync takes in addition to FSYNC_S."""
@@ -80,14 +80,14 @@ class SimClock:
 
 
 class CallDelays(Protocol):
-    """Represents a disk by the delays that faults add to its calls."""
+    """Gives the delays that faults add to the calls of a disk, which is all that an Env needs to know of the disk."""
 
     def delay_s(self, op: str) -> float:
         """Return the seconds that faults add to each call."""
 
 
 def _free(op: str, what: str) -> None:
-    """Do nothing: this is the gate of a client, which never ends at an effect."""
+    """Allow every operation: this is the `gate` of a client, which no fault ends at an operation."""
 
 
 def _gone(op: str, what: str) -> None:
@@ -95,8 +95,8 @@ def _gone(op: str, what: str) -> None:
 
 
 class SimEnv(Env):
-    """Runs a node or a client in virtual time. `host` is the address of its listeners, `source` the owner of the links
-    that it dials over (None: the client zone of the port).
+    """Runs a node or a client in virtual time. `host` is the address on which it listens. `source` is the node or
+    client zone over whose links it connects (None: the zone to which the dialled port belongs).
     """
 
     def __init__(
@@ -125,7 +125,9 @@ class SimEnv(Env):
         self.listeners: list[SimListener] = []
         self._disk = disk
         self.gate = gate or _free
-        """Is called before an effect: raises NodeDead if this incarnation is over, or ends at this effect."""
+        """Is called before each operation with an effect outside (disk, network). It raises NodeDead if this
+        incarnation is over, or if the node is to crash at this operation.
+        """
         self._is_node = gate is not None
         self._cpu_rng = world.rng("cpu", name, incarnation)
         self._held: deque[trio.lowlevel.Task] = deque()
@@ -142,7 +144,9 @@ class SimEnv(Env):
 
     @types.coroutine
     def rest(self, message: WaitTaskRescheduled) -> Generator[WaitTaskRescheduled, Any, None]:
-        """Park the task until it is passed to `wake`. `message` holds the function to call if the task is cancelled."""
+        """Suspend the task until `wake` is called for it. `message` holds the function to call if the task is
+        cancelled.
+        """
         told = yield message
         if told is not GO_ON:
             told.unwrap()
@@ -150,12 +154,14 @@ class SimEnv(Env):
             raise NodeDead
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
-        """Forget a cancelled task that may have been woken during a pause."""
+        """Forget a cancelled task that may be among those that were woken during a pause."""
         if self._held and task in self._held:
             self._held.remove(task)
 
     async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
-        """Park the task until it is passed to `wake`. If it is cancelled first, `forget` is called."""
+        """Suspend the task until `wake` is called for it: `register` gets the task. If the task is cancelled first,
+        `forget` is called.
+        """
         if not self.alive:
             raise NodeDead
         task = current_task()
@@ -169,7 +175,7 @@ class SimEnv(Env):
         await self.rest(WaitTaskRescheduled(abort))
 
     def wake(self, task: trio.lowlevel.Task) -> None:
-        """Let a parked task continue: now, or at the end of a pause."""
+        """Let a suspended task continue: now, or at the end of a pause."""
         if self.paused:
             self._held.append(task)
             return
@@ -184,7 +190,7 @@ class SimEnv(Env):
         kernel.woken = True
 
     async def _wait_s(self, seconds: float) -> None:
-        """Wait for `seconds` of true virtual time."""
+        """Wait for `seconds` of true virtual time, whatever the node's clock shows."""
         if not self.alive:
             raise NodeDead
         nap = self._naps.pop() if self._naps else _PendingSleep(self)
@@ -243,7 +249,9 @@ class SimEnv(Env):
 
     @override
     async def cpu(self, fn: Callable[..., T], *args: Any) -> T:
-        """Run the function inline, at some moment of the virtual time that it takes."""
+        """Call the function in this task. The virtual time that the call takes passes partly before and partly after
+        it.
+        """
         took_s = FSYNC_S + self._cpu_rng.expovariate(1 / FSYNC_MEAN_S) + self._disk.delay_s("fsync")
         before_s = took_s * self._cpu_rng.random()
         await self._wait_s(before_s)

@@ -78,19 +78,21 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
 
 
 def _begins(effects: Iterable[Effect]) -> bool:
-    """Return whether the effects write a consumer group that did not exist as a consumer group before."""
+    """Return whether these effects create a consumer group (KIP-848), or turn a classic group into one."""
     written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
     return any(isinstance(record, GroupEpochRecord) and record.epoch is not None for record in written)
 
 
 def _goes_up(effects: Iterable[Effect]) -> bool:
-    """Return whether a classic group becomes a consumer group with its members: the request is then handled again."""
+    """Return whether these effects convert a classic group with members into a consumer group. The request that caused
+    it is then handled again.
+    """
     written = [effect for effect in effects if isinstance(effect, AppendRecords)]
     return any(effect.completion.then is not None and _begins([effect]) for effect in written)
 
 
 def _goes_down(effects: Iterable[Effect]) -> bool:
-    """Return whether a consumer group becomes a classic group that has members."""
+    """Return whether these effects convert a consumer group with members into a classic group."""
     written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
     return any(isinstance(record, GroupMetadataRecord) and record.group is not None for record in written)
 
@@ -126,4 +128,4 @@ OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
     (GroupCoordinatorShard, "tick", _ticked),
     (GroupCoordinatorShard, "fail_waiting_requests", _dissolved),
 )
-"""Lists the functions to wrap: their class, their name, and the function that makes the wrapper."""
+"""Lists the broker's methods to wrap: class, method name, and the function that makes the counting wrapper."""

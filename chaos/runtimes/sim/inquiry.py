@@ -57,7 +57,7 @@ async def _send(link: Transport, frame: bytes) -> None:
 
 
 async def probe_traffic(env: Env, host: str, port: int, traffic: BrokerTraffic, *, timeout_s: float) -> ProbeResult:
-    """Probe a link with a request of one kind of traffic, as `TrafficProber.probe_traffic`."""
+    """Probe a link as `probe` does, but with a request of this kind of broker traffic."""
     return await _probe(env, host, port, [traffic_frame(traffic)], timeout_s)
 
 

@@ -1,4 +1,6 @@
-"""Recognises interruptions from outside a simulation, as by a signal: they are no failure of anything in it."""
+"""Recognises that a simulation was interrupted from outside, as by Ctrl-C. Such an error is no failure of the simulated
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ OF_A_SIMULATION = (Exception, NodeDead, trio.Cancelled, GeneratorExit)
 
 
 def interruption_of(error: BaseException | None) -> BaseException | None:
-    """Return the interruption in an error: a member of its group, or an error that caused it. None if there is none.
+    """Return the interruption that an error contains: as a member of its exception group, or as its cause. None if
+    there is none.
 
     A signal interrupts the code that runs at that moment. Errors raised while the cluster is then stopped are its
     consequences.

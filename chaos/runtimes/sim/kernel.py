@@ -1,10 +1,11 @@
 """Provides virtual time for trio, and the one queue of all future events.
 
-trio asks its clock how long to sleep only when no task can run. At that moment the simulated cluster is at rest: the
-watchers look at it, and then the next event happens, or the next deadline is reached, without any real sleep.
+trio asks its clock how long to sleep only when no task can run. At that moment nothing in the simulated cluster is
+running: the invariants are checked, and then the next event happens, or the next deadline is reached, without any real
+sleep.
 
-Garbage is not collected while a simulation runs: a finaliser must not run at a moment that memory decides. The other
-measures for determinism are in `run_loop.py`.
+Garbage is not collected while a simulation runs: a finaliser must not run at a moment that depends on memory use. The
+other measures for determinism are in `run_loop.py`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.run_loop import lean_trio
 
 FINAL_EVENTS = 100_000
-"""Limits the events at one instant; more events count as a loop without an end."""
+"""Limits the events at one instant of virtual time; more events are reported as an endless loop."""
 
 
 ABORTED = trio.lowlevel.Abort.SUCCEEDED
-"""Is the answer to trio that a wait for an event of the queue can be cancelled at any time."""
+"""Is returned to trio by a task's abort function: a wait for an event of the queue can be cancelled at any time."""
 GO_ON = Value(None)
 """Is the value with which every task of a simulation is woken."""
 
@@ -56,8 +57,8 @@ class Kernel(trio.abc.Clock):
     def __init__(self) -> None:
         self.now = 0.0
         self.after_event: list[Callable[[], None]] = []
-        """Lists functions that are called after each event that may have changed a node, once the woken tasks are at
-        rest.
+        """Lists functions that are called after each event that may have changed a node, once all tasks that it woke
+        wait again.
         """
         self.woken = False
         """Is True if an event has woken a task: trio runs that task before the next event."""
@@ -162,7 +163,7 @@ class Kernel(trio.abc.Clock):
             raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
 
     def _reach(self, deadline: float) -> None:
-        """Advance the time to the next deadline: no event is due before."""
+        """Advance the time to the next deadline; the caller has checked that no event is due before."""
         if deadline != math.inf:
             self.now = max(self.now, deadline)
             self.all_dirty = True

@@ -1,4 +1,4 @@
-"""Represents connections: two ends, a stream of bytes each way, and the wire's faults that act on the bytes.
+"""Represents connections: two ends, a stream of bytes in each direction, and the effects of link faults on the bytes.
 
 A stream is TCP's: in order, and nothing is lost except with the whole connection. A lost packet is therefore a delay, a
 short partition holds bytes and delivers them late, and an end that dies is a FIN or an RST, or nothing at all.
@@ -31,7 +31,7 @@ SHORT_READ = 0.02
 
 
 class TransportOwner(Protocol):
-    """Represents the owner of one end of a connection (`SimEnv`), for the tasks that wait on it."""
+    """Represents the node or client (`SimEnv`) at one end of a connection, for the tasks that wait on that end."""
 
     alive: bool
     paused: bool
@@ -39,16 +39,20 @@ class TransportOwner(Protocol):
     gate: Callable[[str, str], None]
 
     def rest(self, message: WaitTaskRescheduled) -> Awaitable[Any]:
-        """Park the task until it is passed to `wake`. `message` holds the function to call if the task is cancelled."""
+        """Suspend the task until `wake` is called for it. `message` holds the function to call if the task is
+        cancelled.
+        """
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
-        """Forget a cancelled task that may have been woken during a pause."""
+        """Forget a cancelled task that may be among those that were woken during a pause."""
 
     async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
-        """Park the task until it is passed to `wake`. If it is cancelled first, `forget` is called."""
+        """Suspend the task until `wake` is called for it: `register` gets the task. If the task is cancelled first,
+        `forget` is called.
+        """
 
     def wake(self, task: trio.lowlevel.Task) -> None:
-        """Let a parked task continue: now, or at the end of a pause."""
+        """Let a suspended task continue: now, or at the end of a pause."""
 
 
 class SimTransport:
@@ -66,7 +70,7 @@ class SimTransport:
         self._eof = self._reset = False
         self._reader: trio.lowlevel.Task | None = None
         self._parked: trio.lowlevel.Task | None = None
-        """Is the task that waits, or was the last to wait, until it can read."""
+        """Is the task that waits, or was the last to wait, until this end can be read."""
         self._reading = WaitTaskRescheduled(self._unread)
         self._writer: trio.lowlevel.Task | None = None
         env.links[serial] = self
@@ -158,7 +162,7 @@ class SimTransport:
             self.out.end(reset=reset)
 
     def broken(self) -> None:
-        """Accept a reset from the peer: every later call fails."""
+        """Handle a reset from the peer: every later call on this end fails."""
         if not self.closed:
             self._reset = True
             self._in = b""
@@ -252,8 +256,8 @@ class OneWayStream:
             self.push = connection.asked if stream is StreamDirection.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
-        """Send bytes past the protocol faults. Returns when the bytes will arrive, in virtual s, as far as that is
-        known.
+        """Send bytes without protocol faults acting on them. Returns when the bytes will arrive, in virtual seconds, as
+        far as that is known.
         """
         wire = self.wire
         now = wire.kernel.now
@@ -340,7 +344,7 @@ class OneWayStream:
 
 
 class SimConnection(FramedConnection):
-    """Represents both directions of one connection over a wire, and the frames in them."""
+    """Represents one connection over a link: its two directions, and the requests and responses in them."""
 
     def __init__(self, wire: SimLink, serial: int, a: SimTransport, b: SimTransport) -> None:
         super().__init__()
@@ -386,7 +390,7 @@ class SimConnection(FramedConnection):
         self.over()
 
     def healed(self, manner: CutMode) -> None:
-        """Pass on the bytes that a cut held. If the cut swallowed bytes, reset the connection."""
+        """Pass on the bytes that a cut of this mode held. If the cut swallowed bytes, reset the connection."""
         for flow in (self.there, self.back):
             if manner is CutMode.DROP and flow.swallowed:
                 self.reset()

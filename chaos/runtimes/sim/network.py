@@ -1,4 +1,4 @@
-"""Represents the hosts, listeners and wires of a simulated network."""
+"""Represents a simulated network: hosts, listeners, and the links between hosts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SimListener(Listener):
 
 
 class SimNetwork:
-    """Connects hosts by wires, and makes each wire at its first use."""
+    """Connects hosts by links, and makes each link at its first use."""
 
     def __init__(self, world: SimCore) -> None:
         self._world = world
@@ -97,14 +97,14 @@ class SimNetwork:
         self._free_port = FIRST_FREE_PORT
 
     def wire(self, source: int | str, target: int | str) -> SimLink:
-        """Return the wire from one host to another."""
+        """Return the link from one host to another."""
         key = (source, target)
         if key not in self._wires:
             self._wires[key] = SimLink(self._world, source, target)
         return self._wires[key]
 
     def wires(self) -> list[SimLink]:
-        """Return all wires that were ever used, in a fixed order."""
+        """Return all links that were ever used, in a fixed order."""
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
     def register_address(self, host: str, port: int, source: int | str, target: int | str) -> None:

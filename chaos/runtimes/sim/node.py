@@ -1,8 +1,9 @@
-"""Represents a simulated node: one disk and one clock, and one incarnation of the broker after the other.
+"""Represents a simulated node: one disk and one clock, and the incarnations (starts) of its broker, one after the
+other.
 
 A node dies in this order: the incarnation is revoked, so that nothing its code still does reaches the world; the disk
-loses its unsynced changes; the links end; only then are the tasks cancelled. The other way round a `finally` could act
-for a node that is dead.
+loses its unsynced changes; the connections end; only then are the tasks cancelled. In another order, a `finally` block
+could act for a node that is dead.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class SimNode:
     async def _live(
         self, env: SimEnv, scope: trio.CancelScope, stop: trio.Event, ready: trio.Event, ended: trio.Event
     ) -> None:
-        """Run one incarnation to its end. Raises nothing: `exits` says why a broker ended."""
+        """Run one incarnation to its end. Raises nothing: if the broker ended by itself, `exits` says why."""
         failure: BaseException | None = None
         try:
             with scope:
@@ -191,25 +192,27 @@ class SimNode:
         return False
 
     def pause(self) -> None:
-        """Pause the node."""
+        """Pause the node, as SIGSTOP does."""
         assert self.env is not None
         self.env.pause()
         self.state = NodeState.PAUSED
 
     @property
     def is_held(self) -> bool:
-        """Is True if the node's effects wait, whatever state the runtime has ordered."""
+        """Is True if the node is stopped at this moment, by a pause or by a CPU limit."""
         return self.env is not None and self.env.paused
 
     def resume(self) -> None:
-        """Resume the node."""
+        """End the node's pause."""
         assert self.env is not None
         self.state = NodeState.RUNNING
         if not self.slowness.holds:
             self.env.resume()
 
     def hold(self, *, on: bool) -> None:
-        """Hold the node's effects, or release them. No effect on a node that is down; a paused node stays paused."""
+        """Stop the node for a CPU limit, or let it continue. Does nothing while the node is down; a paused node stays
+        paused.
+        """
         if self.state is NodeState.RUNNING and self.env is not None:
             self.env.pause() if on else self.env.resume()
 
@@ -278,7 +281,7 @@ async def _either(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _only_death(error: BaseException) -> bool:
-    """Return whether the error means only that the incarnation is over."""
+    """Return whether the error only says that the incarnation is over (NodeDead)."""
     if isinstance(error, BaseExceptionGroup):
         return all(_only_death(each) for each in error.exceptions)
     return isinstance(error, NodeDead | trio.Cancelled)

@@ -1,7 +1,8 @@
-"""Traces appends and moves of high watermarks from outside: brokers do not trace them, because they are too many.
+"""Adds lines about appends and high watermarks to the nodes' traces. Brokers do not trace these, because they are too
+many; this module compares the replicas' offsets after each event instead.
 
-They become extra lines of the nodes' traces, for stories, and only on request. They are no part of the digest: a run
-has the same digest with and without them.
+The lines are added only on request, for reports. They do not count for the run's digest: a run has the same digest with
+and without them.
 
     {"e": "appended", "topic", "partition", "from", "leo", "epoch", "role"}    offsets [from, leo) are new; role: leader
                                                                                or follower, epoch: the replica's
@@ -29,11 +30,13 @@ class TracedWorld(Protocol):
         """Maps a node id to an object with `node`, the running broker (None: it is down), and `env`."""
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to a node's trace that is no part of the digest."""
+        """Add a line to a node's trace that does not count for the run's digest."""
 
 
 class OffsetTracer:
-    """Compares every replica's offsets with those of the last look. `look` is called after each event."""
+    """Traces changes of replicas' offsets. `look` is called after each event, and compares the offsets with those of
+    its last call.
+    """
 
     def __init__(self, world: TracedWorld) -> None:
         self._world = world

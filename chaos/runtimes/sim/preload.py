@@ -15,7 +15,9 @@ LATE = (
     *("squall.workloads.background_reader", "squall.workloads.final_reads", "squall.workloads.sender"),
     "squall.workloads.topics",
 )
-"""Lists these modules, besides the controller's commands. `tests/sim/world/test_nothing_real.py` finds missing ones."""
+"""Lists these modules, except for the controller's commands. `tests/sim/world/test_nothing_real.py` fails if one is
+missing.
+"""
 
 
 @cache

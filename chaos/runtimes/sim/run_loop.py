@@ -1,11 +1,11 @@
-"""Runs trio's tasks in a leaner loop, for simulations.
+"""Runs trio's tasks in a loop that does less than trio's own, for simulations.
 
-No task of a simulation waits for a file descriptor, there are no instruments, most passes run one task, and the clock
-knows when the next event is due. So this loop leaves out the system call, six lookups in a `UserDict`, the shuffling of
-single tasks, the counting of checkpoints, and guest mode. Each cancel scope needs two generators less. Tasks run in the
-same order as in trio's own loop.
+No task of a simulation waits for a file descriptor, there are no trio instruments, most passes run one task, and the
+clock knows when the next event is due. So this loop leaves out the system call, six lookups in a `UserDict`, the
+shuffling of single tasks, the counting of checkpoints, and guest mode. Each cancel scope needs two generators less.
+Tasks run in the same order as in trio's own loop.
 
-Determinism: trio's scheduler shuffles each batch of tasks with a generator of its own; with
+Determinism: trio's scheduler shuffles each batch of tasks with its own random generator; with
 `_ALLOW_DETERMINISTIC_SCHEDULING` (which trio's Hypothesis plugin sets, too) the batch is sorted by creation first, and
 the generator is seeded here. All this is private to trio, which is why trio is pinned, and why tests compare this loop
 with trio's own.
@@ -37,11 +37,12 @@ TRIO = "0.35.0"
 ANY_TRIO = "SQUALL_ANY_TRIO"
 """Names an environment variable that permits another version of trio."""
 LISTEN_EVERY = 256
-"""Counts the passes between two looks at file descriptors, by which trio learns of a signal that it could not act on.
+"""Counts the passes of the loop between two checks of file descriptors. By such a check trio learns of a signal that
+arrived when it could not act on it.
 """
 
 NO_DEADLINE = (inf, 0, trio.CancelScope())
-"""Stands for the first entry of an empty heap of deadlines: a scope without a deadline."""
+"""Replaces the first entry of trio's heap of deadlines while the heap is empty: a scope without a deadline."""
 
 _created = attrgetter("_counter")
 
@@ -57,7 +58,8 @@ def check_trio(version: str = trio.__version__) -> None:
 
 @contextmanager
 def lean_trio(seed: str) -> Iterator[None]:
-    """Let `trio.run` use the lean loop inside this block. The seed decides the order of tasks. Raises as `check_trio`.
+    """Make `trio.run` use this module's loop inside this block. The seed decides the order of tasks. Raises as
+    `check_trio`.
     """
     check_trio()
     assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way"
@@ -86,7 +88,9 @@ class TaskOrderRandom(random.Random):
 
 
 class _DeadlineUpdate:
-    """Registers or removes a cancel scope's deadline with trio at the end of each change."""
+    """Is a context manager that registers a cancel scope's changed deadline with trio, or removes it, when the block
+    ends.
+    """
 
     __slots__ = ("_scope",)
 
@@ -118,7 +122,7 @@ def registers(scope: trio.CancelScope) -> _DeadlineUpdate:
 def lean_run(
     runner: Any, async_fn: Any, args: tuple[Any, ...], host_uses_signal_set_wakeup_fd: bool = False
 ) -> Generator[float, Any, None]:
-    """Run pass after pass until the last task has ended, as trio's `unrolled_run` does."""
+    """Run passes of the loop until the last task has ended, as trio's `unrolled_run` does."""
     try:
         assert not host_uses_signal_set_wakeup_fd, "a simulation is nobody's guest"
         assert not any(runner.instruments.values()), "a simulation cannot be instrumented"
@@ -193,7 +197,7 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
 
 
 def _listen(runner: Any, events: Any) -> None:
-    """Handle signals that arrived. An interruption is raised in the main task as soon as that task waits."""
+    """Handle signals that arrived. An interruption (Ctrl-C) is raised in the main task as soon as that task waits."""
     runner.io_manager.process_events(events)
     if runner.ki_pending and runner.main_task is not None:
         runner.main_task._attempt_delivery_of_pending_ki()

@@ -249,7 +249,9 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """Limit a node's CPU: its effects wait for most of each tenth of a second, like a process over its quota."""
+        """Limit a node's CPU: the node is stopped for most of each tenth of a second, like an OS process that has used
+        up its quota.
+        """
         slowness = self._node(node).slowness
         if name in slowness.shares:
             raise HarnessError(f"broker {node} already has a fault named {name}")

@@ -1,4 +1,4 @@
-"""Limits a simulated node to a share of a CPU: holds its effects for most of each tenth of a second."""
+"""Limits a simulated node to a share of a CPU: stops it for most of each tenth of a second."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ PERIOD_S = 0.1
 
 
 class SlowedNode(Protocol):
-    """Represents a node whose effects can be held."""
+    """Represents a node that can be stopped and continued."""
 
     def hold(self, *, on: bool) -> None:
-        """Hold the node's effects, or release them."""
+        """Stop the node, or let it continue."""
 
 
 class CpuShareLimits:
-    """Holds the limits on a node's CPU share, by the fault's name. The smallest counts. They survive restarts of the
-    node.
+    """Holds the CPU limits on one node, by the fault's name, and stops and continues the node accordingly. The smallest
+    share counts. The limits survive restarts of the node.
     """
 
     def __init__(self, kernel: Kernel, node: SlowedNode) -> None:
         self.shares: dict[str, float] = {}
         self.holds = False
-        """Is True while the node's effects are held."""
+        """Is True while a limit keeps the node stopped."""
         self._kernel, self._node = kernel, node
         self._timer: TimerHandle | None = None
         self._began = self._held_at = 0.0
@@ -38,7 +38,8 @@ class CpuShareLimits:
             self._hold()
 
     def remove(self, name: str) -> tuple[int, float]:
-        """End a limit. If none is left, returns how often the node was held and the share of the time in which it ran.
+        """End a limit. If it was the last one, returns how often the node was stopped and the share of the time in
+        which it ran.
         """
         if self.shares.pop(name, None) is None or self.shares:
             return 0, 0.0

@@ -1,4 +1,6 @@
-"""Represents a wire: the directed pair of hosts between which connections are opened, and the faults on it."""
+"""Represents links of a simulated network: the directed pair of hosts between which connections are opened, and the
+faults on it.
+"""
 
 # The frames of a connection are followed only if the plan has protocol faults or messages are recorded: following
 # them costs a twentieth of each run. Rejected: from the first such fault on, which may begin in the middle of a
@@ -39,7 +41,7 @@ MEAN_S = 0.00025
 
 
 class WireConnection(Protocol):
-    """Represents a connection for its wire."""
+    """Represents one open connection, for the link that it uses."""
 
     serial: int
 
@@ -51,7 +53,7 @@ class WireConnection(Protocol):
 
 
 class _WireFault:
-    """Holds a fault on a wire, and counts how often it struck."""
+    """Holds a fault on a link, and counts the packets, requests or responses that it hit."""
 
     __slots__ = ("fault", "hits", "seen", "struck")
 
@@ -177,8 +179,8 @@ class SimLink:
         return there + self.takes(StreamDirection.BACK, 0, 0.0)[0]
 
     def takes(self, stream: StreamDirection, size: int, busy_until: float) -> tuple[float, float]:
-        """Return the seconds until bytes sent now arrive, and the time at which the connection's share of the line is
-        free again.
+        """Return when bytes sent now arrive (seconds from now), and the time at which a bandwidth limit lets the
+        connection send its next bytes.
         """
         took_s = self.base_s()
         if not self._on:
@@ -215,7 +217,9 @@ class SimLink:
         yield from found
 
     def _sliced(self, slicer: Slicer, pieces: Iterator[tuple[bytes, float]]) -> Iterator[tuple[bytes, float]]:
-        """Cut pieces once more, as toxics in a chain do: each piece waits until the pieces before it are passed on."""
+        """Cut pieces into smaller ones, as a second Toxiproxy "slicer" behind the first does: each piece waits until
+        the pieces before it are passed on.
+        """
         delay_s = slicer.delay_us / 1e6
         behind_s, first = 0.0, True
         for data, gap_s in pieces:

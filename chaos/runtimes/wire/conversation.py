@@ -1,8 +1,9 @@
-"""Applies protocol faults to the frames of one connection, in both directions. Pure.
+"""Applies protocol faults to the requests and responses ("frames") of one connection. Pure.
 
-A runtime hands in the bytes that arrive and sends the bytes that `FramedConnection` puts out. `FramedConnection` knows
-no socket and no clock. A protocol fault acts on whole frames. While its link has a protocol fault, a connection is cut
-into frames; at other times the frames are only followed. Bytes that form no frame pass unchanged.
+A runtime passes in the bytes that arrive, and sends the bytes that `FramedConnection` returns through `put`.
+`FramedConnection` knows no socket and no clock. While the connection's link has a protocol fault, bytes are cut into
+frames, on which the fault acts; at other times the bytes pass at once, and are only parsed. Bytes that form no frame
+pass unchanged.
 """
 
 from __future__ import annotations
@@ -18,20 +19,24 @@ from squall.chaos.runtimes.wire import frames
 from squall.chaos.runtimes.wire.frames import Framer
 
 BEHIND_S = 5.0
-"""Limits how long, in s, a response waits for the response to a request that its own request overtook."""
+"""Limits, in seconds, how long a response is delayed so that the client gets responses in the order of its requests.
+The delay is needed if a fault let the broker get two requests in the other order.
+"""
 DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in FrameAct}, FrameAct.DROP: "dropped"}
 """Maps an action on a request to the word that describes it in diagrams."""
 
 
 STRUCK_REPORTS = 8
-"""Limits how many frames are reported for each fault."""
+"""Limits, for each fault, how many of the hit EndTxn requests are reported."""
 LINGER_S = 1.0
-"""Gives a broker so many seconds to answer a frame that was held, although the client has gone."""
+"""Gives the seconds for which a connection to the broker stays open after the client has closed it, if a delayed
+request was passed on late: a broker answers it only while it is connected.
+"""
 
 
 @dataclass(slots=True)
 class StruckEndTxn:
-    """Describes an EndTxn that a fault struck. Times are ns of the run's monotonic clock."""
+    """Describes an EndTxn request that a protocol fault hit. Times are ns of the run's monotonic clock."""
 
     said: str
     """Describes the request: its transaction, commit or abort, and its producer."""
@@ -44,7 +49,7 @@ class StruckEndTxn:
 
 
 class LinkFaultState(Protocol):
-    """Holds a fault on a link, and counts of its effects."""
+    """Holds a protocol fault on a link, and counts of the requests or responses that it saw and hit."""
 
     fault: Frames
     seen: int
@@ -56,8 +61,8 @@ class LinkFaultState(Protocol):
 
 
 def strike(faults: Iterable[LinkFaultState], stream: StreamDirection, api: int) -> LinkFaultState | None:
-    """Return the fault that acts on the next frame of an API, or None. That fault and the faults before it in the list
-    count the frame.
+    """Return the fault that acts on the next frame of this API, or None. Each fault that is asked counts the frame: the
+    faults in the list up to and including the one that acts.
     """
     for on in faults:
         fault = on.fault
@@ -70,7 +75,7 @@ def strike(faults: Iterable[LinkFaultState], stream: StreamDirection, api: int) 
 
 @dataclass(frozen=True, slots=True)
 class OvertakenFrame:
-    """Holds a frame that waits to be overtaken by the next frame of its stream."""
+    """Holds a frame that a REORDER fault keeps back until the next frame of its direction has passed."""
 
     on: LinkFaultState
     frame: bytes
@@ -87,26 +92,30 @@ class FramedConnection(ABC):
         self._waiting: deque[tuple[int, int]] = deque()
         """Lists (correlation id, API) of requests without a response yet."""
         self._twice: dict[int, bool] = {}
-        """Maps the correlation id of a duplicated request to whether the first response has passed."""
+        """Maps the correlation id of a duplicated request to whether the first of its two responses has passed."""
         self._own: dict[int, bytes] = {}
-        """Maps a correlation id to a response that the link made, and that waits for the responses before it."""
+        """Maps a correlation id to a response that an ERROR fault made in place of the broker. It waits until the
+        responses to all earlier requests have passed.
+        """
         self._held: dict[StreamDirection, OvertakenFrame] = {}
         self._over = False
         """Is True if the connection was reset by a fault."""
         self._overtook: dict[int, int] = {}
-        """Maps the correlation id of a request to that of the request that it overtook, whose response the client
-        awaits first.
+        """Maps the correlation id of a request that overtook another one to the other's. The client expects the other's
+        response first.
         """
         self._struck: dict[int, tuple[int, StruckEndTxn]] = {}
         """Maps a correlation id to the request's version and its report, until the response is seen."""
         self._early: dict[int, bytes] = {}
-        """Maps the correlation id of an overtaken request to the response that came before its own."""
+        """Maps the correlation id of an overtaken request to the response of the request that overtook it, which is
+        held until the overtaken one's response has passed.
+        """
 
     # ------------------------------------------------------------------ what a world does
 
     @abstractmethod
     def framed(self) -> bool:
-        """Return whether the link has any protocol fault."""
+        """Return whether the link has any protocol fault, so that bytes must be cut into frames."""
 
     @abstractmethod
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
@@ -164,8 +173,8 @@ class FramedConnection(ABC):
         return sum(api == frames.PRODUCE for _, api in self._waiting)
 
     def lingers_s(self, stream: StreamDirection) -> float:
-        """Return by how many seconds the end of a stream is delayed: a broker answers a held frame only while it is
-        connected.
+        """Return by how many seconds to delay the end of a direction, so that the broker can still answer a request
+        that a fault delayed.
         """
         if stream is StreamDirection.BACK or not self._struck:
             return 0.0
@@ -267,8 +276,8 @@ class FramedConnection(ABC):
         self._answer_own()
 
     def _give(self, correlation_id: int, frame: bytes, on: LinkFaultState | None = None) -> None:
-        """Send a response to the client: after the response to the request that its request overtook, and before a held
-        response.
+        """Send a response to the client in the order that the client expects: behind the response to a request that its
+        own request overtook, and before a response that waits for it.
         """
         first = self._overtook.pop(correlation_id, None)
         if first is not None and any(asked == first for asked, _ in self._waiting):
@@ -299,7 +308,7 @@ class FramedConnection(ABC):
         self.put(stream, held.frame, 0.0)
 
     def _answer_own(self) -> None:
-        """Send the responses that the link makes itself, in the order of their requests."""
+        """Send the responses that ERROR faults made, each as soon as all earlier requests are answered."""
         while self._waiting and (answer := self._own.pop(self._waiting[0][0], None)) is not None:
             correlation_id, _ = self._waiting.popleft()
             self._give(correlation_id, answer)

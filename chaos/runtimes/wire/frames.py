@@ -1,5 +1,5 @@
-"""Finds Kafka's frames inside a stream of bytes: follows them for diagrams, or cuts them out for faults on single
-frames.
+"""Finds Kafka's requests and responses ("frames") inside a stream of bytes: reports them for diagrams, or cuts them out
+for faults on single frames.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _response = Struct(">ii").unpack_from
 _length = Struct(">i").pack
 
 METADATA_FETCH = 10_001
-"""Replaces Fetch's API key if the metadata log is fetched: the same API, and another kind of traffic."""
+"""Stands for Fetch requests that read the metadata log: the same Kafka API as a replica fetch, but another kind of
+traffic for faults.
+"""
 PRODUCE, FETCH, END_TXN = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.END_TXN)
 PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
 """Lists the API keys and versions that `decode_produce` reads."""
@@ -59,9 +61,9 @@ ALIASES = {
     "results_by_topic_v3_and_below": "v3_and_below_topics",
     "topic_results": "topics",
 }
-"""Maps a field of a response to the request's field of another name that it repeats."""
+"""Maps a field of a response to the field of the request, under another name, whose names and ids it repeats."""
 RESULTS = "results_by_"
-"""Is the prefix of response fields that repeat the request's field of the same name in the plural."""
+"""Is the prefix of a response's field `results_by_x`, which repeats the request's field `xs`."""
 
 
 def request_head(head: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
@@ -77,7 +79,8 @@ def response_head(head: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 class Framer:
-    """Follows frames through a stream. Calls `seen` with each frame's head as soon as the head is complete.
+    """Parses the sizes of frames in a stream. Calls `seen` with each frame's head (its first bytes) as soon as the head
+    is complete.
 
     After an impossible size the positions of later frames are unknown, so all later bytes pass unchanged.
     """
@@ -94,11 +97,11 @@ class Framer:
 
     @property
     def holds(self) -> bool:
-        """Is True if part of a frame waits here for its rest."""
+        """Is True if part of a frame is kept until the other bytes of the frame arrive."""
         return bool(self._held)
 
     def follow(self, data: bytes) -> None:
-        """Follow bytes that pass unchanged."""
+        """Parse bytes that are passed on unchanged."""
         if self._lost:
             return
         at, end = 0, len(data)
@@ -124,9 +127,10 @@ class Framer:
                 self._seen(head)
 
     def cut(self, data: bytes) -> tuple[bytes, list[bytes]]:
-        """Return (bytes that pass unchanged: the rest of a frame that has partly passed; the whole frames behind them).
+        """Add bytes, and return what can be passed on: first the rest of a frame of which a part has passed already,
+        then the list of complete frames behind it.
 
-        An incomplete frame stays here until `rest` is called.
+        An incomplete frame is kept until `rest` is called.
         """
         if self._lost:
             return data, []
@@ -152,7 +156,7 @@ class Framer:
         return passing, frames
 
     def rest(self) -> bytes:
-        """Return the held bytes, and hold them no longer."""
+        """Return the bytes of the incomplete frame that is kept, and keep them no longer."""
         held = bytes(self._held)
         self._held.clear()
         return held
@@ -264,14 +268,16 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
 
 
 def _asked(asked: Any, name: str) -> Any:
-    """Return the request's field that a response's field repeats. None if there is none."""
+    """Return the request's field that the response's field `name` repeats. None if there is none."""
     other = f"{name.removeprefix(RESULTS)}s" if name.startswith(RESULTS) else name
     given = getattr(asked, ALIASES.get(name, other), None)
     return given if given is not None or name != "partitions" else getattr(asked, "partition_indexes", None)
 
 
 def _index(item: Any, index: Any, error: int) -> bool:
-    """Return the part of a response for a bare partition number."""
+    """Fill the part of a response for a partition that the request gives as a bare number. Returns whether it has an
+    error code field.
+    """
     if hasattr(item, "partition_index"):
         item.partition_index = index
     if hasattr(item, "committed_offset"):

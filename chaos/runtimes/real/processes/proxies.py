@@ -31,10 +31,10 @@ END_S = 2.0
 
 
 class ProcessProxies(LinkProxies):
-    """Runs Toxiproxy and its links, for trio: each call waits in a thread.
+    """Controls the Toxiproxy process and the faults on its links. For trio: each call waits in a thread.
 
-    A link of a broker that listens for its peers twice is two proxies, one in each of two families: both get each
-    fault, and both are healed together.
+    If a broker has two listeners for its peers (Apache Kafka), each link has two proxies: one in each of two mappings
+    ("families") of link to proxy. Both get each fault, and both are healed together.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ProcessProxies(LinkProxies):
     ) -> ProcessProxies:
         """Start Toxiproxy with a proxy for each link of each family. Raises HarnessError.
 
-        framed: links whose proxies lead to a relay that knows frames, and only from there to the broker.
+        framed: links whose proxies lead to the relay that parses Kafka requests; the relay leads to the broker.
         """
         relay = None
         if framed:
@@ -160,7 +160,9 @@ async def _wait_ready(api: ToxiproxyApi, child: ChildProcess) -> None:
 async def _start_relay(
     families: Sequence[Routes], framed: Collection[Link], log: Path, registration: RunRegistration
 ) -> tuple[list[Routes], tuple[ChildProcess, FramedLinks]]:
-    """Start the relay behind the proxies of these links. Returns the families that lead to the relay, and the relay."""
+    """Start the relay behind the proxies of the `framed` links. Returns the families with these links' routes led to
+    the relay, and the relay with its controls.
+    """
     count = sum(link in framed for routes in families for link in routes)
     with locked():
         ports = free_ports(count + 1, claimed_ports(), random.Random())

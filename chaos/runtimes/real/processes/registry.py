@@ -1,7 +1,7 @@
-"""Registers the processes and ports of each run, so that leftovers of an interrupted run can be found and ended.
+"""Registers the OS processes and ports of each run, so that leftovers of an interrupted run can be found and ended.
 
-There is one JSON file a run in the cache folder. A process counts as the run's if its pid, its start time and the boot
-are those noted, and its environment names the run: no other process is ever signalled.
+There is one JSON file a run in the cache folder. An OS process counts as the run's if its pid, its start time and the
+boot are those noted, and its environment names the run: no other process is ever signalled.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class RegisteredProcess:
 
 @dataclass(slots=True)
 class RunRegistryFile:
-    """Holds the content of a run's registry file. `folder` is the run directory; `ports` are held by the run for as
-    long as its harness is alive.
+    """Holds the content of a run's registry file. `folder` is the run directory; `ports` are reserved for the run for
+    as long as its harness is alive.
     """
 
     run: str
@@ -95,7 +95,9 @@ class RunRegistration:
         self._write()
 
     def hurt(self, container: str) -> None:
-        """Note, before the act, that somebody else's container is going to be stopped or paused."""
+        """Note that a container that is not Squall's own is going to be stopped or paused. Call it before the act, so
+        that `squall clean` can restore the container if the harness is killed.
+        """
         self._file.hurt = sorted({*self._file.hurt, container})
         self._write()
 

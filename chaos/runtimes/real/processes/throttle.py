@@ -52,15 +52,15 @@ class Throttle:
         self._cpu_before = self._cpu_now = cpu_seconds(pid)
         self._measured = ThrottleUsage()
         self._free = threading.Lock()
-        """Is locked while the throttle has the process stopped, and by `hold` for as long as another act stops the
-        process.
+        """Is locked while the throttle keeps the process stopped. `hold` locks it, too, so that the throttle does not
+        interfere while another fault stops the process.
         """
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"throttle-{pid}", daemon=True)
         self._thread.start()
 
     def hold(self) -> None:
-        """Let the process run until `release`: another act is going to stop it."""
+        """Let the process run until `release`, because another fault (a pause) is going to stop it."""
         self._free.acquire()
 
     def release(self) -> None:

@@ -1,8 +1,10 @@
-"""Checks after every event of a simulation which properties hold of a cluster, with a view into all nodes at once.
+"""Checks after every event of a simulation that the cluster keeps its invariants. The checks see into the memory and
+disks of all nodes at once.
 
 Every invariant is a small pure function with its definition and its source in the table `INVARIANTS`.
-`InvariantChecker` looks at the nodes; `PartitionModel` holds its knowledge of a partition, above all the ledger of
-committed batches.
+`InvariantChecker` reads the nodes after each event. `PartitionModel` holds what it knows of a partition, above all the
+ledger: the list of batches that some leader has committed. A "permitted loss" is a loss of committed batches that the
+configuration allows, for example an unclean election.
 """
 
 # Invariants read the broker's own fields: the broker needs no hooks, and an error shows at the event that caused it.
@@ -33,6 +35,6 @@ CHECK_MODULES = (
     *(acks, commitment, decisions, derived, group_times, groups, leaders, metadata, producers, reads),
     *(replicas, request_order, transactions, txn_times),
 )
-"""Lists the modules that define invariants: importing a module enters its invariants into the table."""
+"""Lists the modules that define invariants. Importing such a module adds its invariants to the table."""
 
 __all__ = ["INVARIANTS", "Invariant", "TopicGuarantees", "InvariantViolation", "InvariantChecker", "CheckTrigger"]

@@ -1,5 +1,5 @@
-"""Compares acknowledgements with the replicas: which record is at the offset, which leader appended it, and on whose
-disks it is durable.
+"""Compares acknowledgements that clients got with the replicas: which record is at the acknowledged offset, which
+leader appended it, and on whose disks it is durable.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ReplicaHost(Protocol):
 def ack_of(
     nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes | None, acks: int, min_isr: int
 ) -> Ack:
-    """Compare an acknowledgement with the replicas' logs. `value`: the beginning of the record's value, unique to this
-    record.
+    """Return what the replicas' logs hold for a record that was acknowledged at `offset`. `value`: the beginning of the
+    record's value, unique to this record.
     """
     nodes = list(nodes)
     found = None if value is None else _found(nodes, known, offset, value)

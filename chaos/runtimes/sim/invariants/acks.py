@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Ack(NamedTuple):
-    """Describes a send that was answered with success, and where its record is now."""
+    """Describes an acknowledged send: what the client sent, and what the replicas hold at its offset now."""
 
     offset: int
     acks: int
@@ -35,11 +35,11 @@ class Ack(NamedTuple):
 
 
 def is_overtaken(ack: Ack, known: PartitionModel) -> bool:
-    """Return whether a permitted loss may have taken this record.
+    """Return whether a loss that the configuration permits may have taken this record.
 
-    A loss in leader epoch E overtakes the records that leaders of epochs before E appended. Everything from epoch E on
-    counts again. If no log has the record's epoch, it counts from the first offset on at which no leader before E ever
-    had a record.
+    A permitted loss in leader epoch E excuses the records that leaders of epochs before E appended; records from epoch
+    E on must not be lost. If no log has the record's epoch any more, its offset decides: from the first offset on at
+    which no leader before E ever had a record, nothing is excused.
     """
     if known.void_epoch < 0:
         return False

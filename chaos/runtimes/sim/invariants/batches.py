@@ -1,4 +1,6 @@
-"""Holds the batches of each log, and how far they equal the committed batches."""
+"""Holds the batches of each replica's log, and how far they equal the committed batches of the partition (the
+"ledger").
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ _end = attrgetter("end")
 
 
 class CommittedBatches:
-    """Lists the committed batches, in order, without gaps: some leader's high watermark has passed each of them. Its
-    attributes may be read directly, and are changed by its methods only.
+    """Lists the committed batches of a partition (the "ledger"), in order, without gaps: some leader's high watermark
+    has passed each of them. Its attributes may be read directly, and are changed by its methods only.
     """
 
     __slots__ = ("bases", "batches", "changes", "end", "low", "start")
@@ -40,11 +42,11 @@ class CommittedBatches:
         self.end = self.start
         """Is the exclusive end: all offsets before it are committed."""
         self.low = 0
-        """Is the largest log start that a leader sent, or that a replica with all earlier records has: offsets before
-        it were deleted on purpose.
+        """Is the offset before which everything was deleted on purpose: the largest log start that a leader sent, or
+        that a replica with all earlier records has.
         """
         self.changes = 0
-        """Counts the changes of this object: as long as the count is the same, so is everything else."""
+        """Counts the changes of this object. A reader that saw the same count before need not compare again."""
         for batch in batches:
             self.add(batch)
 
@@ -76,7 +78,9 @@ class CommittedBatches:
         return self.batches[self.index(offset)] if self.start <= offset < self.end else None
 
     def cut(self, offset: int) -> None:
-        """Treat batches that are not wholly below `offset` as not committed: their loss was permitted."""
+        """Remove the batches that are not wholly below `offset` from the committed ones, because their loss was
+        permitted.
+        """
         while self.batches and self.batches[-1].end > offset:
             self.batches.pop()
             self.bases.pop()
@@ -85,8 +89,8 @@ class CommittedBatches:
         self.changes += 1
 
     def compare(self, copies: Iterable[LogCopy]) -> None:
-        """Compare these copies with the committed batches again: each copy that has changed, or all if the committed
-        batches have.
+        """Update how far each of these logs equals the committed batches. A log is compared only if it or the committed
+        batches have changed since its last comparison.
         """
         changes = self.changes
         for copy in copies:
@@ -95,12 +99,14 @@ class CommittedBatches:
 
 
 AnyJournal = TransactionJournal | GroupJournal | None
-"""Is the journal of a coordinator's log; None if the log is no coordinator's."""
+"""Follows the records of a coordinators' log (__consumer_offsets or __transaction_state); None for the log of any other
+topic.
+"""
 
 
 class LogCopy:
-    """Represents one replica's log: its batches, and how far they equal the committed batches. Only its methods change
-    its batches, because they know which batches must be compared again.
+    """Represents the checker's copy of one replica's log: its batches, and how far they equal the committed batches.
+    Its batches may be changed by its methods only, which know what must be compared again.
     """
 
     __slots__ = (
@@ -122,7 +128,7 @@ class LogCopy:
     def __init__(
         self, start: int = 0, batches: tuple[BatchIdentity, ...] = NO_BATCHES, journal: AnyJournal = None
     ) -> None:
-        """Start with these batches. `journal`: for a coordinator's log, whose records are followed as well."""
+        """Start with these batches. `journal`: follows the records, if the log is a coordinators' log."""
         self.batches = list(batches)
         self.start = batches[0].base if batches else start
         """Is the base offset of the first batch, or the offset at which the first batch would be."""
@@ -131,18 +137,20 @@ class LogCopy:
         self.low = start
         """Is the log's start: offsets before it have been deleted, whether or not their bytes are still there."""
         self.matched = self.start
-        """Is the offset up to which this log equals the committed batches or was deleted. At most the end of the
-        committed batches.
+        """Is the offset before which each batch of this log equals the committed one, or was deleted. At most the end
+        of the committed batches.
         """
         self.same = 0
         """Counts the batches before `matched`."""
         self.compared = -1
-        """Is the ledger's `changes` at the last comparison; -1 if this log has grown since."""
+        """Is the value that `CommittedBatches.changes` had at the last comparison; -1 if this log has grown since."""
         self._shift: int | None = None
-        """Is the index in the ledger of the batch at index `same`, less `same`; None while that is not known."""
+        """Is the difference between two indexes of one batch: its index among the committed batches less its index
+        (`same`) in this log. None while it is not known.
+        """
         self.generation = 0
         self.segment, self.position = -1, 0
-        """Say how far the files have been read: the base offset of a segment, and a byte position in it."""
+        """Say up to where the log's files have been read: the base offset of a segment, and a byte position in it."""
         self.replay = LogReplay(self.start)
         """Holds the producers and transactions that result from the batches."""
         self.replay.take(self.batches)
@@ -185,11 +193,11 @@ class LogCopy:
             self.journal.begin()
 
     def compare(self, ledger: CommittedBatches) -> int:
-        """Update `matched` after batches were added here or in the ledger, and return it.
+        """Update `matched` after batches were added to this log or to the committed ones, and return it.
 
-        Batches that lie wholly below the ledger's `low` need not be the committed ones. A leader whose log starts after
-        the end of an epoch answers its log start for that end, as Kafka does. A follower keeps its own older batches
-        until its log, too, starts there; in its files until the segment is deleted.
+        Batches that lie wholly below the ledger's `low` may differ from the committed ones. The reason: a leader whose
+        log starts behind the end of an epoch answers its log start for that end, as Kafka does. So a follower keeps its
+        own older batches until its log start, too, is beyond them, and in its files until the segment is deleted.
         """
         if self.compared == ledger.changes:
             return self.matched
@@ -229,7 +237,7 @@ class LogCopy:
         return mine, ledger.at(self.matched)
 
     def ledger_was_cut(self, ledger: CommittedBatches) -> None:
-        """Compare everything again: the ledger is shorter than before."""
+        """Compare all batches again, because a permitted loss has made the ledger shorter."""
         self.same, self._shift, self.matched, self.compared = 0, None, self.start, -1
         self.compare(ledger)
 

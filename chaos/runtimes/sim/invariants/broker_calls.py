@@ -1,6 +1,8 @@
-"""Observes broker calls that show members' requests and fetch responses: for time-outs of groups, and for readers.
+"""Observes calls inside the brokers for invariants that need more than the state after an event: members' requests,
+followers' fetches, ISR proposals, and responses to consumers.
 
-The calls are wrapped during a simulation, those of a planted bug as well: the broker needs no hooks.
+The brokers' functions are wrapped while a simulation runs, also those that a planted bug has replaced. The broker
+itself needs no hooks.
 """
 
 from __future__ import annotations
@@ -30,21 +32,23 @@ READ_COMMITTED: Final = 1
 
 
 class BrokerCalls:
-    """Holds a clock for each shard of a group coordinator, and reports fetch responses to read_committed readers."""
+    """Observes calls inside the brokers: it records when group members send requests, and passes responses and ISR
+    proposals to `observer`.
+    """
 
     def __init__(self) -> None:
         self.observer: CallChecks | None = None
-        """Checks the calls; None if the calls are not checked."""
+        """Checks the observed responses and proposals; None if they are not checked."""
         self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, GroupClock] = {}
 
     def clock(self, shard: GroupCoordinatorShard) -> GroupClock:
-        """Return the clock of a shard."""
+        """Return the times of requests to a shard of a group coordinator."""
         return self._clocks.setdefault(shard, GroupClock())
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Observe the brokers' calls inside this block."""
+        """Observe the brokers' calls inside this block, by wrapping functions."""
         hooks: list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
             (FetchApi, "_read", self._read),
             (OffsetApis, "_list_one", self._listed),

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 class CallChecks:
-    """Checks the calls of brokers for the replicas that are watched."""
+    """Checks calls that `broker_calls` observes inside the brokers, for the replicas that the invariants cover."""
 
     def __init__(self, report: Report, replicas: WatchedReplicas, txns: TransactionWatch) -> None:
         self._report, self._replicas, self._txns = report, replicas, txns
 
     def found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
-        """Check the invariants of a trigger. `found`: their argument; `state`: the state machine of the replica."""
+        """Check the invariants of this trigger. `found`: the value that they check; `state`: the state machine of the
+        replica.
+        """
         replica = self._replicas.of(state)
         if replica is not None:
             check_replica(self._report, trigger, found, replica)

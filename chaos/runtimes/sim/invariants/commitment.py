@@ -1,7 +1,7 @@
 """Defines the invariants of committed batches: they are unique, complete where they must be, and never removed.
 
-A permitted loss (see `PartitionModel.is_excused` and `losing_is_permitted`) makes the ledger shorter. The watch notices
-the loss; the checks only know the ledger.
+If a loss is permitted (see `PartitionModel.is_excused` and `losing_is_permitted`), `InvariantChecker` removes the lost
+batches from the ledger of committed batches. So these checks need no exception for it.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def leader_completeness(before: PartitionImage | None, now: PartitionImage, know
 
 
 def losing_is_permitted(elected: PartitionImage, known: PartitionModel) -> bool:
-    """Return whether the leader of this decision may lack committed batches."""
+    """Return whether the leader that this decision elects may lack committed batches."""
     promise = known.promise
     if promise.hw_truncation or promise.without_controller:
         return True

@@ -1,8 +1,8 @@
-"""Watches in which order the requests of each connection take effect.
+"""Watches whether the requests of each connection take effect in the order in which they arrived.
 
-The broker's own rule (a connection takes no further request while a request still waits before its effect) is not
-asked: the watch observes each request's arrival, and the call by which it takes effect, wherever and in whichever task
-that call is made.
+The broker has a rule of its own for this (a connection takes no further request while one still waits before its
+effect), which is not trusted here. The watch observes when each request arrives, and when the function is called by
+which it takes effect, in whichever task that is.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ if TYPE_CHECKING:
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
 """Lists APIs whose requests from clients may take effect, or read state, at any time until they are answered."""
 BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT})
-"""Lists APIs whose requests take effect by a call that is observed. All other requests take effect as they arrive, and
-only their response may wait.
+"""Lists APIs whose requests take effect when the broker calls a function that is observed here. The requests of other
+APIs take effect as they arrive; only their responses may wait.
 """
 _ASKING: Final[tuple[ModuleType, ...]] = (committed_offsets, consumer_groups, groups, transactions, txn_offsets)
-"""Lists the modules that give a coordinator requests."""
+"""Lists the modules that pass requests to a coordinator."""
 OutOfOrderCallback = Callable[[int, RequestEffect, RequestEffect], None]
-"""Is called with a node's id, an effect, and the last effect before it on its connection."""
+"""Is called when a request takes effect out of order: with the node's id, this request, and the request of the same
+connection that took effect last.
+"""
 
 
 class RequestOrder:
-    """Follows the order of requests on one connection."""
+    """Records in which order the requests of one connection arrive and take effect."""
 
     __slots__ = ("arrived", "last", "late", "__weakref__")
 
@@ -59,11 +61,12 @@ class RequestOrder:
         """Counts the requests that have arrived so far."""
         self.last = RequestEffect(0, 0)
         self.late = False
-        """Is True if the request that is being dispatched takes effect when it is answered, later."""
+        """Is True if the request that is being dispatched takes effect only later, when it is answered."""
 
 
 class ConnectionOrderWatch:
-    """Follows all connections of a simulation, and calls `tell` at each effect that is out of its connection's order.
+    """Follows the requests of all connections of a simulation, and calls `tell` for each request that takes effect out
+    of its connection's order.
     """
 
     def __init__(self) -> None:
@@ -73,12 +76,14 @@ class ConnectionOrderWatch:
         self.asked: Asked = {}
         self._lines: WeakKeyDictionary[Connection, RequestOrder] = WeakKeyDictionary()
         self._now: ContextVar[tuple[int, RequestOrder, RequestEffect] | None] = ContextVar("request", default=None)
-        """Holds, for code that runs on behalf of a request, the node, the order of its connection, and the request."""
+        """Holds the request on whose behalf the current code runs: the node, the `RequestOrder` of the connection, and
+        the request.
+        """
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Observe the brokers' requests inside this block. It wraps the present functions, those of a planted bug as
-        well.
+        """Observe the brokers' requests inside this block, by wrapping the brokers' functions (also those that a
+        planted bug has replaced).
         """
         called = ((ProduceApi, "_append_all"), (ReplicaManager, "delete_records"), (ProducerIdManager, "take"))
         hooks: list[tuple[Any, str, Callable[..., Any]]] = [

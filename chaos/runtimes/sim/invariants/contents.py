@@ -1,4 +1,4 @@
-"""Turns an image of the cluster into a value that can be compared and kept."""
+"""Converts a node's image of the cluster metadata into a value that can be compared and stored."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NOT_KNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevelChange:
-    """Says when a feature's level last changed."""
+    """Records at which offset of the metadata log a feature's level last changed."""
 
     offset: int = field(default=NOT_KNOWN, compare=False)
-    """Is the offset of the record that changed the level, by the image."""
+    """Is the offset of the record that changed the level, as the image has it."""
     begins: frozenset[int] = field(default=frozenset(), compare=False)
-    """Holds the offsets of the snapshots from which the image may come: in such an image, all levels have the
-    snapshot's offset.
+    """Holds the end offsets of the snapshots from which the node may have loaded its image. After such a load, the
+    image has the snapshot's offset for every feature.
     """
 
 

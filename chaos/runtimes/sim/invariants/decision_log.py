@@ -1,6 +1,7 @@
-"""Rebuilds the control plane's decisions from the records of the metadata log, from them alone.
+"""Replays the metadata log's records, and nothing else, to rebuild what the control plane has decided.
 
-It is written a second time on purpose: a mistake in the broker's own replay must not be made here, too.
+It repeats the broker's replay in code of its own on purpose: a mistake in the broker's replay must not be made here,
+too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class PartitionDecision(NamedTuple):
 
 
 class MetadataReplay:
-    """Holds the cluster after each batch of the metadata log. Its attributes are named as those of `ClusterImage`."""
+    """Holds the state of the cluster after the batches of the metadata log that were replayed so far. Its attributes
+    have the names that they have in `ClusterImage`.
+    """
 
     __slots__ = (
         "_news",
@@ -57,8 +60,7 @@ class MetadataReplay:
         self.next_producer_id = 0
         self.offset, self.epoch = -1, -1
         self.end = 0
-        """Is the base offset of the next batch: behind all batches read so far, records of the quorum itself included.
-        """
+        """Is the base offset of the next batch to replay. Batches of the quorum's own control records count, too."""
         self._news: list[PartitionDecision] = []
 
     def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[PartitionDecision]:
@@ -76,8 +78,8 @@ class MetadataReplay:
         return self._news
 
     def adopt(self, image: ClusterImage) -> list[PartitionDecision]:
-        """Start again from an image, if no log has the records before it. Returns its partitions as if they were
-        decided just now.
+        """Start again from a node's image, because no log has the records before it any more. Returns the image's
+        partitions, as if each had just been decided.
         """
         other = image.clone()
         self.brokers = {each.id: replace(each, registered_at=NOT_KNOWN) for each in other.brokers.values()}

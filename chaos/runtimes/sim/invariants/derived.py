@@ -42,7 +42,9 @@ class SegmentIndexes(NamedTuple):
     times: tuple[tuple[int, int], ...]
     """Is the time index: (timestamp, relative offset)."""
     latest: tuple[int, int]
-    """Is the largest timestamp in memory, and its relative offset; -1 and any offset if there is none."""
+    """Is (largest timestamp, relative offset) that the log keeps in memory for the segment; the timestamp is -1 if
+    there is none.
+    """
     interval: int
     """Is the index.interval.bytes of the segment."""
     sealed: bool
@@ -50,7 +52,7 @@ class SegmentIndexes(NamedTuple):
 
 
 class EpochCacheView(NamedTuple):
-    """Holds the epoch cache of a log that has offsets from `start` to `end` - 1."""
+    """Holds the leader-epoch cache of a log, and the offsets [`start`, `end`) of the log."""
 
     entries: tuple[tuple[int, int], ...]
     start: int
@@ -83,7 +85,7 @@ def epochs_of(log: Log) -> EpochCacheView:
 
 
 def kept_start(log: Log, disk: Any, directory: str) -> int:
-    """Return a log's start offset in the checkpoint of log starts; 0 if it has none."""
+    """Return the log start offset that the node's checkpoint file has for a log; 0 if it has none."""
     return offsets_in(disk, f"{directory}/{LOG_STARTS}").get((log.topic, log.partition), 0)
 
 
@@ -132,7 +134,9 @@ def time_index_is_a_replay(segment: SegmentIndexes) -> str | None:
 
 
 def _steps(segment: SegmentIndexes) -> list[tuple[int, int]]:
-    """Return each growth of the largest timestamp, with the last offset of the first batch that has it."""
+    """Return (largest timestamp so far, last offset of the batch that has it), for each batch that raises the largest
+    timestamp.
+    """
     steps: list[tuple[int, int]] = []
     for row in segment.rows:
         if row.timestamp > (steps[-1][0] if steps else -1):
@@ -202,6 +206,6 @@ def metadata_log_follows_a_snapshot(start: int, ends: Sequence[int]) -> str | No
 
 
 def wrong_in(segments: Sequence[SegmentIndexes], checks: Iterable[Any]) -> list[tuple[Any, str]]:
-    """Return the invariants that these segments break, each with its first problem."""
+    """Return the invariants that these segments break, each with its first problem in words."""
     found = [(each, each.check(segment)) for each in checks for segment in segments]
     return [(each, wrong) for each, wrong in found if wrong is not None]

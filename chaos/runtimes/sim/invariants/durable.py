@@ -1,5 +1,5 @@
-"""Finds the part of a log's batches that is sure to survive a power loss, whatever the broker believes of its
-durability.
+"""Finds which of a log's batches are sure to survive a power loss, by the simulated disk and not by what the broker
+believes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _end_within(content: FileContent, size: int, base: int) -> int:
 
 
 def sure_bytes(content: FileContent) -> float:
-    """Return how many of a file's first bytes are durable; infinite if all are. A later fsync makes no change durable
-    that an earlier fsync failed on.
+    """Return up to which byte a file is durable from its beginning; infinite if all of it is. Changes on which an fsync
+    failed count as not durable, also after a later successful fsync.
     """
     sure = content._sure() if content._after_failure else ()
     doubtful = (op[0] for at, op in enumerate(content.pending) if at >= len(sure) or not sure[at])

@@ -1,4 +1,4 @@
-"""Records when members of groups send requests, and derives the time-outs that their coordinators must keep."""
+"""Records when members of groups send requests, and derives by when their coordinators must act (time-outs)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GroupClock:
         self._revoking: dict[str, dict[str, tuple[int, int]]] = {}
         """Maps a group and a member id to the epoch of the member's revocation, and the deadline of the revocation."""
         self._moved: dict[str, list[MovedRevocation]] = {}
-        """Group -> what has moved since the last look."""
+        """Maps a group to the revocations whose deadline has moved since `times` was last called."""
 
     def heard(self, shard: GroupCoordinatorShard, group_id: str, member_id: str, now_ms: int) -> None:
         """Record that a member has sent a request."""
@@ -56,7 +56,9 @@ class GroupClock:
         self._heard[group_id] = {one: now_ms if one in waiting else known.get(one, now_ms) for one in members}
 
     def forgive(self, shard: GroupCoordinatorShard, now_ms: int) -> None:
-        """Restart all times: the coordinator could not write to its log, or was not running."""
+        """Count all times from now on: the coordinator could not write to its log, or was not running, so it could not
+        keep time-outs.
+        """
         self._rebalances.clear()
         self._moved.clear()
         for group_id in (*shard.groups, *shard.ledger.consumers):
@@ -112,12 +114,12 @@ class GroupClock:
 
 
 def waits(member: Any) -> bool:
-    """Return whether a coordinator owes a member of a classic group an answer to a JoinGroup or SyncGroup."""
+    """Return whether a classic group's member waits for the coordinator's answer to a JoinGroup or SyncGroup."""
     return member.joining is not None or member.syncing is not None
 
 
 def _members_of(shard: GroupCoordinatorShard, group_id: str) -> tuple[list[str], set[str]]:
-    """Return the ids of a group's members, and of the members to which the coordinator owes an answer."""
+    """Return the ids of a group's members, and of those members that wait for an answer of the coordinator."""
     consumer, classic = shard.ledger.consumers.get(group_id), shard.groups.get(group_id)
     if consumer is not None:
         return list(consumer.members), set()

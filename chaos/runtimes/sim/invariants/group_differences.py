@@ -17,13 +17,13 @@ _OF_A_CONSUMER_GROUP = (
     *("epoch, hash of its topics and target epoch", "subscriptions", "instance ids", "current assignments"),
     *("target assignments", "owners of partitions", "matched regular expressions"),
 )
-"""Names the `facts` of a consumer group, in their order."""
+"""Names the parts of a consumer group's state, in the order of `GroupStateView.consumer`."""
 SHORT = 40
 """Limits the characters of a value in a description."""
 NAMES = 3
 """Limits the number of other partitions in a description."""
 RECORDS = 4
-"""Limits the number of records in a description: those of the first differences represent all."""
+"""Limits the number of records that a description names; they belong to the first differences."""
 _OF_A_POSITION = {
     "leader_epoch": "leader epoch",
     "metadata": "metadata",
@@ -80,7 +80,7 @@ def records_of(found: Mapping[str, GroupStateView], replayed: Mapping[str, Group
 
 
 def record_of(place: tuple[str, int], position: CommittedOffset) -> str:
-    """Describe a committed offset's record in words."""
+    """Describe the record of a committed offset in words. `place`: the partition whose offset is committed."""
     return f"commits {position.offset} for {place[0]}-{place[1]}"
 
 

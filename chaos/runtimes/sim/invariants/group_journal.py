@@ -1,5 +1,5 @@
-"""Follows the log of groups: the records of __consumer_offsets, the markers between them, and the groups' state that
-results.
+"""Replays one copy of a partition of __consumer_offsets: its records, its transaction markers, and the state of the
+groups that results.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from squall.broker.protocol.schema.group_records import (
 from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 Place = tuple[str | bytes, int]
-"""Is a topic, by its name or, for members with epochs (KIP-848), by its id; and a partition."""
+"""Identifies a partition: its topic's name (or its topic's id, for members of consumer groups, KIP-848), and its index.
+"""
 CONSUMER = "consumer"
-"""Is the protocol type of groups whose assignments can be read."""
+"""Is the protocol type of groups whose members are consumers: their assignments can be decoded."""
 
 
 class CommittedOffset(NamedTuple):
-    """Holds a committed offset, by its record."""
+    """Holds a committed offset of a group, as its record in the log has it."""
 
     offset: int
     leader_epoch: int
@@ -38,7 +39,7 @@ class CommittedOffset(NamedTuple):
     committed_ms: int
     expires_ms: int
     at: int
-    """Is the offset of the record."""
+    """Is the offset at which this record is in __consumer_offsets."""
 
 
 class GenerationMember(NamedTuple):
@@ -51,7 +52,7 @@ class GenerationMember(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """Holds a classic group's generation, by its record."""
+    """Holds a generation of a classic group, as its record in the log has it."""
 
     protocol_type: str
     number: int
@@ -64,7 +65,7 @@ Positions = Mapping[tuple[str, int], CommittedOffset]
 
 
 class GroupStateView(NamedTuple):
-    """Holds the state of one group, by its log or by its coordinator."""
+    """Holds the state of one group: the one that follows from the log, or the one in the coordinator's memory."""
 
     generation: Generation | None
     """Is None if the group is no classic group, or has no record."""
@@ -76,7 +77,7 @@ class GroupStateView(NamedTuple):
 
 
 class PartitionOwners(NamedTuple):
-    """Maps members to the partitions that they own, by one record or by all records of a group."""
+    """Maps members to the partitions that they own, according to one record or to all records of a group."""
 
     generation: int
     """Is the group's generation; -1 if each member has an epoch of its own (KIP-848)."""
@@ -106,7 +107,7 @@ class AssignedPartition(NamedTuple):
 
 
 class GroupJournal:
-    """Follows one partition of __consumer_offsets in one log."""
+    """Follows one copy of a partition of __consumer_offsets, record by record."""
 
     __slots__ = (
         *("_consumers", "_current", "_generations", "_offsets", "_owned", "_pending"),
@@ -117,10 +118,10 @@ class GroupJournal:
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything: the log is read again."""
+        """Forget everything, because the log is read again from its start."""
         self._generations: dict[str, Generation] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
-        """Holds each consumer group as the broker's own rules replay its records, from the first record on."""
+        """Maps a consumer group to its state. The broker's own code replays its records, from the first one on."""
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[tuple[str, int], CommittedOffset]]] = {}
         self._current: dict[str, dict[str, frozenset[Place]]] = {}
@@ -235,7 +236,9 @@ class GroupJournal:
             self.unmarked[at] = producer
 
     def _end(self, producer: int, commit: bool) -> None:
-        """Replay a marker. An offset that was committed behind the transaction's own record stays (KAFKA-5547)."""
+        """Replay a transaction marker. The transaction's offset for a partition does not replace one that was committed
+        behind it in the log (KAFKA-5547).
+        """
         for group, owed in self._pending.pop(producer, {}).items():
             self.changed_groups[group] = None
             for place, position in owed.items() if commit else ():

@@ -1,7 +1,7 @@
-"""Defines the invariants of the time-outs that a group coordinator keeps: sessions, rebalances and revocations.
+"""Defines the invariants of the time-outs that a group coordinator must keep: sessions, rebalances and revocations.
 
-The coordinator's timers are not asked. A `GroupTimes` has the moments at which the group's members sent requests, as
-they were observed from outside (`group_clock`), and is compared with the longest time that the protocol allows.
+The coordinator's own timers are not trusted. `group_clock` observes when members send requests; a `GroupTimes` compares
+these moments with the longest time that the protocol allows.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 MARGIN_MS: Final = 2_000
-"""Is the time that a coordinator may take beyond a time-out, in ms: its timer, the append of a record, and a retry of
-that append.
+"""Is the tolerance of the checks, in ms: a coordinator may act this much later than a time-out, for its timer, the
+append of a record, and a retry of that append.
 """
 
 
@@ -23,7 +23,7 @@ class MemberTimes(NamedTuple):
     deadline_ms: int | None
     """Is the moment at which the coordinator removes a silent member; None if there is no such deadline."""
     waits: bool
-    """Is True if the coordinator owes the member an answer to a JoinGroup or SyncGroup."""
+    """Is True if the member waits for the coordinator's answer to a JoinGroup or SyncGroup."""
     heard_ms: int
     """Is the time of the member's last request, or the last moment at which the member waited for an answer."""
     session_ms: int
@@ -35,11 +35,11 @@ class RebalanceTimes(NamedTuple):
     state: str
     since_ms: int
     longest_ms: int
-    """Is the longest rebalance time-out of a member that the group had since the rebalance began."""
+    """Is the longest rebalance time-out of all members that the group has had since the rebalance began."""
 
 
 class MovedRevocation(NamedTuple):
-    """Describes a revocation whose deadline has moved although it was not due (KIP-848)."""
+    """Describes a member's deadline to revoke partitions that was moved before it had passed (KIP-848)."""
 
     member_id: str
     epoch: int
@@ -49,23 +49,23 @@ class MovedRevocation(NamedTuple):
 
 
 class GroupTimes(NamedTuple):
-    """Describes the time-outs of one group at one moment. All moments are in ms of the coordinator's monotonic clock.
+    """Describes the deadlines and time-outs of one group at one moment. All moments are in ms of the coordinator's
+    monotonic clock.
     """
 
     name: str
     now_ms: int
     look_ms: int | None
-    """Is the moment at which the coordinator will next check the group's deadlines, at the latest; None if it will not.
-    """
+    """Is the moment at which the coordinator's timer will check the group's deadlines next; None if no timer is set."""
     members: tuple[MemberTimes, ...]
     leader: str | None
     """Is the leader of the classic generation; None if the group has no leader."""
     rebalance: RebalanceTimes | None
-    """Describes the group's rebalance; None if the group is not in a rebalance, or if its members' sessions alone can
-    end it.
+    """Describes the group's rebalance; None if the group is not in a rebalance, or if the rebalance waits only for the
+    sessions of static members.
     """
     moved: tuple[MovedRevocation, ...] = ()
-    """Lists the revocations whose deadline has moved since the last look."""
+    """Lists the revocations whose deadline has moved since the last check."""
 
 
 @invariant("member-has-a-deadline", CheckTrigger.GROUP_TIMES, "Kafka's coordinators: each member has a session")

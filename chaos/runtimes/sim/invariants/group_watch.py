@@ -1,4 +1,6 @@
-"""Compares the state of groups in their coordinators with the state that their log gives."""
+"""Compares the state of groups in a coordinator's memory with the state that its log gives, and checks the groups'
+time-outs.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,7 @@ GROUPS_LOG: Final = "__consumer_offsets"
 class GroupWatch:
     """Checks the invariants of groups."""
 
-    def __init__(
-        self, report: Report, clock_of: Callable[[GroupCoordinatorShard], GroupClock] | None = None
-    ) -> None:
+    def __init__(self, report: Report, clock_of: Callable[[GroupCoordinatorShard], GroupClock] | None = None) -> None:
         """Start without groups. `clock_of` returns a shard's clock of observed requests; without it, time-outs are not
         checked.
         """
@@ -38,7 +38,9 @@ class GroupWatch:
     def coordinator(
         self, node: int, known: PartitionModel, journal: GroupJournal, machine: Any, *, whole: bool
     ) -> None:
-        """Check a serving coordinator that was loaded just now (`whole`), or whose log has more records or markers."""
+        """Check a serving coordinator against its log: all groups if the shard was loaded just now (`whole`), otherwise
+        the groups with new records or markers.
+        """
         (steps, journal.news), (given, journal.given) = (journal.news, []), (journal.given, [])
         names, journal.changed_groups = journal.changed_groups, {}
         if whole:
@@ -66,7 +68,8 @@ class GroupWatch:
                 self._report(each, wrong, node, known, {})
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
-        """Check the time-outs of the groups of a serving shard. `able`: its node ran, and wrote, since the last look.
+        """Check the time-outs of the groups of a serving shard. `able`: since the last check the node ran and could
+        write, so the coordinator could keep time-outs.
         """
         if self._clock_of is None:
             return

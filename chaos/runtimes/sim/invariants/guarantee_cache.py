@@ -1,4 +1,4 @@
-"""Derives the promises for a topic from a node's configuration and the cluster's settings."""
+"""Derives what the configuration promises for a topic, from a node's configuration and the cluster's settings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class TopicGuaranteeCache:
-    """Caches the promises for each topic: they are needed for every partition of every image, and settings hardly ever
-    change.
+    """Caches what the configuration promises for each topic. The promises are needed for every partition of every
+    image, and settings hardly ever change.
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ class TxnMarkerBatch(NamedTuple):
 
 
 class BatchIdentity(NamedTuple):
-    """Identifies a batch. Its offsets are `base` to `end` - 1."""
+    """Identifies a batch by the fields of its header. Its offsets are `base` to `end` - 1."""
 
     base: int
     end: int
@@ -71,9 +71,10 @@ class BatchIdentity(NamedTuple):
 
 
 def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[BatchIdentity, int]]:
-    """Yield each whole batch between two bytes, with the byte behind it. Ends at the first bytes that are no batch.
+    """Yield each whole batch in the bytes from `position` to `size`, with the byte position behind it. Ends at the
+    first bytes that are no batch.
 
-    `checked`: ends, too, at a batch whose CRC is wrong.
+    `checked`: end also at a batch whose CRC is wrong.
     """
     while position + HEADER_SIZE <= size:
         base, length, epoch, magic, crc, attributes, delta, _, _, producer_id, producer_epoch, sequence, _ = (

@@ -1,6 +1,7 @@
-"""Checks the nodes' images of the cluster: each equals the result of its records, and every decision is checked.
+"""Checks the cluster metadata that each node has in memory (its image) against the records of the metadata log, and
+checks every decision that these records contain.
 
-Several decisions can be committed, and replayed, in one event. Each of them is read from the log, and checked in turn.
+Several decisions can be committed and replayed in one event. Each of them is read from the log, and checked in turn.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 MOST_IMAGES = 4096
-"""Limits the number of offsets for which the replayed cluster is kept, to compare images with it."""
+"""Limits for how many offsets the replayed state of the cluster is kept. Nodes' images are compared with it."""
 
 
 class ImageWatch:
     """Checks the invariants of metadata images against the metadata log's records."""
 
     def __init__(self, report: Report, cluster: ClusterModel, decided: Callable[[PartitionDecision], None]) -> None:
-        """Start without records. `decided` takes each decision of a partition, while `cluster` and `log` are in the
-        state right after that decision.
+        """Start without records. `decided` is called with each decision on a partition, while `cluster` and `log` are
+        in the state right after that decision.
         """
         self._report, self._cluster, self._decided = report, cluster, decided
         self._checks = entered(CheckTrigger.IMAGE)
         self.log = MetadataReplay()
-        """Holds the cluster as of the newest record that any image has."""
+        """Holds the state of the cluster after the newest record that any node's image contains."""
         self._values: dict[int, ComparableImage] = {}
-        """Maps the offset of a batch's last record to the cluster after that batch."""
+        """Maps the offset of a batch's last record to the state of the cluster after that batch."""
         self._begins: dict[int, frozenset[int]] = {}
-        """Maps a node to the offsets of the snapshots from which its images may have come."""
+        """Maps a node to the end offsets of the snapshots from which it may have loaded its image."""
 
     def moved(self, node: int, image: ClusterImage, log: Log, disk: Any, *, alive: bool = True) -> bool:
-        """Check a node's image that has moved. Returns True if it is newer than all before. `alive`: the node runs, so
-        that its disk has its log's bytes.
+        """Check a node's image that has changed. Returns True if it contains newer records than any image before.
+        `alive`: the node runs, so its log can be read.
         """
         is_news = image.offset > self.log.offset
         if is_news:
@@ -66,8 +67,8 @@ class ImageWatch:
         return is_news
 
     def _begun(self, node: int, value: ComparableImage, log: Log, disk: Any) -> frozenset[int]:
-        """Return the offsets of the snapshots that the node has, or had when the offset of its feature change was first
-        seen.
+        """Return the end offsets of the snapshots from which the node may have loaded its image: those on its disk now,
+        or those that were there when the image's feature changes first had these offsets.
         """
         known = self._begins.get(node, frozenset())
         if value.leveled.offset not in known:
@@ -75,7 +76,8 @@ class ImageWatch:
         return known
 
     def _read_on(self, node: int | None, image: ClusterImage, log: Log, disk: Any) -> None:
-        """Replay the records up to the image's offset from the log of the node that has it. `node`: None if it is down.
+        """Replay the records up to the image's offset, from the log of the node that has the image. `node` is None if
+        it is down.
         """
         decisions, why = self.log, ""
         is_whole = log.log_start_offset <= decisions.end

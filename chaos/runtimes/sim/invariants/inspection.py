@@ -1,7 +1,7 @@
-"""Looks into running nodes and at disks, without a call that a node, its disk or its faults could notice.
+"""Reads the state of running nodes and of disks, without a call that a node, its disk or its faults could notice.
 
-It reads the broker's own memory: its state machines, its logs' bookkeeping, and the page cache's bytes by path (never
-through a handle: that would pass the incarnation's gate, and count there).
+It reads the broker's objects in memory: state machines, and the bookkeeping of logs. Files are read by path from the
+page cache, and never through a file handle, whose calls would be counted and could be hit by faults.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class InspectedNode(Protocol):
 
 
 def view_of(node: int, incarnation: int, hosted: HostedPartition, fetchers: Any = None) -> ReplicaSnapshot:
-    """Return one replica's view now. `fetchers`: the node's fetchers."""
+    """Return a snapshot of one replica's state now. `fetchers`: the node's fetchers."""
     state, log = hosted.state, hosted.log
     fields = (
         node,
@@ -139,8 +139,8 @@ def stable_offset(state: Partition, log: Log) -> int:
 
 
 def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: bool) -> LogProducerState:
-    """Return a log's state of these producers and of open transactions; `aborted`: also its index of aborted
-    transactions.
+    """Return what a log has in memory about these producers and about open transactions. `aborted`: also return its
+    index of aborted transactions.
     """
     producers = log.producers
     entries = producers.entries
@@ -227,7 +227,7 @@ def _generation(known: GroupRecord | None) -> Generation | None:
 
 
 def quorum_view_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumNodeState) -> NodeQuorumView:
-    """Return one node's view of the quorum now. `seen`: its own report of itself."""
+    """Return one node's state in the quorum now. `seen`: the node's own report of that state."""
     state = seen.state
     return NodeQuorumView(
         node,
@@ -291,7 +291,7 @@ def durable_state(disk: InspectedDisk, path: str) -> tuple[int, int, int] | None
 
 
 def canonical(image: ClusterImage | MetadataReplay) -> ComparableImage:
-    """Return the cluster as a comparable value."""
+    """Return the cluster metadata as a comparable value."""
     topics = sorted(image.topics_by_id.items())
     return ComparableImage(
         tuple(image.brokers[broker] for broker in sorted(image.brokers)),
@@ -319,8 +319,8 @@ def peek(disk: InspectedDisk, path: str) -> Buffer | None:
 
 
 def follow(copy: LogCopy, log: Log, disk: InspectedDisk, *, checked: bool = False) -> list[BatchIdentity]:
-    """Read the batches that a log has got since the last time, or all of them again after a truncation. Returns these
-    batches.
+    """Read the batches that were appended to a log since the last call, or all batches again if the log was truncated.
+    Returns the batches that were read.
     """
     if log.generation != copy.generation or copy.segment < 0:
         copy.begin(log.segments[0].base_offset)

@@ -42,7 +42,7 @@ class ListedOffset(NamedTuple):
 
 
 class SettingsInForce(NamedTuple):
-    """Compares the settings of a log with those that the node's image has for its topic."""
+    """Holds the settings that a replica's log uses, and those that the node's image has for its topic."""
 
     log: LogConfig
     image: LogConfig

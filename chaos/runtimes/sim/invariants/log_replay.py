@@ -1,6 +1,7 @@
-"""Rebuilds producers and transactions from the batches of one log alone, without any state of the broker.
+"""Rebuilds the state of producers and transactions from the batches of one log alone.
 
-It is written a second time on purpose: a mistake in the broker's own replay must not be made here, too.
+It repeats the broker's replay in code of its own on purpose: a mistake in the broker's replay must not be made here,
+too.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from squall.broker.protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT
 from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 WINDOW: Final = 5
-"""Counts the newest batches of a producer that are recognised as duplicates: Kafka's
+"""Is how many of a producer's newest batches a log recognises as duplicates: Kafka's
 ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 """
 SEQUENCES: Final = 2**31
 """Is the number of sequences: a sequence wraps from SEQUENCES - 1 to 0."""
 NONE: Final = -1
 _new = tuple.__new__
-"""Makes a tuple for each batch without a constructor, which takes twice as long."""
+"""Makes a named tuple without its constructor, in half the time: one is made for each batch."""
 
 
 class ReplayedBatch(NamedTuple):
-    """Holds the sequences and the offsets of a producer's batch, ends included."""
+    """Holds the first and last sequence, and the first and last offset, of a producer's batch."""
 
     first_sequence: int
     last_sequence: int
@@ -48,7 +49,7 @@ class ProducerReplay(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """Describes a transaction that its marker, at `last`, has ended, by offsets of the log."""
+    """Describes a transaction that a marker at offset `last` has ended. All fields are offsets of the log."""
 
     producer_id: int
     first: int

@@ -11,7 +11,9 @@ from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
 class NodeQuorumView(NamedTuple):
-    """Holds one node's view of the quorum, at an instant at which all state that it must not forget is durable."""
+    """Holds one node's state in the metadata quorum: epoch, vote, leader and log offsets. It is read only at instants
+    at which the node has made durable all that it must not forget.
+    """
 
     node: int
     incarnation: int
@@ -30,12 +32,13 @@ class NodeQuorumView(NamedTuple):
     report.
     """
     deserted: float = 0.0
-    """Is the time for which no majority has fetched from it, as a multiple of the time after which a leader resigns."""
+    """Is, for a leader, for how long no majority has fetched from it: 1.0 is the time after which a leader must resign.
+    """
 
 
 @dataclass(slots=True)
 class QuorumModel:
-    """Models the metadata log for the simulation: its committed records, leaders and votes."""
+    """Holds what is known of the metadata log over the whole simulation: its committed records, leaders and votes."""
 
     voters: tuple[int, ...] = ()
     ledger: CommittedBatches = field(default_factory=CommittedBatches)

@@ -1,4 +1,6 @@
-"""Models one partition for the simulation: the committed batches, their holders, each replica's view, the decisions."""
+"""Models one partition for the invariants: the committed batches, the nodes that hold them, each replica's state, and
+the control plane's decisions.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
     from squall.broker.replication import Partition
 
 RECOVERING: Final = 1
-"""Is `PartitionImage.leader_recovery_state` of a leader from outside the ISR."""
+"""Is the value of `PartitionImage.leader_recovery_state` for a leader that was elected from outside the ISR."""
 LEADER, FOLLOWER, IDLE = "leader", "follower", "idle"
 
 
 class ReplicaSnapshot(NamedTuple):
-    """Holds one running replica's view at one instant: first its role and epochs, then its offsets."""
+    """Holds the state of one running replica at one instant: first its role and epochs, then its offsets."""
 
     node: int
     incarnation: int
@@ -55,13 +57,13 @@ class ReplicaSnapshot(NamedTuple):
 
 
 STANDING: Final = ReplicaSnapshot._fields.index("start")
-"""Counts a view's first fields, which describe the role and epochs: they stay the same as records are appended and
-committed.
+"""Is the number of leading fields of a `ReplicaSnapshot` that describe role and epochs. Appends and commits do not
+change these fields.
 """
 
 
 class LeaderView(NamedTuple):
-    """Holds a leader's beliefs of its followers' log end offsets."""
+    """Holds what a leader believes to be its followers' log end offsets."""
 
     leader: int
     leader_epoch: int
@@ -80,11 +82,11 @@ class ServedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class LostTail:
-    """Records that a power loss took batches from a replica."""
+    """Records that a power loss took the last batches of a replica."""
 
     upto: int
-    """Is the offset before which the replica held everything before the power loss; the replica counts as harmed until
-    it holds that much again.
+    """Is the end of the batches that the replica held before the power loss. Until it holds that much again, it may
+    lack committed batches.
     """
     broker_epoch: int
     """Is the epoch of the broker's registration at the loss. A later registration must not count on the lost batches.
@@ -99,7 +101,7 @@ cancelled.
 
 @dataclass(slots=True)
 class ClusterModel:
-    """Holds the newest metadata of the brokers."""
+    """Holds the newest cluster metadata that any node has, and which nodes' disks were damaged."""
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     offset: int = -1
@@ -112,7 +114,7 @@ class ClusterModel:
     asked: Asked | None = None
     """Holds the reassignments that controllers were asked for; None if requests are not observed."""
     imaged: dict[int, int] = field(default_factory=dict)
-    """Maps a node to the offset of the metadata log that its image had before this event."""
+    """Maps a node to the offset up to which its image had replayed the metadata log before this event."""
 
     def broker_epoch(self, node: int) -> int:
         """Return the broker epoch of the registration in force; -1 if the node is not registered."""
@@ -127,19 +129,19 @@ class ClusterModel:
 
 @dataclass(slots=True, eq=False)
 class PartitionModel:
-    """Models one partition."""
+    """Holds what the invariant checks know of one partition."""
 
     topic: str = "t"
     partition: int = 0
     topic_id: bytes = bytes(16)
     promise: TopicGuarantees = field(default_factory=TopicGuarantees)
     min_isrs: list[tuple[int, int]] = field(default_factory=list)
-    """Lists each promised min ISR, with the offset of the metadata log from which on it holds, in order."""
+    """Lists each min ISR that was in force, with the offset of the metadata log at which it began, in order."""
     decided: dict[int, int] = field(default_factory=dict)
     """Maps a leader epoch to the offset of the metadata log at which it was decided."""
     always_durable: bool = True
-    """Is True if the configuration has promised durability from the beginning on: a change of settings also changes the
-    promise for records written before.
+    """Is True if the configuration has required flushes since the beginning. A change of settings can weaken the
+    promise for records that were written before.
     """
     cluster: ClusterModel = field(default_factory=ClusterModel)
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
@@ -152,7 +154,7 @@ class PartitionModel:
     others delete their logs.
     """
     truth: PartitionImage | None = None
-    """Is the newest decision of the control plane that any node knows."""
+    """Is the newest state of the partition that the control plane has decided, as far as any node knows."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Maps a leader epoch to the node that led in it."""
     void_epoch: int = -1
@@ -160,16 +162,20 @@ class PartitionModel:
     stale: set[int] = field(default_factory=set)
     """Holds the nodes whose high watermark may be from before a permitted loss."""
     named: dict[int, int] = field(default_factory=dict)
-    """Maps a node to the latest log start that it has named in a Fetch response."""
+    """Maps a node to the log start offset in its latest Fetch response."""
     lost: dict[int, LostTail] = field(default_factory=dict)
     believed: LeaderView | None = None
-    """Holds the beliefs of the leader that has heard from a follower last, among the leaders of the newest epoch."""
+    """Holds what the leader believes of its followers' logs. If several nodes lead in the newest epoch, it is the
+    leader that a follower fetched from last.
+    """
     producers: dict[int, ExpectedSequence] = field(default_factory=dict)
     """Maps a producer id to the state that its committed batches give."""
     replay: LogReplay = field(default_factory=LogReplay)
     """Holds the producers and transactions that result from all committed batches."""
     records: Decoded = field(default_factory=dict)
-    """Maps batches of a coordinator's log that any replica had to their decoded records."""
+    """Maps batches of a coordinators' log to their decoded records, so that each batch is decoded once for all
+    replicas.
+    """
     written: dict[tuple[int, int], BatchInLog] = field(default_factory=dict)
     """Maps (base offset, leader epoch) to the batch that was first seen there."""
     served: dict[int, ServedRecord] = field(default_factory=dict)
@@ -183,20 +189,22 @@ class PartitionModel:
         self.always_durable = self.always_durable and promise.durable
 
     def least_min_isr(self, leader: ReplicaSnapshot) -> int:
-        """Return the smallest min ISR that a leader may use in this event, in which it may have learnt of later values:
-        the value that it knew before, or the value when its leadership was decided, or a value since.
+        """Return the smallest min ISR that a leader may apply in this event: the one that it knew before, the one in
+        force when its leadership was decided, or any later one, of which it may just have learned.
         """
         knew = max(self.cluster.imaged.get(leader.node, -1), self.decided.get(leader.leader_epoch, -1))
         known = [value for at, value in self.min_isrs if at <= knew][-1:]
         return min(known + [value for at, value in self.min_isrs if at > knew], default=self.promise.min_isr)
 
     def counts(self, view: ReplicaSnapshot) -> bool:
-        """Return False for a replica from before a permitted loss: the records that it considers committed are not."""
+        """Return whether this replica's high watermark counts. It does not if it may be from before a permitted loss,
+        because it then covers batches that are no longer committed.
+        """
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
 
     def serves(self, epoch: int) -> bool:
-        """Return whether reads from the leader of this epoch count. False for a leader that a permitted loss has
-        overtaken and for a leader whose disk has flipped bits; also if the configuration lets committed records change.
+        """Return whether reads from the leader of this epoch are checked. They are not if a permitted loss happened in
+        a later epoch, if the leader's disk has flipped bits, or if the configuration lets committed records change.
         """
         if epoch < 0 or epoch < self.void_epoch or self.promise.hw_truncation or self.promise.without_controller:
             return False
@@ -228,8 +236,8 @@ class PartitionModel:
         return lacking
 
     def note_beliefs(self, leader: Partition) -> bool:
-        """Note a leader's beliefs of its followers' log ends. Returns True if they are new. Beliefs of a leader of an
-        earlier epoch do not count: they must not hide those of the newer leader.
+        """Store what a leader believes to be its followers' log ends. Returns True if that is new. The beliefs of a
+        leader of an earlier epoch are ignored: they must not replace those of the newer leader.
         """
         if self.believed is not None and leader.leader_epoch < self.believed.leader_epoch:
             return False
@@ -249,8 +257,8 @@ class PartitionModel:
         return (end <= mine.matched and end <= its.matched) or are_alike(mine, its, end)
 
     def held_once(self, node: int, end: int) -> bool:
-        """Return whether a node holds all committed batches before `end`, or did until a power loss took them, or may
-        have until bits rotted.
+        """Return whether a node holds all committed batches before `end`; batches that a power loss took, or that
+        flipped bits may have destroyed, count as held.
         """
         if self.holds(node, end) or node in self.cluster.rotten:
             return True
@@ -263,9 +271,9 @@ class PartitionModel:
         return copy is not None and offset >= self.ledger.end and copy.low <= offset < copy.end
 
     def is_excused(self, node: int) -> bool:
-        """Return whether a member of the ISR may lack committed batches: a power loss took them, and either the control
-        plane does not know yet that another incarnation runs, or it is the last member, which nothing removes (without
-        KIP-966).
+        """Return whether a member of the ISR may lack committed batches. It may if its disk was damaged, or if a power
+        loss took them and one of these holds: the control plane does not know yet that the broker has restarted, or the
+        replica is the last ISR member, which nothing removes (without KIP-966).
         """
         if node in self.cluster.damaged:
             return True
@@ -278,20 +286,20 @@ class PartitionModel:
         return alone and (not self.promise.elr or self.is_recovering)
 
     def is_unnoticed(self, node: int) -> bool:
-        """Return whether a node has lost batches with the power, and the control plane still counts on the incarnation
-        that had them: it may keep that incarnation in an ISR, and elect it, until the next one registers.
+        """Return whether a node has lost batches in a power loss that the control plane does not know of yet. Until the
+        restarted broker registers, the control plane may keep it in an ISR, and elect it.
         """
         lost = self.lost.get(node)
         return lost is not None and not self.promise.durable and self.cluster.broker_epoch(node) <= lost.broker_epoch
 
     @property
     def is_recovering(self) -> bool:
-        """Is True if the leader was elected from outside of ISR and ELR."""
+        """Is True if the leader was elected from outside the ISR and the eligible leader replicas."""
         return self.truth is not None and self.truth.leader_recovery_state == RECOVERING
 
     def void_from(self, offset: int, epoch: int, leader: int) -> None:
-        """Forget committed batches from `offset` on: they are lost, as is permitted, since `leader` was elected in
-        `epoch`. The leader's log counts now.
+        """Remove the committed batches from `offset` on: they were lost when `leader` was elected in `epoch`, and the
+        configuration permits that. From now on the log of this leader is the reference.
         """
         self.ledger.cut(offset)
         self.void_epoch = epoch

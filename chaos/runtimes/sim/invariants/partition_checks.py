@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import PartitionModel, ReplicaSnapshot
 
 Report = Callable[[Invariant, str, "int | None", "PartitionModel | None", Mapping[str, Any]], None]
-"""Is called with a broken invariant, the problem in words, the node, the partition, and more details."""
+"""Is called with a broken invariant: the invariant, the problem in words, the node, the partition, and further details.
+"""
 Change = tuple["ReplicaSnapshot | None", "ReplicaSnapshot"]
 
 
 class PartitionChecks:
-    """Runs the invariants of partitions. For one event, call `wrote` and `shortened` first, then `decided`, then
-    `settle`.
+    """Updates the models of partitions, and runs their invariants. For one event, call `wrote` and `shortened` first,
+    then `decided`, then `settle`.
     """
 
     def __init__(self, report: Report) -> None:
@@ -63,7 +64,9 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def shortened(self, when: CheckTrigger, known: PartitionModel, node: int, before: int) -> None:
-        """Check a log that was truncated, or loaded from the disk; it held the committed batches up to `before`."""
+        """Check a log that was truncated, or loaded from the disk. Before that, it equalled the committed batches up to
+        `before`.
+        """
         now = known.copies[node].compare(known.ledger)
         for each in entered(when):
             wrong = each.check(node, before, now, known)
@@ -78,8 +81,8 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def derived(self, known: PartitionModel, node: int, log: Log, disk: Any, *, anew: bool) -> None:
-        """Check a log's indexes and epoch cache against its batches. `anew`: the log was loaded or truncated; else its
-        start has moved.
+        """Check a log's indexes and epoch cache against its batches. `anew`: the log was loaded or truncated; otherwise
+        only its start has moved.
         """
         if node in known.cluster.damaged:
             return
@@ -92,14 +95,18 @@ class PartitionChecks:
             self._report(each, wrong, node, known, {})
 
     def started(self, known: PartitionModel, node: int, log: Log, kept: int) -> None:
-        """Check the start of a log that was loaded. `kept`: its start in the checkpoint of log starts."""
+        """Check the start offset of a log that was loaded. `kept`: the start offset that the node's checkpoint file has
+        for it.
+        """
         for each in entered(CheckTrigger.STARTED):
             wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept, known.named.get(node, 0))
             if wrong is not None and node not in known.cluster.damaged:
                 self._report(each, wrong, node, known, {})
 
     def went_back(self, known: PartitionModel, node: int, before: int, now: int, end: int, *, cut: bool) -> None:
-        """Check a log's start that moved from `before` to `now`. `cut`: the log, which ends at `end`, was truncated."""
+        """Check a log whose start offset moved back from `before` to `now`. `cut`: the log was truncated; it ends at
+        `end`.
+        """
         for each in entered(CheckTrigger.WENT_BACK):
             wrong = each.check(before, now, end, cut)
             if wrong is not None:
@@ -164,14 +171,16 @@ class PartitionChecks:
                 self._report(each, wrong, None, known, {})
 
     def believed(self, known: PartitionModel) -> None:
-        """Check a leader's changed beliefs of its followers' logs, if nothing else of the partition has changed."""
+        """Check what a leader believes of its followers' logs, if nothing else of the partition has changed in this
+        event.
+        """
         for each in () if known.deleted else self._of_belief:
             wrong = each.check(known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {})
 
     def commit(self, known: PartitionModel, view: ReplicaSnapshot) -> None:
-        """Commit batches up to a leader's high watermark."""
+        """Add the batches below a leader's high watermark to the committed ones."""
         if view.leads and view.leader_epoch >= known.void_epoch:
             known.stale.discard(view.node)
         if not known.counts(view):
@@ -203,7 +212,7 @@ class PartitionChecks:
         known.producers[batch.producer_id] = ExpectedSequence.after(batch)
 
     def died(self, known: PartitionModel, node: int, left: LogCopy) -> None:
-        """Replace the log of a node that is down by the log on its disk."""
+        """Replace the copy of a log, whose node is down, by the log as it is on the node's disk."""
         known.views.pop(node, None)
         before = known.copies.get(node)
         known.copies[node] = left

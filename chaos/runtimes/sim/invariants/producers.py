@@ -35,7 +35,7 @@ def _has_no_sequence(batch: BatchIdentity) -> bool:
 
 
 def _continues(batch: BatchIdentity, producer: ExpectedSequence) -> bool:
-    """Return whether the batch's correct sequence is known."""
+    """Return whether it is known which sequence this batch must have."""
     return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
 
 

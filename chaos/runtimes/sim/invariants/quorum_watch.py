@@ -1,4 +1,5 @@
-"""Checks the metadata quorum: every node's vote, epoch and leader, and its log."""
+"""Checks the metadata quorum after each event: every node's vote, epoch and leader, and its copy of the metadata log.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class QuorumWatch:
         self._views: dict[int, NodeQuorumView] = {}
         self._written: dict[tuple[int, int], BatchInLog] = {}
         self._durable: dict[int, Any] = {}
-        """Maps each node to its state at the last look at its durable state."""
+        """Maps each node to its (epoch, vote, leader) when these were last compared with its disk."""
         self._matching = INVARIANTS["log-matching"]
         self._flushed = entered(CheckTrigger.FLUSHED)
         self._epochs, self._indexes = entered(CheckTrigger.EPOCHS), entered(CheckTrigger.INDEXES)

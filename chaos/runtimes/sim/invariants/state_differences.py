@@ -1,4 +1,4 @@
-"""Describes the difference between a state and a replay of its log in words: for transactional ids, producers and
+"""Describes in words how a state in memory differs from a replay of its log: for transactional ids, producers and
 images.
 """
 

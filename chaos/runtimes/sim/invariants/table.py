@@ -1,4 +1,4 @@
-"""Lists the invariants, and when each is checked."""
+"""Holds the table of all invariants, and defines the triggers: the events after which an invariant is checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class CheckTrigger(StrEnum):
-    """Selects when an invariant is checked, and on what. The check's arguments follow from it."""
+    """Names the kinds of events after which invariants are checked. Each kind determines the arguments of the check."""
 
     REPLICA = "replica"
     """Means that one replica has changed: check(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
@@ -156,7 +156,7 @@ class CheckTrigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """Represents one promise. `check` is pure and returns the problem in words, or None."""
+    """Represents one invariant. `check` is a pure function that returns the problem in words, or None."""
 
     name: str
     definition: str
@@ -168,11 +168,11 @@ class Invariant:
 INVARIANTS: dict[str, Invariant] = {}
 """Maps the name of each invariant to the invariant."""
 _entered: dict[tuple[CheckTrigger, ...], tuple[int, tuple[Invariant, ...]]] = {}
-"""Caches the results of `entered`, with the number of invariants at that time."""
+"""Caches the results of `entered`, with the number of invariants that the table had then."""
 
 
 def invariant(name: str, when: CheckTrigger, source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a check into the table; its docstring is the definition."""
+    """Add a check to the table under this name; the check's docstring is the definition of the invariant."""
 
     def enter(check: Callable[..., Any]) -> Callable[..., Any]:
         assert name not in INVARIANTS, f"two invariants are called {name}"

@@ -1,5 +1,5 @@
-"""Holds the promises of a configuration: the invariants' demands depend on them. `squall.checkers.guarantees` has the
-full matrix.
+"""Holds what a configuration promises for a topic; what the invariants demand depends on it.
+`squall.checkers.guarantees` has the full matrix.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TopicGuarantees:
-    """Holds the promises of one topic's settings and of the cluster's."""
+    """Holds what the settings of one topic and of the cluster promise for the topic."""
 
     min_isr: int = 1
     """Is min.insync.replicas; a value above the number of replicas counts as all of them."""
@@ -19,8 +19,8 @@ class TopicGuarantees:
     durable: bool = False
     """Is True with flush.messages=1 on disks that keep synced data: a power loss takes no committed record."""
     elr: bool = False
-    """Is True with eligible leader replicas (KIP-966): after an unclean stop, the last member of the ISR is no
-    candidate.
+    """Is True with eligible leader replicas (KIP-966): the last member of the ISR cannot be elected after it stopped
+    uncleanly.
     """
     hw_truncation: bool = False
     """Is True if followers truncate to their high watermark, as before KIP-101: committed records may be lost, and logs

@@ -1,4 +1,6 @@
-"""Follows the records of __transaction_state in one log, and the state of transactional ids that results."""
+"""Replays one copy of a partition of __transaction_state: its records, and the state of the transactional ids that
+results.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ PREPARED, COMPLETED = (PREPARE_COMMIT, PREPARE_ABORT), (COMPLETE_COMMIT, COMPLET
 
 
 class TransactionRecord(NamedTuple):
-    """Holds the state of a transactional id, by its record."""
+    """Holds the state of a transactional id, as a record in the log has it."""
 
     producer_id: int
     epoch: int
@@ -60,8 +62,8 @@ only once.
 
 
 class TransactionJournal:
-    """Follows one partition of __transaction_state in one log: every id's state after its last record, and the changes
-    on the way.
+    """Follows one copy of a partition of __transaction_state: the state of each transactional id after its last record,
+    and the changes on the way.
     """
 
     __slots__ = ("_decoded", "entries", "news", "steps", "changed_ids")
@@ -72,7 +74,7 @@ class TransactionJournal:
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything: the log is read again."""
+        """Forget everything, because the log is read again from its start."""
         self.entries: dict[str, TransactionRecord] = {}
         """Maps a transactional id to its state."""
         self.steps: dict[int, tuple[BatchIdentity, list[TransactionChange]]] = {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LogProducerState(NamedTuple):
-    """Holds the producers and transactions of a log: from its memory, or rebuilt from its batches."""
+    """Holds the producers and transactions of a log: as the log has them in memory, or rebuilt from its batches."""
 
     senders: Mapping[int, ProducerReplay | None]
     """Maps the producer ids that are compared to their state; None if a producer is not known."""
@@ -28,7 +28,7 @@ class LogProducerState(NamedTuple):
 
 
 class PreparedTransaction(NamedTuple):
-    """Holds a coordinator's decision to commit or abort that is committed in its log."""
+    """Holds a decision to commit or abort a transaction, whose record is committed in the coordinators' log."""
 
     transactional_id: str
     entry: TransactionRecord

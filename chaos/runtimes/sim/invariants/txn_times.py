@@ -18,22 +18,24 @@ if TYPE_CHECKING:
 ONGOING: Final = 1
 """Is the state of an open transaction, by its number in Kafka's log."""
 MARGIN_MS: Final = 2_000
-"""Is the time that a coordinator may take beyond its second look, in ms: the append of a record, and a retry of that
-append.
+"""Is the tolerance of the check, in ms: a coordinator may end a transaction this much later than the second check of
+its time-outs, for the append of a record and a retry of that append.
 """
 
 
 class OverdueTransaction(NamedTuple):
-    """Describes a transaction that is open after its time-out. Times are in ms."""
+    """Describes a transaction that is still open although its time-out has passed. Times are in ms."""
 
     transactional_id: str
     timeout_ms: int
     open_ms: int
     """Is the time for which the transaction has been open, by the coordinator's wall clock."""
     overdue_ms: int
-    """Is the time for which the transaction has been seen over its time-out, while the coordinator could end it."""
+    """Is for how long the transaction has been observed past its time-out while the coordinator could have ended it."""
     interval_ms: int
-    """Is the time between two looks of the coordinator: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+    """Is the interval at which the coordinator checks for timed-out transactions:
+    transaction.abort.timed.out.transaction.cleanup.interval.ms.
+    """
 
 
 class ReadCommittedAnswer(NamedTuple):
@@ -87,7 +89,7 @@ def aborted_are_listed(answer: ReadCommittedAnswer) -> str | None:
 
 
 class OverdueTransactions:
-    """Records since when the open transactions of one coordinator's shard have been over their time-out."""
+    """Records since when each open transaction of one coordinator's shard has been observed past its time-out."""
 
     __slots__ = ("_since",)
 
@@ -98,14 +100,16 @@ class OverdueTransactions:
         """
 
     def forgive(self) -> None:
-        """Restart all times: the coordinator could not write to its log, or was not running."""
+        """Count all times from now on: the coordinator could not write to its log, or was not running, so it could not
+        end transactions.
+        """
         self._since.clear()
 
     def look(
         self, entries: Mapping[str, TransactionRecord], wall_ms: int, now_ms: int, interval_ms: int
     ) -> Iterator[OverdueTransaction]:
-        """Yield the transactions that are over their time-out. `wall_ms`: the coordinator's clock; `now_ms`: virtual
-        time.
+        """Yield the transactions that are past their time-out now. `wall_ms`: the coordinator's clock; `now_ms`:
+        virtual time.
         """
         before, self._since = self._since, {}
         for name, entry in entries.items():

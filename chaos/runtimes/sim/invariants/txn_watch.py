@@ -1,4 +1,6 @@
-"""Checks transactions: the state of producers in logs, the coordinators' decisions, and that both agree."""
+"""Checks transactions after each event: the state of producers in logs, the coordinators' decisions, and that both
+agree.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ NEVER_FORGOTTEN_MS: Final = 86_400_000
 
 
 def journal_of(known: PartitionModel) -> AnyJournal:
-    """Return a journal for the records of one more log of a partition; None if it is no coordinator's."""
+    """Return an empty journal for one more replica of a partition of a coordinators' log; None for any other partition.
+    """
     if known.topic == GROUPS_LOG:
         return GroupJournal()
     return TransactionJournal(known.records) if known.topic == COORDINATORS_LOG else None
@@ -53,9 +56,9 @@ class TransactionWatch:
         self._owners: dict[int, str] = {}
         """Maps a producer id to its transactional id, by committed records."""
         self._taken: dict[PartitionModel, int] = {}
-        """Maps each partition of the coordinators' log to the number of committed batches already processed."""
+        """Maps each partition of the coordinators' log to how many of its committed batches were processed."""
         self._completed: set[tuple[PartitionModel, int, int]] = set()
-        """Holds partition, base offset and checksum of the records of completion that were checked."""
+        """Holds the completion records that were checked, by partition, base offset and checksum of their batch."""
         self._coordinators: dict[PartitionModel, None] = {}
         self._news: dict[tuple[int, PartitionModel], LogCopy] = {}
         """Holds the logs that have changed in this event."""
@@ -108,7 +111,9 @@ class TransactionWatch:
     def coordinator(
         self, node: int, known: PartitionModel, journal: TransactionJournal, machine: Any, *, whole: bool
     ) -> None:
-        """Check a serving coordinator that was loaded just now (`whole`), or whose log has more records."""
+        """Check a serving coordinator against its log: all transactional ids if the shard was loaded just now
+        (`whole`), otherwise the ids with new records.
+        """
         names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.changed_ids
         if names:
             found = inspection.shard_entries(machine, names)
@@ -120,7 +125,9 @@ class TransactionWatch:
         journal.changed_ids = {}
 
     def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
-        """Check the open transactions of a serving shard. `able`: its node ran, and wrote, since the last look."""
+        """Check the open transactions of a serving shard for time-outs. `able`: since the last check the node ran and
+        could write, so the coordinator could end transactions.
+        """
         times = self._times.setdefault((seen.id, known), OverdueTransactions())
         copy = known.copies.get(seen.id)
         if not able:
@@ -156,7 +163,9 @@ class TransactionWatch:
     # -------------------------------------------------------------------------------------------------- all of it
 
     def settle(self, changed: Iterable[PartitionModel]) -> None:
-        """Run the checks that need all observations of an event, and up-to-date ledgers."""
+        """Run the checks that need all observations of an event, and ledgers of committed batches that include the
+        event.
+        """
         began: list[PartitionModel] = []
         for known in changed:
             if known in self._coordinators:

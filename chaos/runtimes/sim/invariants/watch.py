@@ -1,8 +1,8 @@
 """Runs the invariants on every node that an event changed, and records violations.
 
-Unchanged parts cost nothing, or a comparison. Replicas' offsets, epochs and ISRs are compared if they were written to
-(`writes`); every node's state in the quorum and every image's offset are compared each time. Changed parts go to the
-`PartitionChecks`, and from there to the invariants that they concern.
+What has not changed costs nothing, or a comparison. A replica's offsets, epochs and ISR are compared only if an
+attribute of the replica was assigned to (`writes`); every node's state in the quorum and its image's offset are
+compared each time. What has changed is passed to `PartitionChecks`, which runs the invariants concerned.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.topic_guarantees import TopicGuarantees
 
 WHOLE_EVERY = 64
-"""Counts the looks between two that compare every replica, whether it was written to or not."""
+"""Is how often all replicas are compared, whether they were written to or not: at each 64th call of `look`."""
 LOOK_S = 1.0
-"""Gives the virtual seconds between two looks at the time-outs of a node's coordinators."""
+"""Gives the virtual seconds between two checks of the time-outs that a node's coordinators must keep."""
 LOOKS = 5
-"""Is how often a quorum leader is looked at, at least, within the time after which it must have resigned."""
+"""Is how often a quorum leader is checked, at least, within the time after which it must resign if no majority fetches.
+"""
 
 COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS_LOG}
-"""Maps the journal of a coordinators' log to its topic."""
+"""Maps the type of a journal to the internal topic whose records it follows."""
 
 
 class VirtualClock(Protocol):
@@ -92,10 +93,12 @@ class InvariantChecker:
         connections: ConnectionOrderWatch | None = None,
         calls: BrokerCalls | None = None,
     ) -> None:
-        """Start without nodes. `promise`: the promises of the cluster's configuration; by default read from the nodes'
-        configuration. `written`: the dict of `writes.note_writes`; without it, every look compares every replica.
-        `connections`: the watch of requests; without it, their order is not checked. `calls`: the watch of other calls;
-        without it, time-outs of groups and responses to readers are not checked.
+        """Start without nodes.
+
+        `promise`: what the cluster's configuration promises; by default it is derived from the nodes' configuration.
+        `written`: the dict of `writes.note_writes`; without it, every look compares every replica. `connections`:
+        observes requests; without it, their order is not checked. `calls`: observes calls inside brokers; without it,
+        time-outs of groups and responses to readers are not checked.
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, TopicGuaranteeCache()
@@ -116,7 +119,9 @@ class InvariantChecker:
         self._settings = None if calls is None else SettingsOfImage()
         self._reported: set[tuple[str, str | None, int | None]] = set()
         self._committed: dict[tuple[int, PartitionModel], int] = {}
-        """Maps a node and a partition of a coordinators' log to its high watermark at the last look."""
+        """Maps (node, partition of a coordinators' log) to the partition's high watermark at the last check of
+        time-outs.
+        """
         if calls is not None:
             calls.observer = CallChecks(self._report, self._replicas, self._txns)
         if connections is not None:
@@ -217,7 +222,7 @@ class InvariantChecker:
             self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
 
     def _coordinators_loaded(self, seen: WatchedNode) -> None:
-        """Compare each shard that has begun to serve with all of its log."""
+        """Compare each coordinator's shard that has begun to serve with the whole of its log."""
         for replica in list(seen.loading):
             journal = replica.copy.journal
             shard = seen.shards[type(journal)].get(replica.known.partition)
@@ -247,7 +252,9 @@ class InvariantChecker:
                     self._of[kind].look(seen, known, shard, int(now * 1000), able=able)
 
     def _may_write(self, seen: WatchedNode, known: PartitionModel, log: Partition) -> bool:
-        """Return whether a log took and committed records since the last look, as far as can be seen."""
+        """Return whether a coordinator could write to this log: since the last check, appended records were committed,
+        as far as can be seen.
+        """
         before, self._committed[seen.id, known] = self._committed.get((seen.id, known), -1), log.high_watermark
         moves = log.high_watermark > before or log.high_watermark == log.log_end_offset
         return log.is_leader and moves and not log.under_min_isr_before_append()
@@ -311,7 +318,7 @@ class InvariantChecker:
             touched.pop(gone, None)
 
     def _decided(self, decided: PartitionDecision) -> None:
-        """Check one decision, while `images.log` is in the state right after it."""
+        """Check one decision of the control plane, while `images.log` is in the state right after it."""
         topic, index, partition = decided
         known = self._by_name[topic.name, index] = self._known(topic.id, topic.name, index)
         known.promised(self._promised(self._config, self.images.log, topic.name), self.images.log.offset)
@@ -359,7 +366,7 @@ class InvariantChecker:
             self._checks.shortened(CheckTrigger.RECOVERED, known, seen.id, before.compare(known.ledger))
 
     def _died(self, seen: WatchedNode) -> None:
-        """Check the last state of an incarnation, and read the rest from its disk."""
+        """Check the last state of an incarnation that has ended, and replace its logs by those on its disk."""
         # What it decided, committed and deleted in the moment that it died in, nobody has looked at yet.
         self._image_moved(seen, {})
         for replica in seen.replicas:
@@ -384,7 +391,7 @@ class InvariantChecker:
         self.quorum.died(seen.id, seen.broker, disk)
 
     def _hosting_changed(self, seen: WatchedNode) -> None:
-        """Update the replicas from the image."""
+        """Update the list of replicas that a node hosts."""
         places = {}
         for hosted in seen.broker.replicas.hosted():
             state = hosted.state
@@ -411,8 +418,8 @@ class InvariantChecker:
     # -------------------------------------------------------------------------------------------------- reporting
 
     def damaged(self, node: int, *, rotten: bool) -> None:
-        """Note that a node's disk was damaged on purpose (bit rot, a failed fsync): missing records on it are no
-        violation, nor, if it is `rotten`, are wrong records.
+        """Note that a node's disk was damaged on purpose (flipped bits, a failed fsync). From then on, missing records
+        on it are no violation; nor are wrong records, if bits may have flipped (`rotten`).
         """
         self.cluster.damaged.add(node)
         self.quorum.damaged.add(node)

@@ -1,4 +1,4 @@
-"""Holds nodes and their replicas as they were last seen, and the values that show whether they have changed."""
+"""Holds nodes and their replicas as they were at the last check, to find what an event has changed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 Place = tuple[bytes, int]
 Glance = tuple[Any, int, int]
-"""Holds a node's state in the quorum (`QuorumNodeState`), its image's offset, and how many topics it hosts."""
+"""Changes whenever a node must be checked: its state in the quorum (`QuorumNodeState`), its image's offset, and how
+many topics it hosts.
+"""
 NOTHING_SEEN: Glance = (), -1, -1
 
 
 class WatchedReplica:
-    """Holds one hosted replica as it was last seen."""
+    """Holds one hosted replica as it was at the last check."""
 
     __slots__ = (
         "copy",
@@ -49,16 +51,16 @@ class WatchedReplica:
         self.durability = hosted.log.durability
         self.known, self.copy = known, copy
         self.numbers: tuple[Any, ...] = ()
-        """Holds the values that change whenever the replica must be looked at, as seen last."""
+        """Holds values of the replica at the last check; if one of them has changed, the replica is checked again."""
         self.ends: tuple[int, ...] = ()
-        """Holds the leader's beliefs of its followers' log ends, as seen last; empty for a follower."""
+        """Holds what a leader believed to be its followers' log ends at the last check; empty for a follower."""
         self.followers: Any = None
-        """Holds the leader's follower states when its owner was looked up last."""
+        """Holds the leader's follower states, as they were when they were last entered into `WatchedReplicas`."""
         self.recovery_point = -1, -1
-        """Holds the recovery point and the generation of the log, as seen last."""
+        """Holds the recovery point and the generation of the log at the last check."""
         self.view: ReplicaSnapshot | None = None
         self.shard: Any = None
-        """Is the coordinator's shard on this replica, as seen last."""
+        """Is the coordinator's shard on this replica at the last check."""
 
     def numbers_now(self) -> tuple[Any, ...]:
         """Return the present values of `numbers`."""
@@ -85,7 +87,7 @@ class WatchedReplica:
 
 
 class WatchedNode:
-    """Holds one node as it was last seen."""
+    """Holds one node as it was at the last check."""
 
     __slots__ = (
         "before",
@@ -117,16 +119,18 @@ class WatchedNode:
         self.before = NOTHING_SEEN
         """Holds the result of the last `glance`."""
         self.due = inf
-        """Is the time at which a quorum leader is looked at again, whatever happens."""
+        """Is the time at which a quorum leader is checked again, even if nothing has changed."""
         self.coordinators_due = -inf
         """Is the time at which the time-outs of the node's coordinators are checked again."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
-        """Maps the kind of a log's journal, and a partition, to the coordinator's shard on this node."""
+        """Holds the coordinators' shards on this node: maps the type of the log's journal to a mapping of partition to
+        shard.
+        """
         self.loading: list[WatchedReplica] = []
         """Lists the replicas whose shard is being loaded."""
 
     def now_runs(self, broker: Any) -> None:
-        """Keep references to the objects that are looked at after every event."""
+        """Keep references to those objects of a started broker that are read after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
         self.quorum, self.inspect = broker.control.quorum, broker.control.quorum.inspect
         self.shards = {TransactionJournal: broker.transactions.shards, GroupJournal: broker.groups.shards}
@@ -134,7 +138,7 @@ class WatchedNode:
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:
-        """Return a value that changes whenever the node must be looked at, apart from its replicas."""
+        """Return a value that changes whenever the node must be checked, apart from its replicas."""
         return self.inspect(), self.image.offset, len(self.by_id)
 
 
@@ -151,12 +155,12 @@ class WatchedReplicas:
         """
         self._written = written
         self._owners: dict[Any, WatchedReplica] = {}
-        """Maps a state machine, log or follower state to its replica. Follower states that a leader has replaced stay
-        here: they are not written to any more.
+        """Maps a state machine, log or follower state to the replica to which it belongs. Follower states that a leader
+        has replaced stay here: they are not written to any more.
         """
 
     def of(self, state: Any) -> WatchedReplica | None:
-        """Return the replica whose state machine this is; None if it is of none that is watched."""
+        """Return the replica with this state machine; None if it is not watched."""
         return self._owners.get(state)
 
     def host(self, node: WatchedNode, replicas: Iterable[WatchedReplica]) -> None:
@@ -178,11 +182,11 @@ class WatchedReplicas:
             self._owners.update(dict.fromkeys(followers.values(), replica))
 
     def changed(self, anew: Collection[WatchedNode], alive: Collection[WatchedNode]) -> News:
-        """Return the replicas whose numbers have changed since the last call, and the leaders whose beliefs of their
-        followers' logs have changed; both in order.
+        """Return the replicas whose numbers have changed since the last call, and the leaders that believe something
+        new of their followers' log ends; both in order.
 
-        anew: nodes whose replicas are all compared. alive: nodes whose replicas have changed only if they were written
-        to.
+        anew: nodes all of whose replicas are compared. alive: nodes of whose replicas only those are compared that were
+        written to.
         """
         written = self._written
         if written is None:

@@ -1,8 +1,8 @@
 """Records which replicas were written to, so that all others need not be compared after every event.
 
-The hook is the assignment itself (in the broker's classes, during a simulation), and not a call that a writer could
-forget to make. Changes that bypass it (a container that is changed in place, `object.__setattr__`) are found all the
-same, because now and then every replica is compared: `WatchedReplicas.check`.
+The hook is the assignment to an attribute (in the broker's classes, during a simulation), and not a call that the
+broker's code could forget to make. Changes that bypass it (a container that is changed in place, `object.__setattr__`)
+are found all the same, because now and then every replica is compared: `WatchedReplicas.check`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ order in which they were written to. It is an ordered set; the reader clears it.
 
 @contextmanager
 def note_writes() -> Iterator[Written]:
-    """Note the simulation's writes inside this block, in the yielded dict. Not to be nested."""
+    """Record assignments to watched attributes inside this block, in the yielded dict. Not to be nested."""
     written: Written = {}
     slot = vars(FollowerReplicaState)[BELIEVED]
     assert isinstance(slot, MemberDescriptorType), "there is a hook already"
