@@ -149,6 +149,8 @@ class RetentionTracker:
         self._watches: dict[int, PartitionRetentionTracker] = {}
         self._settings: dict[str, Mapping[str, Any]] = {}
         """Maps each topic to its settings as they were last reported."""
+        self._shortened: dict[str, int] = {}
+        """Maps each topic to the shortest retention.ms that an administrator requested, for partitions added later."""
         self.seal = 0
         """Is the `declared_seal` of all lines so far."""
 
@@ -162,6 +164,8 @@ class RetentionTracker:
         watch = self._watches[partition.part] = PartitionRetentionTracker(partition, self._wall_ms, self._skew_ms)
         if partition.topic in self._settings:
             watch.configured(self._settings[partition.topic])
+        if partition.topic in self._shortened:
+            watch.shortened(self._shortened[partition.topic])
         return partition
 
     def configured(self, line: Mapping[str, Any]) -> None:
@@ -179,7 +183,9 @@ class RetentionTracker:
         """
         for watch in self._watches.values() if part == -1 else (self._watches[part],):
             if "retention_ms" in line:
-                watch.shortened(int64(line["retention_ms"]))
+                retention_ms, topic = int64(line["retention_ms"]), watch.partition.topic
+                watch.shortened(retention_ms)
+                self._shortened[topic] = _lower(self._shortened.get(topic, -1), retention_ms)
             else:
                 watch.partition.administered(str(line.get("what")), int64(line.get("to", -1)), t)
 

@@ -6,6 +6,7 @@ import pytest
 
 from squall.checkers.history.parser import parse
 from squall.checkers.history.partition import ANY, ObservedPartition
+from squall.checkers.history.retention import RetentionTracker
 from squall.checkers.nemesis_log import FOREVER, parse_faults, skew_ms
 from squall.checkers.plan_facts import facts_of
 from tests.support.histories.builder import MS, HistoryBuilder
@@ -128,3 +129,13 @@ def test_settings_in_force_decide_what_is_promised_whoever_set_them() -> None:
     h.event("topic_settings", topic="t", settings=KAFKAS | {"unclean.leader.election.enable": "true"})
     found = plan.in_force([partition(h)]).configuration
     assert (found.min_isr, found.unclean) == (1, True)
+
+
+def test_a_shorter_retention_counts_for_a_partition_that_is_added_later() -> None:
+    tracker = RetentionTracker(0)
+    old = tracker.declared(ObservedPartition(0, "t", 0, "delete", -1), {"e": "t", "part": 0, "topic": "t", "index": 0})
+    tracker.configured({"topic": "t", "settings": KAFKAS})
+    tracker.administered(0, {"what": "retention", "retention_ms": 1_000}, 5)
+    new = tracker.declared(ObservedPartition(1, "t", 1, "delete", -1), {"e": "t", "part": 1, "topic": "t", "index": 1})
+    other = tracker.declared(ObservedPartition(2, "u", 0, "delete", -1), {"e": "t", "part": 2, "topic": "u", "index": 0})
+    assert [each.retention_ms for each in (old, new, other)] == [1_000, 1_000, -1]
