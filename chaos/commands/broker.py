@@ -1,4 +1,4 @@
-"""Implements `squall broker`, which replaces this process by one broker."""
+"""Implements `squall broker`, which runs one broker in place of this OS process."""
 
 from __future__ import annotations
 

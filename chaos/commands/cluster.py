@@ -72,7 +72,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
-    """Run the cluster until a signal asks for its end. A second signal is only answered: stopping the brokers takes
+    """Run the cluster until a signal asks for its end. Further signals only print a line: stopping the brokers takes
     bounded time.
     """
 

@@ -15,8 +15,9 @@ FISH = (
     (" squall);", " (eval echo (commandline -opc)[1]));"),
     ('(string split "," $completion)', '(string split -m 1 "," $completion)'),
 )
-"""Replaces parts of click's scripts (old text, new text). click calls the program by its name, which only works on
-PATH; ours calls what was typed, such as ./squall. click's fish script also cuts a completion at its first comma.
+"""Maps parts of click's scripts to the text that replaces them. click's scripts call the program by its name, which
+only works on PATH; Squall's call what was typed, such as ./squall. click's fish script also cuts a completion at its
+first comma.
 """
 
 

@@ -48,8 +48,8 @@ def conclude(
 def interrupted(directory: RunDirectory, before: dict[str, int] | None, *, drawn: bool = True) -> int:
     """Print which verdict the run has after an interruption, and return 130.
 
-    before: the stamp of verdict.json when the command began, None if there was no such file. drawn: True if the run's
-    page existed then.
+    before: identifies the verdict.json that existed when the command began; None: there was none. drawn: True if the
+    run's page existed then.
     """
     now, word = seal.stamp(directory.verdict), "unknown"
     with suppress(OSError, ValueError, LookupError, TypeError):

@@ -1,5 +1,5 @@
-"""Collects a night into the store of nights and renders its durability report, for `squall report --nightly` and at the
-end of a night.
+"""Adds a night to the store of nights, a Parquet data set of all nights, and renders its durability report. `squall
+report --nightly` and the end of a night do so.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
 def _through_spark(
     night: Night, place: Path, wanted: NightSelection, say: Say
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of the durability table, and the names of the nights that they count. Spark first collects this
-    night if the store does not have it, or has another version of it.
+    """Return the rows of the durability table, and the names of the nights that they count. If the store lacks this
+    night or has another version of it, Spark first adds the night.
     """
     from squall.chaos.nightly.outcome import many
     from squall.checkers.nightly import store
@@ -108,7 +108,7 @@ def _through_spark(
 
 
 def _collect_nothing(night: Night, place: Path) -> None:
-    """Store a night in which nothing ran, without starting Spark."""
+    """Add a night in which nothing ran to the store, without starting Spark."""
     from squall.checkers.nightly import store
     from squall.spark_analysis.nightly.collect import NightCollector
 

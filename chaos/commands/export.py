@@ -13,7 +13,7 @@ from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import typed
 
 NAMED = 5
-"""Limits how many lines that look like secrets the error names."""
+"""Limits how many of the lines that look like secrets the error shows."""
 
 
 @click.command()

@@ -50,7 +50,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> RunEvidence:
 
 
 def _phases(files: RunFiles) -> Iterable[EvidenceStep]:
-    """Yield each phase with the faults that began in it; faults that never began come last."""
+    """Yield each phase of the run, with the faults that began in it. Faults that never began come last."""
     rows = fault_rows(files)
     listed: set[int] = set()
     for name, began, ended in files.phases:

@@ -75,7 +75,7 @@ def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path
 
 
 def _kept(flags: Mapping[str, Any]) -> dict[str, str]:
-    """Return the flags that a resumed night takes over and that are not part of its matrix; paths of files are
+    """Return the flags that `--resume` takes over from the night's first call and that are not in its matrix. Paths are
     absolute.
     """
     files = {name: flags[name] for name in ("accepted", "metrics", "summary", "mail") if flags[name] is not None}

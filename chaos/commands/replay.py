@@ -147,8 +147,8 @@ def _traced(text: str) -> list[str]:
 
 @garbage_waits()
 def until_it_shows(what: RecordedRun, tries: int, say: Console) -> int:
-    """Simulate the plan of a recorded run under one seed after another until one of its anomalies shows. Return the
-    exit code.
+    """Simulate the plan of a recorded run under one seed after another until a run shows one of its anomalies. Return
+    the exit code.
     """
     from squall.chaos.errors import PreconditionError
     from squall.chaos.runs.recorded import save_at

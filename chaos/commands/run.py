@@ -47,7 +47,7 @@ def _scenarios(*, simulated: bool) -> dict[str, type[Scenario]]:
 
 
 def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
-    """Return for each setting the workloads that have it, each with its description and default there."""
+    """Return, for each setting, the workloads that have it. Each has its own description and default of the setting."""
     found: dict[str, dict[str, FieldInfo]] = {}
     for workload, scenario in _scenarios(simulated=simulated).items():
         for name, about in scenario.model_fields.items():
@@ -67,8 +67,8 @@ def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
 
 
 def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
-    """Return the default of a setting as text. If workloads differ, or some lack the setting, the text names each
-    workload.
+    """Return the default of a setting as text for --help. If workloads differ, or some lack the setting, the text names
+    each workload.
     """
     defaults = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
     if len(set(defaults.values())) == 1 and len(defaults) == len(_scenarios(simulated=light)):
@@ -77,8 +77,8 @@ def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
 
 
 def _word(name: str, about: FieldInfo, workload: str, *, light: bool) -> str:
-    """Return the default of one workload as text. light: True for a simulation, whose load is lighter unless --rate is
-    given.
+    """Return a setting's default in one workload as text for --help. light: True for a simulation, whose load is
+    lighter unless --rate is given.
     """
     said = {"acks": "all", "idempotence": "on", "directory": "the current folder"}
     usual = ("off", "on")[about.default] if isinstance(about.default, bool) else about.default
@@ -412,8 +412,8 @@ def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runti
 
 
 def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str, Any]:
-    """Return the `[workload]` table: the file's values, unless the flags name another workload, overridden by the
-    flags.
+    """Return the table `[workload]` of the plan. The flags override the file's values; if they name another workload,
+    the file's values do not count at all.
     """
     name = given.get("workload", table.get("name", DEFAULT))
     table = {**table} if name == table.get("name", DEFAULT) else {}
@@ -468,8 +468,8 @@ def _check_ours(given: dict[str, Any]) -> None:
 
 
 def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:
-    """Fill the plan with the facts of the external cluster: its broker ids and addresses, and no broker settings of
-    ours.
+    """Fill in the external cluster's broker ids and addresses, and remove the broker settings that Squall would give
+    its own brokers.
     """
     import trio
 

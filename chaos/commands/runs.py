@@ -31,9 +31,9 @@ TABLE_COLUMNS = 170
 MOST = 6
 """Limits the number of runs that are compared at once."""
 NAMED = 5
-"""Limits how many folders without a run are named."""
+"""Limits how many folders without a run a message names."""
 GOING = ".removing-"
-"""Begins the name of a run's folder while the run is being removed."""
+"""Is the beginning of the name that a run's folder gets while the run is being removed."""
 UNKNOWN = 2
 STYLES = {"valid": "green", "invalid": "bold red"}
 

@@ -44,8 +44,8 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "--night": (),
     "--only lint": (),
 }
-"""Maps each way to run tests to the options that it takes; the gate's key is empty. If arguments for pytest are given,
-only --no-skips is taken.
+"""Maps each way to run tests to the options that it accepts; the empty key is the gate, which every change must pass.
+If arguments for pytest are given, only --no-skips is accepted.
 """
 
 
@@ -132,7 +132,7 @@ def command(
 
 
 def _fit(given: list[str], ways: Mapping[str, bool], pytest_arguments: tuple[str, ...]) -> None:
-    """Raise UsageError if options are given of which one would have no effect."""
+    """Raise UsageError if two given options exclude each other, so that one of them would have no effect."""
     chosen = [way for way, on in ways.items() if on]
     chosen += ["--only lint"] if "--only lint" in given else []
     if pytest_arguments and not {"--rules", "--night"} & {*chosen}:
@@ -148,7 +148,8 @@ def _fit(given: list[str], ways: Mapping[str, bool], pytest_arguments: tuple[str
 
 
 def _python(module: str, *words: str) -> NoReturn:
-    """Replace this process by `python -m module words`, so that signals reach that program and its exit code is ours.
+    """Replace this OS process by `python -m module words`. So signals reach that program, and its exit code is this
+    command's.
     """
     # A shell lets background jobs ignore SIGINT, and nohup SIGHUP, and child processes inherit that: tests that send
     # these signals would wait forever.

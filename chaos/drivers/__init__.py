@@ -1,1 +1,2 @@
-"""Runs real client libraries, each in a process of its own, as producers, readers and group members of a workload."""
+"""Runs real client libraries, each in an OS process of its own, as producers, readers and group members of a workload.
+"""

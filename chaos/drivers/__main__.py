@@ -1,5 +1,5 @@
-"""Runs one driver process, `python -m squall.chaos.drivers CONFIG`: a producer, reader, transactional producer or group
-member.
+"""Runs one client of a library as a driver program, `python -m squall.chaos.drivers CONFIG`: a producer, a reader, a
+transactional producer or a group member.
 
 CONFIG is the JSON of a `library.DriverConfig`. The harness sends requests as `frames` on standard input, and gets
 replies on standard output. What a library prints goes to standard error, which the harness keeps.
@@ -46,7 +46,7 @@ class HarnessPipe:
                 data = data[os.write(self._file, data) :]
 
     def add_outcome(self, op: int, status: int, offset: int, timestamp_ms: int, error: str) -> None:
-        """Keep the outcome of a record until `send_outcomes` sends all outcomes in one message."""
+        """Keep the outcome of a record until `send_outcomes` is called, which sends all outcomes in one message."""
         with self._turn:
             self._outcomes.append((op, status, offset, timestamp_ms, error))
 
@@ -94,8 +94,8 @@ def main() -> None:
 
 
 def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list[Any]]) -> None:
-    """Read requests into `inbox`, and replies to callbacks of members into `answers`. A separate queue is needed
-    because a callback waits for its reply while requests in the inbox wait for the callback.
+    """Read messages from the harness. Requests go to `inbox`, and replies to callbacks of members to `answers`. A
+    separate queue is needed because a callback waits for its reply while requests in the inbox wait for the callback.
     """
     frames = FrameCodec()
     while data := os.read(0, 1 << 16):
@@ -149,7 +149,7 @@ def attend(
     inbox: queue.SimpleQueue[list[Any]],
     answers: queue.SimpleQueue[list[Any]],
 ) -> None:
-    """Be a member of a group: poll, commit and leave on request, one after the other."""
+    """Run a group member: poll, commit and leave on request, one after the other."""
     member = MemberWorker(library, config, out, answers)
     out.send("up", library.version)
     while (message := inbox.get())[0] != "f":
@@ -172,7 +172,9 @@ def _of_member(member: MemberWorker, message: list[Any]) -> None:
 
 
 def instance(member: MemberWorker, config: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
-    """Be a group member and a producer, transactional if it has a transactional id. Neither is closed at the end."""
+    """Run a client that is a group member and a producer, transactional if it has a transactional id. Neither is closed
+    at the end.
+    """
     if config.transactional_id:
         library = transactors.load(config.library)
         transacting = library.transactor(config, out.add_outcome)
@@ -208,7 +210,7 @@ def instance(member: MemberWorker, config: DriverConfig, out: HarnessPipe, inbox
 
 
 def _messages(inbox: queue.SimpleQueue[list[Any]]) -> Iterator[list[Any] | None]:
-    """Yield each request until "finish", and None whenever no request came for PUMP_S seconds."""
+    """Yield each request until "finish". Yield None whenever no request came for PUMP_S seconds."""
     while True:
         try:
             message = inbox.get(timeout=PUMP_S)

@@ -1,25 +1,39 @@
-"""Encodes the messages between the harness and a driver: msgpack behind its length, one array for each message.
+"""Encodes the messages between the harness and a driver program: each is an array in msgpack, with its length in front.
+Its first element names its type.
 
-Harness to driver: ["s", op, topic, partition, key, value, timestamp_ms] send; ["f"] finish, then end; to a transactor
-["init"], ["begin"], ["commit"], ["abort"], ["poll"], one at a time. Driver to harness: ["up", version] ready; ["o",
-[[op, status, offset, timestamp_ms, error], ...]] outcomes; ["a", [[topic, partition, position], ...]] assigned; ["r",
-began_ns, [[topic, partition, position], ...], [[topic, partition, position, [[offset, value], ...], [[offset, why],
-...]], ...]] a poll; ["k", topic, partition, position, why] a seek; ["t", call, status, error, producer id, epoch, why
-it can do nothing more] a transactor's reply to a call; ["p"] its poll is over; ["e", why] an error after which it
-continues; ["x", why] an error for which it ends.
+From the harness to a driver:
 
-A member of a group also gets ["offsets", id, generation, [[topic, partition, position], ...]] commit as that member,
-["rewind"] go back to the committed offsets, ["leave"], and, after it has asked by ["giving", ...], ["now", [[topic,
-partition, position], ...]] commit these first. A member sends, each with its member id and generation: ["joined", id,
-generation, [[topic, partition], ...]] all partitions that it owns; ["stood", id, generation, began_ns, stable, [[topic,
-partition, committed or -1], ...], [[topic, partition], ...], error] the committed offsets, or why they are not known of
-the partitions in the second list; ["began", id, generation, [[topic, partition, position, committed], ...]] it reads
-these from now on; ["giving", id, generation, [[topic, partition, position], ...]] it is about to give these up, then
-["gave", ...] alike: it has given them up; ["lost", id, generation, [[topic, partition, position], ...]]; ["p", id,
-generation] its poll is over. Without id and generation: ["kept", now, status, error, [[topic, partition, error], ...]]
-a commit ended, `now` if a callback had asked for it; ["out", error] its membership is over for good; ["left"] it has
-closed its consumer. A transactor that is also a member takes ["txn_offsets", id, generation, [[topic, partition,
-position], ...]] commit these in the transaction.
+- ["s", op, topic, partition, key, value, timestamp_ms]: send this record.
+- ["f"]: finish, then end.
+- ["init"], ["begin"], ["commit"], ["abort"], ["poll"]: calls of a transactional producer, one at a time.
+- ["offsets", id, generation, [[topic, partition, position], ...]]: commit these as the group member `id`.
+- ["txn_offsets", id, generation, [[topic, partition, position], ...]]: commit these in the transaction.
+- ["now", [[topic, partition, position], ...]]: the reply to "giving": commit these first.
+- ["rewind"]: go back to the committed offsets. ["leave"]: leave the group.
+
+From any driver to the harness:
+
+- ["up", version]: the driver is ready.
+- ["o", [[op, status, offset, timestamp_ms, error], ...]]: outcomes of records.
+- ["a", [[topic, partition, position], ...]]: the partitions that a reader has been assigned.
+- ["r", began_ns, [[topic, partition, position], ...], [[topic, partition, position, [[offset, value], ...], [[offset,
+why], ...]], ...]]: the records of a poll, and the reasons why records are damaged.
+- ["k", topic, partition, position, why]: the position was reset.
+- ["t", call, status, error, producer id, epoch, why it can do nothing more]: the reply to a transactional call.
+- ["p"]: a transactional producer's poll is over.
+- ["e", why]: an error after which the driver continues. ["x", why]: an error for which it ends.
+
+From a group member (`id` and `generation` are its own):
+
+- ["joined", id, generation, [[topic, partition], ...]]: all partitions that it owns.
+- ["stood", id, generation, began_ns, stable, [[topic, partition, committed or -1], ...], [[topic, partition], ...],
+error]: the committed offsets, then the partitions whose offsets could not be fetched, and why.
+- ["began", id, generation, [[topic, partition, position, committed], ...]]: it reads these partitions from now on.
+- ["giving", id, generation, [[topic, partition, position], ...]]: it is about to give these partitions up.
+- ["gave", id, generation, [[topic, partition, position], ...]]: it has given them up. ["lost", ...]: it has lost them.
+- ["p", id, generation]: its poll is over.
+- ["kept", now, status, error, [[topic, partition, error], ...]]: a commit ended; `now`: a callback had asked for it.
+- ["out", error]: its membership is over for good. ["left"]: it has closed its consumer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs driver processes of client libraries for a workload: the harness's end of a producer and a reader."""
+"""Runs driver programs as a workload's producers and readers. This is the harness's end of the pipes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _PendingRecord(NamedTuple):
 
 
 class LibraryProducer(WorkloadProducer):
-    """Sends records through a driver process that has a library's producer."""
+    """Sends records through a driver program, which hands them over to a library's producer."""
 
     retired = ""
 
@@ -81,7 +81,7 @@ class LibraryProducer(WorkloadProducer):
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until the driver process has ended."""
+        """Run until the driver program has ended."""
         try:
             await self._process.wait_until_ready()
             task_status.started()
@@ -111,8 +111,8 @@ class LibraryProducer(WorkloadProducer):
                 await self._process.close_input()
 
     async def _end_if_silent(self) -> None:
-        """Kill the process if it has not answered a record long after the delivery time-out. The process' records are
-        then in doubt.
+        """Kill the driver program if it has not answered a record long after the delivery time-out. The outcome of its
+        open records is then unknown.
         """
         while True:
             await trio.sleep(SILENT_EVERY_S)
@@ -153,8 +153,8 @@ class LibraryProducer(WorkloadProducer):
 
     @override
     async def finish(self) -> None:
-        """Wait until every record has its outcome. If the library does not finish in time, kill its process; its
-        records are then in doubt.
+        """Wait until every record has its outcome. If the library does not finish in time, kill its driver program; the
+        outcome of its open records is then unknown.
         """
         with trio.move_on_after(self._give_up_s):
             await self._over.wait()
@@ -187,14 +187,14 @@ class LibraryProducer(WorkloadProducer):
 
 
 class LibraryReader(SelfPollingReader):
-    """Reads through a driver process that has a library's consumer."""
+    """Reads through a driver program, which polls a library's consumer."""
 
     def __init__(self, process: DriverProcess) -> None:
         self._process = process
         self._asked = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the driver process until `finish` is called."""
+        """Run the driver program until `finish` is called."""
         try:
             await self._process.wait_until_ready()
             task_status.started()
@@ -216,13 +216,13 @@ class LibraryReader(SelfPollingReader):
 
     @override
     def finish(self) -> None:
-        """Kill the process, without waiting for the poll that is under way."""
+        """Kill the driver program, without waiting for the poll that is under way."""
         self._asked.set()
         self._process.kill()
 
 
 class LibraryDriver(LibraryClientFactory):
-    """Starts the driver processes of one library. `log` takes what the libraries print."""
+    """Starts the driver programs of one library. `log` takes what the libraries print."""
 
     def __init__(self, client: str, bootstrap: str, needs: LibraryRequirements, log: Path) -> None:
         refuse("this client", client_lacks(client))
@@ -251,8 +251,8 @@ class LibraryDriver(LibraryClientFactory):
 
     @override
     def about(self) -> Mapping[str, object]:
-        """Return the settings that differ from the plan's: aiokafka sends one batch of a partition at a time, whatever
-        max_in_flight is.
+        """Return the settings in which this library cannot follow the plan: aiokafka sends one batch of a partition at
+        a time, whatever max_in_flight is.
         """
         return {"max_in_flight": 1} if self.client == "aiokafka" else {}
 

@@ -1,4 +1,5 @@
-"""Defines the interface that a driver process uses for a client library. Each library has a module that implements it.
+"""Defines the interface that the driver program uses for a client library. Each library has a module that implements
+it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ Place = tuple[str, int]
 
 
 class DriverConfig(NamedTuple):
-    """Configures one driver process: the library, its role and its settings."""
+    """Configures one driver program: the library, its role and its settings."""
 
     library: str
     role: str
-    """Is producer, reader, transactor, member, or instance, which is a member that is a producer as well."""
+    """Is `producer`, `reader`, `transactor` (a transactional producer), `member`, or `instance` (a group member that
+    also produces).
+    """
     bootstrap: str
     acks: int = -1
     idempotence: bool = True
@@ -40,7 +43,7 @@ class DriverConfig(NamedTuple):
     isolation: int = 0
     poll_pause_ms: int = 20
     beginning: str = "start"
-    """Says where a transactor's polls begin: start, middle or end of the log."""
+    """Says where a transactional producer that also reads begins to read: start, middle or end of the log."""
     transactional_id: str = ""
     transaction_timeout_ms: int = 60_000
     group: str = ""
@@ -48,7 +51,9 @@ class DriverConfig(NamedTuple):
     topics: Sequence[str] = ()
     group_protocol: str = "classic"
     assignor: str = "range"
-    """Names the assignor: the members' in a classic group, the coordinator's in a consumer group."""
+    """Names the assignor that the members use in a classic group, or that the coordinator uses in a consumer group
+    (KIP-848).
+    """
     instance: str = ""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -56,7 +61,7 @@ class DriverConfig(NamedTuple):
 
 
 class RecordSender(Protocol):
-    """Hands records over to a library. Each record gets one outcome; FAIL only if no byte of it can have left the
+    """Hands records over to a library. Each record gets one outcome: FAIL only if no byte of it can have left the OS
     process.
     """
 
@@ -101,7 +106,7 @@ class OffsetOutOfRange(Exception):
 
 
 class ConsumerAdapter(Protocol):
-    """Adapts a library's consumer with manually assigned partitions to the driver."""
+    """Adapts a library's consumer to the driver program. Its partitions are assigned by hand, not by a group."""
 
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
         """Return the first offset and the end offset of each partition. Partitions whose offsets are not available are
@@ -112,7 +117,7 @@ class ConsumerAdapter(Protocol):
         """Read these partitions from these offsets, and no others."""
 
     def seek(self, place: Place, position: int) -> None:
-        """Continue a partition at another offset."""
+        """Read a partition from another offset on."""
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
         """Return the records that have arrived. Raise OffsetOutOfRange, or the library's own exception for an error
@@ -124,7 +129,7 @@ class ConsumerAdapter(Protocol):
 
 
 class ClientLibrary(Protocol):
-    """Is the interface of a module that drives a library."""
+    """Is the interface of the module that adapts one client library."""
 
     version: str
 
@@ -142,7 +147,7 @@ DISTRIBUTIONS = {"confluent": "confluent-kafka", "aiokafka": "aiokafka", "kafka-
 
 
 def load(client: str) -> Any:
-    """Return the module that drives a library (a `ClientLibrary`)."""
+    """Return the module that adapts a library (a `ClientLibrary`)."""
     from importlib import import_module
 
     return import_module(f"squall.chaos.drivers.with_{client.replace('-', '_')}")

@@ -1,8 +1,8 @@
 """Encodes the messages between the harness and a program under test: one JSON object for each line
 (docs/workloads/command.md).
 
-A driver's frames and these lines carry the same messages (`frames`), so that a program can be a producer or a reader as
-a library's process can. A line that is not of the protocol becomes the message ["x", why], which ends the run, because
+The harness uses the same messages for the driver program of a client library (`frames`). So a program under test can
+take the place of a library. A line that breaks the protocol becomes the message ["x", why], which ends the run, because
 nothing can be concluded about a program that is not understood.
 """
 
@@ -115,11 +115,11 @@ _PLACED = re.compile(r"(?P<what>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 
 
 class ProtocolViolation(Exception):
-    """Is raised for a line that is not of the protocol; its message describes the mistake."""
+    """Is raised for a line that breaks the protocol; its message describes the mistake."""
 
 
 class LineProtocol:
-    """Encodes requests to one process as lines, and decodes its lines to messages."""
+    """Encodes requests to one process of the program as lines, and decodes its lines to messages."""
 
     TYPES = "ready, ok, fail, info, records or error"
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
@@ -199,7 +199,7 @@ class LineProtocol:
         return self._meaning(said)
 
     def _meaning(self, said: Any) -> list[Any]:
-        """Return a decoded reply as a message. Raise ProtocolViolation if the reply answers no open request."""
+        """Return a decoded reply as a message. Raise ProtocolViolation if no request waits for this reply."""
         match said:
             case OkReply(op, partition, offset, timestamp_ms):
                 self._placed(op, partition)

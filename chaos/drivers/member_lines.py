@@ -1,7 +1,7 @@
-"""Defines the reports of a program that is a group member, one JSON object for each line (docs/workloads/command.md).
+"""Defines what a program that is a group member reports, one JSON object for each line (docs/workloads/command.md).
 
-A program polls and commits by itself, so these lines are reports and not replies. A program writes each report before
-the step that it makes possible: it reports an offset as processed before it begins to commit the offset, and a commit
+A program polls and commits by itself, so these lines are reports and not replies. It writes a report before it takes
+the next step: it reports that it has processed an offset before it begins to commit the offset, and reports a commit
 before it sends the request.
 """
 
@@ -127,8 +127,8 @@ class MemberLineProtocol(LineProtocol):
         self._outputs: set[int] = set()
 
     def encode(self, message: list[Any]) -> bytes:
-        """Encode as `LineProtocol.encode` does, and also the request "write", which answers an OutputRequest with a
-        record.
+        """Encode as `LineProtocol.encode` does, and also the message "write", which gives the program the record to
+        write for its OutputRequest.
         """
         match message:
             case ["write", op, topic, partition, key, value]:

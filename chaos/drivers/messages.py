@@ -1,4 +1,4 @@
-"""Translates a driver's messages about its polls into the workload's types."""
+"""Converts a driver's messages about its polls to the workload's types."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def decode_read_message(message: Sequence[Any]) -> ReaderAssigned | PolledRecord
 
 
 def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int]) -> list[PolledPartition]:
-    """Return the records that a program has read, verified and grouped by partition, and move the positions in `at`
-    behind them.
+    """Return the records that a program has read, verified and grouped by partition, and set the positions in `at` to
+    the offsets after them.
     """
     found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
     for record in records:

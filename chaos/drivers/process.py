@@ -1,4 +1,5 @@
-"""Starts a driver process, exchanges messages with it over pipes, and ends it."""
+"""Starts an OS process that runs a driver or a program under test, exchanges messages with it over pipes, and ends it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ SLOW_S = 5.0
 """Gives the seconds after which `on_slow_start` is called for a process that is not ready."""
 END_S = 5.0
 FINISH_SLACK_S = 20.0
-"""Gives the seconds that a process gets beyond its library's delivery time-out."""
+"""Gives the seconds that a process may take to finish, beyond its library's delivery time-out."""
 READ_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
 """Is the largest capacity of a pipe of an unprivileged process, unless the machine is configured otherwise."""
@@ -38,7 +39,8 @@ CLIENT_ENDED = "CLIENT_ENDED"
 
 
 def without_repetition(text: str) -> str:
-    """Return a text in which a repeated block of lines occurs once. Several processes that end alike write such a text.
+    """Remove repetitions of a block of lines from a text. Several processes that end with the same error write such a
+    text to one log.
     """
     lines = text.splitlines()
     periods = range(1, len(lines) // 2 + 1)
@@ -47,7 +49,7 @@ def without_repetition(text: str) -> str:
 
 
 class MessageCodec(Protocol):
-    """Encodes the messages to one process, and decodes its bytes to messages."""
+    """Encodes the messages to one OS process, and decodes its bytes to messages."""
 
     def encode(self, message: list[Any], /) -> bytes:
         """Return the bytes of a message to the process."""
@@ -94,8 +96,8 @@ class PipedProcess:
         self._killed = False
 
     async def next(self) -> list[Any] | None:
-        """Return the next message of the process; None once the process has ended or was killed. Raise HarnessError if
-        the message is ["x", why].
+        """Return the next message of the process; None once the process has ended or was killed. Raise HarnessError for
+        the message ["x", why], with which the process reports that it cannot continue.
         """
         while not self._messages:
             data: bytes | bytearray = b""
@@ -128,7 +130,7 @@ class PipedProcess:
         return found
 
     def reap(self) -> None:
-        """Wait, without the event loop, until a killed process has ended, which takes milliseconds."""
+        """Wait until a killed process has ended. This blocks the event loop, but takes only milliseconds."""
         if self._popen.returncode is None:
             os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
 
@@ -220,7 +222,7 @@ class PipedProcess:
 
 
 class DriverProcess(PipedProcess):
-    """Is the process of a driver (`python -m squall.chaos.drivers`)."""
+    """Is the OS process of a driver program (`python -m squall.chaos.drivers`)."""
 
     def __init__(self, config: DriverConfig, log: Path) -> None:
         program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(config).decode()]

@@ -1,5 +1,5 @@
-"""Drives a program under test as a client library of a workload (`squall.workloads.libraries.Driver`), with one process
-for each client.
+"""Runs a program under test in place of a client library (`squall.workloads.libraries.Driver`): one OS process for each
+client of the workload.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _where(word: str, directory: Path) -> str:
 
 
 def config_of(needs: LibraryRequirements) -> dict[str, str]:
-    """Return the producer settings that a workload needs, by Kafka's names."""
+    """Return the producer settings that a workload needs, by their names in Kafka."""
     w = needs.producer
     return {
         "acks": ACKS[w.acks],
@@ -85,14 +85,14 @@ def config_of(needs: LibraryRequirements) -> dict[str, str]:
 
 
 class ProgramProtocolError(HarnessError):
-    """Is raised if a program has never replied as the protocol requires, so that nothing about it can be judged."""
+    """Is raised if a program has never replied as the protocol requires. Then nothing about it can be judged."""
 
 
 class ProgramProcess(PipedProcess):
-    """Is a process of the program under test, which is ready when it has answered `init`.
+    """Is one OS process of the program under test. It is ready when it has answered `init`.
 
-    needs: name the command, as the user gave it. understood: the roles in which a process of the program has answered
-    more than `init`; this process adds its own role.
+    needs: has the command as the user gave it. understood: the roles (such as producer) in which any process of the
+    program has answered more than `init`; this process adds its own role.
     """
 
     FAILED = "does not keep to the protocol: {why}"
@@ -130,13 +130,15 @@ class ProgramProcess(PipedProcess):
 
     @override
     def error_of(self, what: str) -> HarnessError:
-        """Return the error; a ProgramProtocolError as long as no process in this role has answered more than `init`."""
+        """Return a ProgramProtocolError as long as no process in this role has answered more than `init`, after that a
+        HarnessError.
+        """
         kind = HarnessError if self._about["role"] in self._understood else ProgramProtocolError
         return kind(f"the {self.what} {what}")
 
 
 class ProgramReader(SelfPollingReader):
-    """Polls the program as a consumer again and again, from the log's start."""
+    """Polls the program, in the role of a consumer, again and again from the log's start."""
 
     def __init__(self, process: ProgramProcess, places: Sequence[Place], poll_pause_ms: int) -> None:
         self._process = process
@@ -192,8 +194,8 @@ class ProgramReader(SelfPollingReader):
         raise self._process.silence_error(f"did not answer a poll for {POLL_ANSWER_S:g} s")
 
     def _parts(self, records: Sequence[FetchedRecord]) -> list[PolledPartition]:
-        """Return the records of a poll, by partition, with verified payloads; every EMPTY_EVERY_S also that a partition
-        had none.
+        """Return the records of a poll by partition, with verified payloads. A partition without new records is in the
+        result only every EMPTY_EVERY_S seconds.
         """
         for record in records:
             if (self._topic, int(record.partition)) not in self._at:
@@ -213,8 +215,8 @@ class ProgramReader(SelfPollingReader):
 
 
 class ProgramDriver(LibraryClientFactory):
-    """Starts the processes of a program under test. `log` takes their standard error. `say` is called at most once for
-    each role whose process takes long to start.
+    """Starts the OS processes of a program under test. `log` takes their standard error. `say` is called at most once
+    for each role whose process takes long to start.
     """
 
     client = "program"
@@ -285,7 +287,7 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     async def instance(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
-        """Raise AssertionError: no workload with a program has processes that are members and producers."""
+        """Raise AssertionError: no workload needs a program whose clients are group members and producers at once."""
         raise AssertionError("no workload asks this of a program")
 
     @override

@@ -1,10 +1,10 @@
 """Runs the program under test as a group member (`squall.workloads.libraries.LibraryConsumer`). The program polls and
-commits by itself.
+commits by itself, and reports what it does.
 
-Each member has a pipe, and the reports in one pipe do not show when reports in another pipe were written. But what one
-member does may follow from what another member did: it is assigned partitions that the other gave up, and begins where
-the other committed. So all pipes are emptied before an assignment is handled: the reports of everything that led to the
-assignment were written before it, and are in a pipe by then (`ReportSequencer`).
+Each member writes its reports to a pipe of its own, and these do not show in which order members wrote. But an
+assignment of one member depends on what other members did: they gave its partitions up, and committed the offsets at
+which it begins. The reports of all this were written before the report of the assignment. So `ReportSequencer` empties
+all pipes before it handles an assignment.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from squall.workloads.libraries import (
 from squall.workloads.payload import verify
 
 POLL_S = 0.1
-"""Gives the seconds after which the workload looks again at the reports of a member."""
+"""Gives the interval, in seconds, at which the workload looks for new reports of a member."""
 
 
 class ReportSequencer:
@@ -69,8 +69,8 @@ class ReportSequencer:
 
     def hear(self) -> None:
         """Handle all reports that were written. An assignment waits until all pipes were emptied once more, and until
-        the reports that other members wrote before their own next assignments are handled. Of two assignments the older
-        generation is first.
+        the reports that other members wrote before their own next assignments are handled. Of two assignments, the one
+        of the older generation is handled first.
         """
         while True:
             for member in self._members:
@@ -89,7 +89,8 @@ class ReportSequencer:
 
 
 class ProgramMember(LibraryConsumer):
-    """Drives one process of the program that is a group member, and hands its reports to `hearing`, in their order."""
+    """Controls one process of the program that is a group member, and passes its reports to `hearing`, in their order.
+    """
 
     ended = False
 
@@ -101,7 +102,7 @@ class ProgramMember(LibraryConsumer):
         reports: ReportSequencer,
         flush: Callable[[], None],
     ) -> None:
-        """Take the process. topics: the topic that the member reads, and the topic of its outputs, if there is one."""
+        """Use this process. topics: the topic that the member reads, and the topic of its outputs, if there is one."""
         self._process, self._hearing, self._reports, self._flush = process, hearing, reports, flush
         self._topic, self._out_topic = topics[0], topics[-1]
         self.reports: deque[list[Any]] = deque()
@@ -156,7 +157,7 @@ class ProgramMember(LibraryConsumer):
         return NO_GENERATION if generation is None else int(generation)
 
     def take(self) -> None:
-        """Handle the member's next report. Raise HarnessError if the report is not of the protocol."""
+        """Handle the member's next report. Raise HarnessError if the report breaks the protocol."""
         message = self.reports.popleft()
         match message:
             case ["x", why]:
@@ -235,8 +236,8 @@ class ProgramMember(LibraryConsumer):
         self._hearing.heard(PolledRecords(time.monotonic_ns(), at, parts))
 
     def _output(self, op: int, partition: int, source: FetchedRecord) -> None:
-        """Record that the output is made, and send what to write. The record is on file before the output can reach a
-        broker.
+        """Write the output record to the history, and send it to the program. The history has it before the output can
+        reach a broker.
         """
         value, why = verify(source.value, None if source.key is None else source.key.encode())
         if why:

@@ -1,5 +1,5 @@
-"""Reads in a driver process, and reports the records: as a reader that polls by itself, or as a transactor that polls
-on request.
+"""Reads in the driver program, and reports the records: as a reader that polls by itself, or as a transactional
+producer that polls on request.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from squall.workloads.payload import verify
 POLL_S = 0.2
 BOUNDS_EVERY_S = 0.5
 BEGIN_S = 1.0
-"""Limits the seconds of a poll in which the first and end offsets of partitions are asked for."""
+"""Limits, in seconds, how long a poll may look up the first and end offsets of partitions."""
 EMPTY_EVERY_S = 0.5
-"""Gives the interval, in seconds, at which empty polls of a partition are reported."""
+"""Gives the interval, in seconds, at which it is reported that a partition has no new records."""
 
 
 class MessageSink(Protocol):
@@ -98,8 +98,8 @@ class ConsumerWorker:
             self._out.send("r", began_ns, [[*place, position] for place, position in at.items()], parts)
 
     def _parts(self, records: Sequence[ReadRecord]) -> list[list[Any]]:
-        """Return the records of a poll, by partition, with verified payloads; every EMPTY_EVERY_S also that a partition
-        had none.
+        """Return the records of a poll by partition, with verified payloads. A partition without new records is in the
+        result only every EMPTY_EVERY_S seconds.
         """
         found: dict[Place, tuple[list[Any], list[Any]]] = {}
         for record in records:
@@ -132,8 +132,8 @@ class ConsumerWorker:
 
 
 class TransactorConsumer:
-    """Polls on request of a transactor. The consumer is made by the first poll. Each poll sends its records, then
-    ["p"].
+    """Polls for a transactional producer, once for each request. The first poll makes the consumer. Each poll sends its
+    records, then the message ["p"].
     """
 
     def __init__(self, library: Callable[[], ClientLibrary], config: DriverConfig, out: MessageSink) -> None:

@@ -28,7 +28,7 @@ from squall.chaos.drivers.library import (
 version = str(kafka.__version__)
 
 ROOM_MS = 5000
-"""Limits the ms for which a record waits for metadata and for room in the buffer before it is refused."""
+"""Limits how long a record waits for metadata and for space in the buffer before it is refused, in ms."""
 
 
 def settings(config: DriverConfig) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Nemesis:
         self._context = FaultContext(runtime, env, seed, record, cluster, probe_timeout_s(probe_ms))
         self.played = [FaultExecution(fault) for fault in faults]
         self._since_ns: int | None = None
-        """Gives when playing began; None before that."""
+        """Gives when playing began, in ns; None before that."""
 
     @property
     def clients(self) -> LoadControls | None:

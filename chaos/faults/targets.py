@@ -77,8 +77,10 @@ class WorkloadClients(NamedTuple):
     """Lists the numbers of the members that have an instance id."""
 
 
-class CoordinatedNames(NamedTuple):
-    """Lists the transactional ids and groups of a workload, which brokers coordinate."""
+class CoordinatorKeys(NamedTuple):
+    """Holds the keys by which Kafka finds a coordinator (FindCoordinator): a workload's transactional ids and its
+    groups.
+    """
 
     ids: Sequence[str] = ()
     """Lists the workload's transactional ids."""
@@ -87,7 +89,9 @@ class CoordinatedNames(NamedTuple):
     """Lists the APIs that members of the groups call often."""
 
     def lacks(self, wanted: str) -> str:
-        """Return why no transactional id or group has this name. Empty: one has it. wanted: empty for any name."""
+        """Return why the workload has no transactional id or group of this name. Empty: it has one. wanted: empty for
+        any name.
+        """
         names = (*self.ids, *self.groups)
         if not names:
             return "the workload has no transactional producers and no consumer group, so nobody coordinates them"
@@ -176,7 +180,7 @@ def link_ends(here: str, target: str) -> tuple[str, str]:
 
 
 def check_feasible(
-    target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, names: CoordinatedNames
+    target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, names: CoordinatorKeys
 ) -> None:
     """Raise FaultError, when a plan is made, for a target that its cluster or its workload can never have.
 
@@ -231,12 +235,12 @@ def no_such_id(wanted: str, ids: Sequence[str]) -> str:
     """Return why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any
     name.
     """
-    return CoordinatedNames(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
+    return CoordinatorKeys(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
 
 
 def no_such_group(wanted: str, groups: Sequence[str]) -> str:
     """Return why a workload with these groups has none of that name. Empty: it has. wanted: empty for any name."""
-    return CoordinatedNames(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
+    return CoordinatorKeys(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
 
 
 def coordinated_names(targets: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall.chaos.faults.kind import FaultError
-from squall.chaos.faults.targets import CoordinatedNames, no_such_group, no_such_id
+from squall.chaos.faults.targets import CoordinatorKeys, no_such_group, no_such_id
 from squall.chaos.runtimes.contract import CrashOp
 
 POLL_S, SOON_S = 0.05, 0.02
@@ -148,7 +148,7 @@ class ConditionScope:
     nodes: Sequence[int]
     uncounted: str = ""
     """Says why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
-    names: CoordinatedNames = field(default_factory=CoordinatedNames)
+    names: CoordinatorKeys = field(default_factory=CoordinatorKeys)
     """Lists the workload's transactional ids and groups."""
 
 

@@ -98,8 +98,8 @@ class MutantHuntResult:
 
 
 def sound(mutant: Mutant, plan: Plan) -> Plan:
-    """Return the plan under which nothing may be found. If the mutant is a setting that is claimed to be safe, this
-    plan does not make that claim.
+    """Return the plan with which the correct broker must raise no alarm. If the mutant is an unsafe setting, the plan
+    does not claim that the setting is safe.
     """
     return plan.model_copy(update={"expect": "config"}) if mutant.is_setting else plan
 

@@ -10,7 +10,7 @@ from typing import Any
 from squall.chaos.faults import triggers
 from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, FaultTrait, PlanCapabilities
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import CoordinatedNames, WorkloadClients, check_clients, check_feasible, check_target
+from squall.chaos.faults.targets import CoordinatorKeys, WorkloadClients, check_clients, check_feasible, check_target
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.external import check_external
 from squall.chaos.plans.parts import FAILOVER, HOLDS, FaultSpec, PlanParts, least_limits
@@ -240,7 +240,7 @@ def _of_fault(
         pass  # reported already
     else:
         zones, traffic = plan.workload.zones, plan.workload.traffic()
-        names = CoordinatedNames(traffic.ids, traffic.groups)
+        names = CoordinatorKeys(traffic.ids, traffic.groups)
         wrong += _refused(check_feasible, planned.target, plan.nodes, zones, plan.partitions(), here, names)
         wrong += _of_clients(plan, here, planned)
     if others_known:
@@ -308,6 +308,6 @@ def _waiting(plan: PlanParts, number: int, planned: FaultSpec) -> list[str]:
         ]  # fmt: skip
     uncounted = triggers.uncounted(plan.runtime, plan.target)
     traffic = plan.workload.traffic()
-    names = CoordinatedNames(traffic.ids, traffic.groups)
+    names = CoordinatorKeys(traffic.ids, traffic.groups)
     scope = triggers.ConditionScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted, names)
     return _refused(triggers.check, here, planned.when, number, scope)

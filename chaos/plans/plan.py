@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
 from squall.chaos.faults.kind import Fault, FaultError, FaultTrait
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import CoordinatedNames, check_target
+from squall.chaos.faults.targets import CoordinatorKeys, check_target
 from squall.chaos.faults.timeouts import longer_s
 from squall.chaos.faults.vocabulary import kind_of
 from squall.chaos.nearest import nearest
@@ -101,7 +101,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
     if bare.cluster.nodes == 1:
         faults = tuple(map(of_one_broker, faults))
     traffic = bare.workload.traffic()
-    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.coordinator_apis)
+    names = CoordinatorKeys(traffic.ids, traffic.groups, traffic.coordinator_apis)
     faults = tuple(coordinated(bare.seed, fault, names) for fault in faults)
     faults = tuple(in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
     faults = tuple(likely(bare.seed, fault, bare.workload.traffic().in_flight) for fault in faults)

@@ -12,7 +12,7 @@ from random import Random
 from squall.chaos.draws import rng_for
 from squall.chaos.faults.kind import Fault, FaultError, FaultKind, FaultTrait
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import CoordinatedNames
+from squall.chaos.faults.targets import CoordinatorKeys
 from squall.chaos.faults.vocabulary import make_fault, unknown_kind
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
@@ -138,9 +138,9 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))
 
 
-def coordinated(seed: int, fault: Fault, names: CoordinatedNames) -> Fault:
-    """Change some faults, if there are transactional ids or groups: aim them at coordinators, or at coordinators'
-    requests.
+def coordinated(seed: int, fault: Fault, names: CoordinatorKeys) -> Fault:
+    """Change some faults, if there are transactional ids or groups, so that they hit a coordinator, or the requests
+    that it gets.
     """
     rng, draw = rng_for(seed, "coordinated", fault.id), fault.kind.draw
     if not any(names) or rng.random() >= COORDINATED_SHARE:

@@ -19,9 +19,9 @@ BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """Is something that a fault needs. `lacking` returns what is missing and how to get it, in one line; empty if
-    nothing is missing.
+class FaultRequirement:
+    """Is something that a fault needs on this machine. `lacking` returns what is missing and how to get it, in one
+    line; empty if nothing is missing.
     """
 
     name: str
@@ -58,12 +58,12 @@ def _nothing() -> str:
 
 
 LINUX, TOXIPROXY, ENGINE = (
-    Requirement("Linux", _linux),
-    Requirement("Toxiproxy", _toxiproxy),
-    Requirement("a Docker engine", _engine),
+    FaultRequirement("Linux", _linux),
+    FaultRequirement("Toxiproxy", _toxiproxy),
+    FaultRequirement("a Docker engine", _engine),
 )
-BOOTSTRAP = Requirement("--bootstrap HOST:PORT", _nothing)
-COMPOSE = Requirement("--compose FILE", _nothing)
+BOOTSTRAP = FaultRequirement("--bootstrap HOST:PORT", _nothing)
+COMPOSE = FaultRequirement("--compose FILE", _nothing)
 
 
 def possible(kind: FaultKind, runtime: str) -> str:
@@ -75,7 +75,7 @@ def possible(kind: FaultKind, runtime: str) -> str:
     return "clients' side" if runtime == "external" and FaultTrait.OF_LINKS in kind.traits else "yes"
 
 
-def needs(kind: FaultKind, runtime: str) -> tuple[Requirement, ...]:
+def needs(kind: FaultKind, runtime: str) -> tuple[FaultRequirement, ...]:
     """Return the requirements of a kind that this runtime can play."""
     proxies = (TOXIPROXY,) if FaultTrait.OF_LINKS in kind.traits else ()
     match runtime:
@@ -88,7 +88,7 @@ def needs(kind: FaultKind, runtime: str) -> tuple[Requirement, ...]:
     return ()
 
 
-def missing(found: Iterable[Requirement]) -> tuple[str, ...]:
+def missing(found: Iterable[FaultRequirement]) -> tuple[str, ...]:
     """Return in words the requirements that this machine does not meet."""
     return tuple(lack for need in found if (lack := need.lacking()))
 

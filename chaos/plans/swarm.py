@@ -15,7 +15,7 @@ from typing import Any
 from squall.chaos.draws import rng_for
 from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultError, FaultKind, FaultTrait, Params
 from squall.chaos.faults.kinds import KINDS as ALL
-from squall.chaos.faults.targets import CoordinatedNames, minority_size
+from squall.chaos.faults.targets import CoordinatorKeys, minority_size
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.group_scenes import GROUP_SCENES, WAITS_S
 from squall.chaos.plans.landing import in_the_way, landing
@@ -98,7 +98,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     replicas, traffic = load.replication_factor, load.traffic()
     if not traffic.zombies:
         kinds = tuple(name for name in kinds if name not in of_transactions((0,)))
-    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.coordinator_apis)
+    names = CoordinatorKeys(traffic.ids, traffic.groups, traffic.coordinator_apis)
     aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), names) for fault in _faults(seed, kinds, time_s)]
     places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 
 class BackgroundCalls:
-    """Makes calls once, one after the other: in a thread if `begin` is called early, else when `finish` needs their
-    results. `finish` raises what a call raises; the later calls are then not made.
+    """Makes each call once, one after the other. If `begin` is called early, a thread makes them while the caller does
+    other work; otherwise `finish` starts them. `finish` raises the error of a call that failed; later calls are then
+    not made.
     """
 
     def __init__(self, *calls: Callable[[], None]) -> None:
@@ -24,7 +25,7 @@ class BackgroundCalls:
             self._thread.start()
 
     def settle(self) -> None:
-        """Wait until no call is running. Nothing is started."""
+        """Wait until no call is running, without starting any."""
         if self._thread is not None:
             self._thread.join()
 

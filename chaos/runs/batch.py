@@ -27,7 +27,8 @@ CPU_LIMIT_S = 240
 """Limits the CPU seconds of one seed: a simulation that takes longer is ended, and says nothing about its broker."""
 
 STRIKE_AGAIN_S = 20
-"""Gives the CPU seconds after which the time-out's signal is repeated if no event has happened in the simulation since.
+"""Gives the CPU seconds after which the signal of the time limit is sent again if no event of the simulation has
+happened since.
 """
 
 
@@ -55,7 +56,8 @@ class SeedBatch:
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def is_whole_swarm(self) -> bool:
-        """Return whether the seeds draw everything and no mutant is planted: together such seeds take every rare path.
+        """Return whether the seeds draw their whole plans and no mutant is planted. Only then together they should take
+        every rare path.
         """
         return self.plan is None and self.workload is None and self.mutant is None
 
@@ -148,7 +150,7 @@ def _one(order: SeedBatch, seed: int) -> SeedResult:
 
 
 def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: False) -> SimResult:
-    """Simulate with a time limit, which a signal enforces. Raise RuntimeError if the simulation took too long, or if
+    """Simulate with a time limit. A signal interrupts the simulation. Raise RuntimeError if it took too long, or if
     `over` became true meanwhile.
     """
     from squall.chaos.runs.simulation import SimulationTimeout, simulate

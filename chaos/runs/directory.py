@@ -84,7 +84,9 @@ class RunDirectory:
 
     @property
     def history(self) -> Path:
-        """Returns the path of the history: invocations and completions, in the order of their arrival."""
+        """Returns the path of history.jsonl: invocations and completions of operations, in the order in which they were
+        recorded.
+        """
         return self.path / "history.jsonl"
 
     @property
@@ -182,14 +184,16 @@ def _is_edn(path: Path) -> bool:
 
 
 def _unnamed(folder: Path) -> int:
-    """Create a file without a name on this folder's file system, and return its descriptor. Raises OSError."""
+    """Create a file without a name on this folder's file system, which vanishes when it is closed, and return its
+    descriptor. Raises OSError.
+    """
     descriptor, name = tempfile.mkstemp(prefix=".reserve-", dir=folder)
     os.unlink(name)
     return descriptor
 
 
 TOO_SMALL = "MiB are free there, and this run may write"
-"""Is the middle of the message with which a run is refused for lack of disk space."""
+"""Is a part of the message that refuses a run for lack of disk space."""
 
 
 def writable(root: Path, needed_bytes: int = 0) -> None:

@@ -28,7 +28,7 @@ SILENT_S = 5.0
 
 
 class MetricsExporter:
-    """Serves metrics in a thread. `text` returns the metrics at this moment, and whether these are the final values."""
+    """Serves a run's metrics from a thread. `text` returns the metrics at this moment, and True if they are final."""
 
     def __init__(self, port: int, text: Callable[[], tuple[str, bool]]) -> None:
         """Start the server. Raise PreconditionError if the port is in use. Port 0 chooses a free port."""

@@ -1,6 +1,4 @@
-"""Adapts a plan of drawn faults to the machine on which it runs: faults last as long as the machine needs to prove
-them.
-"""
+"""Adapts a plan of drawn faults to the speed of this machine: faults last as long as their proofs take here."""
 
 from __future__ import annotations
 
@@ -20,10 +18,11 @@ LEAST_MS = 0.1
 
 
 async def adapt_to_machine(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[str], None]) -> Plan:
-    """Return the plan as this cluster, which has just started, is to play it. Say how much longer the plan takes.
+    """Return the plan with faults that last long enough to be proven in this cluster, which has just started. Say how
+    much longer the plan takes.
 
     plan.toml is written again, so a replay measures nothing. A plan without faults is unchanged, and so is a plan for
-    brokers without links.
+    brokers whose links cannot be probed.
     """
     if not plan.faults or not runtime.links():
         return plan

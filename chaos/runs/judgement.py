@@ -143,13 +143,16 @@ def _judge(
 
 
 def _no_history(info: Mapping[str, Any]) -> str:
-    """Return why nothing can be judged. Findings of an earlier judgement may be about another history."""
+    """Return why the run cannot be judged: it has no history. Findings of an earlier judgement may be about another
+    history.
+    """
     when = "it was removed after the run" if "ended_ns" in info else "the run ended before anything was recorded"
     return f"there is no history: {when}"
 
 
 def _withdraw(directory: RunDirectory) -> None:
-    """Remove the files that show the earlier verdict, just before there is another: no page may claim what is outdated.
+    """Remove the page and junit.xml of the earlier verdict, just before there is another verdict that they would
+    contradict.
     """
     for shown in (directory.report, directory.path / JUNIT):
         shown.unlink(missing_ok=True)
@@ -177,7 +180,7 @@ def compare_replicas(directory: RunDirectory, troubles: list[str], history: Hist
 
 
 def _changed(before: bytes | None, now: bytes) -> bool:
-    """Return whether a comparison differs from an earlier comparison of the same run."""
+    """Return whether two comparisons of the replicas of one run differ."""
     try:
         one, other = json.loads(before or b"{}"), json.loads(now)
     except (ValueError, RecursionError):
@@ -234,7 +237,9 @@ def standstill_troubles(info: Mapping[str, Any]) -> list[str]:
 
 
 def _other_troubles(info: Mapping[str, Any]) -> list[str]:
-    """Return other troubles in run.json that no guarantee of the cluster covers."""
+    """Return what else went wrong in the run, by run.json: it ended early, or a broker ended that no fault was meant to
+    end.
+    """
     found = []
     if not info or "ended_ns" not in info:
         found.append("the run did not come to its end")
@@ -249,7 +254,7 @@ def _other_troubles(info: Mapping[str, Any]) -> list[str]:
 
 
 def _fault_line_errors(directory: RunDirectory) -> list[str]:
-    """Return the errors in nemesis.jsonl: what no kind of fault would have written."""
+    """Return what is wrong in nemesis.jsonl: lines that no kind of fault would have written."""
     if not directory.nemesis.exists():
         return []
     with directory.nemesis.open("rb") as lines:
@@ -296,7 +301,7 @@ def _used_prestarted(
     phase: MakePhase,
     background: BackgroundCalls,
 ) -> bool:
-    """Return whether the prestarted Spark has analysed the history. If not, another Spark may."""
+    """Return whether the prestarted Spark has analysed the history. If it has not, the caller starts another Spark."""
     try:
         program = prestarted.begin()
         return program is not None and not follow(program, prestarted.log, spark.limit_s, _shown(phase, background))

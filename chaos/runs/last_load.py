@@ -1,9 +1,9 @@
-"""Extends a load after its last fault, until the load itself shows whether the cluster takes writes again.
+"""Extends a load after its last fault, until the load shows whether the cluster takes writes again.
 
-A partition that acknowledges nothing for the plan's `stuck_s` after the last fault is a finding. A load that ends
-earlier could not show this. So the load continues until every partition has acknowledged a record since then, or until
-that time is over. A correct cluster ends the extension at once. Meanwhile a new client's writes distinguish a cluster
-that accepts no writes from clients of the load that send none.
+If a partition acknowledges nothing for the plan's `stuck_s` after the last fault, that is a finding. A load that ends
+earlier could not show this. So the load continues until every partition has acknowledged a record since the last fault,
+or until that time is over. A correct cluster ends the extension at once. Meanwhile a new client writes to silent
+partitions. This shows whether the cluster accepts no writes, or whether the load's clients send none.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MARGIN_S = 1.0
 
 
 async def outlast(env: Env, last_ack: Mapping[int, float], parts: Iterable[int], healed: float, stuck_s: float) -> bool:
-    """Wait until each of these partitions has acknowledged a record since `healed`, at most until `stuck_s` after
-    `healed` and a moment longer. Return whether they all have.
+    """Wait until each of these partitions has acknowledged a record since the time `healed`, but only a moment longer
+    than `stuck_s` from then. Return whether they all have.
 
     last_ack: partition -> env.mono() of its last acknowledgement; the load keeps this mapping up to date.
     """
@@ -42,10 +42,11 @@ async def write_beside(
     quiet_s: float,
     write: Callable[[Sequence[Place]], Awaitable[PostHealWrites]],
 ) -> None:
-    """Call `write` with each partition in which the load gets no acknowledgement for `quiet_s`, until cancelled.
+    """Call `write` with the partitions in which the load has got no acknowledgement for `quiet_s`, again and again,
+    until cancelled.
 
-    Once `write` was acknowledged in a partition, it is called for this partition again only after the load was
-    acknowledged there. last_ack: as for `outlast`.
+    Once a write to a partition was acknowledged, the partition is left out until the load gets an acknowledgement
+    there. last_ack: as for `outlast`.
     """
     healed, served = env.mono(), dict[Place, float]()
     while True:

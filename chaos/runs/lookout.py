@@ -22,7 +22,7 @@ SOON_S = 0.02
 FRESH_S = 1.0
 """Gives the age up to which an answer counts, in s: a broker with an older answer has been silent since."""
 PATIENCE_S = 0.3
-"""Limits how long the first answers wait for those of a majority, in s."""
+"""Limits how long the first brokers' answers wait for those of a majority of brokers, in s."""
 
 
 class BrokerClusterView(NamedTuple):
@@ -97,10 +97,8 @@ def merged(answers: Sequence[BrokerClusterView]) -> ClusterSnapshot:
 
 
 def _coordinated(views: Sequence[ClusterSnapshot]) -> tuple[dict[str, int], dict[str, str]]:
-    """Return, for each transactional id and group, the coordinator that most brokers name, and the state that it
-    reports.
-
-    A former coordinator may answer with an old state: its answer counts only if it agrees with most brokers.
+    """Return, for each transactional id and group, the coordinator that most brokers name, and the state that this
+    coordinator reports. A former coordinator may still report an old state, which does not count.
     """
     coordinators: dict[str, int] = {}
     states: dict[str, str] = {}

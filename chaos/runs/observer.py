@@ -1,4 +1,4 @@
-"""Asks the cluster for its leaders (for faults' targets), and whether it has converged (after healing)."""
+"""Asks the cluster for its leaders, which faults' targets depend on, and whether it has converged after healing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 from squall.broker.env import Env
 from squall.broker.protocol.errors import ErrorCode, name_of
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.targets import ClusterSnapshot, CoordinatedNames
+from squall.chaos.faults.targets import ClusterSnapshot, CoordinatorKeys
 from squall.chaos.runs.lookout import AGAIN_S, SOON_S, Ask, BrokerClusterView, lookout
 from squall.chaos.runs.polled import Tell, keep_polled
 from squall.workloads.client import admin
@@ -48,9 +48,9 @@ counts only if the cluster has too few brokers: KRaft's controller also answers 
 """
 
 
-def _by_type(names: Sequence[str], groups: Sequence[str]) -> CoordinatedNames:
+def _by_type(names: Sequence[str], groups: Sequence[str]) -> CoordinatorKeys:
     """Split names into transactional ids and groups."""
-    return CoordinatedNames(*(tuple(each for each in names if (each in groups) is apart) for apart in (False, True)))
+    return CoordinatorKeys(*(tuple(each for each in names if (each in groups) is apart) for apart in (False, True)))
 
 
 class ClusterObserver:
@@ -119,7 +119,8 @@ class ClusterObserver:
         )
 
     async def unlike(self, topic: NewTopic) -> str:
-        """Return how an existing topic differs from this topic, in the words of its settings; empty if it does not.
+        """Return how an existing topic differs from this topic, by the names of its settings; empty if it does not
+        differ.
 
         Raises RequestFailed, UnsupportedApi.
         """
@@ -188,8 +189,9 @@ class ClusterObserver:
         raise AssertionError("it never returns")
 
     async def _asks(self, nursery: trio.Nursery) -> list[Ask]:
-        """Return a function for each bootstrap server that asks only this server, by a client of its own. If only one
-        server is known, its client learns about the other brokers from it, and asks them when the server is down.
+        """Return one function for each bootstrap server, which asks only this server, by a client of its own. If there
+        is only one bootstrap server, the client also learns of the other brokers, and asks them when the server is
+        down.
         """
         settings = OF_ONE if len(self._bootstrap) > 1 else SETTINGS
         clients = [Client(self._env, [server], settings) for server in self._bootstrap]
@@ -256,10 +258,10 @@ class ClusterObserver:
         self, topics: Sequence[str], timeout_s: float, seen: Callable[[], Awaitable[ClusterSnapshot]] | None = None
     ) -> dict[str, Any]:
         """Wait until every partition has a leader and a full ISR. Return what was seen: ok, took_s, and what is
-        lacking.
+        missing.
 
-        seen: a lookout's view, which cannot be deceived by a single broker that was cut off until now; None: ask any
-        broker.
+        seen: returns the merged answers of all brokers, so that one broker that was cut off until now deceives nobody;
+        None: ask any broker.
         """
         began = trio.current_time()
         lacking: dict[str, str] = {"cluster": "no answer"}

@@ -1,5 +1,5 @@
-"""Records a cluster's metadata by polling. If brokers' logs cannot be read on this machine, reports have only this of
-leaders, epochs and ISRs. Each change is a line of polled.jsonl.
+"""Records a cluster's metadata by polling: each change is a line of polled.jsonl. If the brokers' logs cannot be read
+on this machine, reports know leaders, epochs and ISRs only from here.
 """
 
 from __future__ import annotations

@@ -115,7 +115,9 @@ class PrestartedSpark:
 
 
 def prestart_spark(directory: RunDirectory, say: Say) -> PrestartedSpark | None:
-    """Start Spark for a run that begins now. Return None if there is no Java, or too little memory beside the run."""
+    """Start Spark for a run that begins now. Return None without Java, or if there is too little memory for Spark
+    beside the run.
+    """
     if _free_memory_mib() < FREE_MEMORY_MIB:
         return None
     try:

@@ -1,4 +1,5 @@
-"""Counts paths of the broker that are seldom taken, but that a batch of simulations should have taken.
+"""Counts how often a simulation took each of the broker's rare code paths, such as a truncation, which a batch of
+simulations should have taken.
 
 The counts come from the brokers' traces and, if a trace does not show the path, from the simulator (`World.counts`). A
 path that a whole batch leaves at zero was not tested by it. A batch reports this, and lists separately the paths that
@@ -63,7 +64,7 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "offsets expired": ("offsets_expired", _always),
     "transactional id expired": ("transaction_state", lambda line: line["state"] == "Dead"),
 }
-"""Maps a path's name to the trace event that may show it, and to the condition on that event."""
+"""Maps a path's name to the trace event that shows it, and to the condition that the event must meet."""
 
 WORLD = (
     "controller failover",

@@ -1,4 +1,4 @@
-"""Selects the readers that did not get as far as the harness waited for, and describes them for run.json."""
+"""Selects the readers that did not read as far as the harness waited for, and describes them for run.json."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ASK_LIMIT_S = 3.0
 
 async def with_records_left(client: Client, behind: Sequence[LaggingReader]) -> list[LaggingReader]:
     """Return those readers that can still get records. A reader is left out if retention has removed all records that
-    the harness waited for, so that its log begins at the goal or beyond. Whether retention was allowed to do so is
-    judged by the records that are gone.
+    it was to read, so that the log now begins at its goal or later. The judging of removed records decides whether
+    retention was allowed to do so.
     """
     places = list(dict.fromkeys(each.place for each in behind))
     starts = await list_offsets(client, places, EARLIEST, timeout_s=ASK_LIMIT_S) if places else {}

@@ -181,7 +181,7 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
 
 
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], ForeignCluster | None]:
-    """Return the function that makes the plan's runtime in a folder, and the brokers' description if they are not
+    """Return the function that makes the plan's runtime in a folder, and a description of the brokers if they are not
     Squall's.
 
     Raise PreconditionError before anything is made if this machine lacks something that the plan needs. Runtimes are

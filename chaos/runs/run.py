@@ -61,7 +61,7 @@ ASK_LIMIT_S = 3.0
 READ_MARGIN_S = 5.0
 """Gives how much longer than `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
 OUTLASTED_S = 3.0
-"""Gives the seconds without a record after which a reader is blamed if new readers got everything."""
+"""Gives the seconds without a record after which a reader counts as stuck if new readers got everything."""
 QUIET_S = 2.0
 """Gives the pause after the last reads in s, until every follower knows the last high watermark."""
 
@@ -284,7 +284,7 @@ class Run:
         )
 
     async def _check_target(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
-        """Ask brokers that are not Squall's for their APIs, features and settings, and report what they lack."""
+        """Ask a foreign cluster's brokers for their APIs, features and settings, and report what they lack."""
         target = await ask_cluster(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.as_json()}
         self._save()
@@ -355,7 +355,7 @@ class Run:
         self.info["counters"] = counts_of(around.counters)
 
     async def _outlast_faults(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
-        """Extend a load by rate until it shows whether the cluster takes writes again."""
+        """Extend a load that has a rate until it shows whether the cluster takes writes again."""
         ended = [p.ended for p in nemesis.played if p.began is not None and p.ended is not None]
         if self.plan.operations is not None or not ended:
             return
@@ -365,7 +365,7 @@ class Run:
         self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, healed, limit_s)
 
     async def _write_beside(self, around: ScenarioEnvironment, played: trio.Event) -> None:
-        """Write beside a foreign library's clients, after the last fault. Squall's clients are never blamed."""
+        """Write with Squall's client while a foreign library produces the load, to show which of the two is stuck."""
         await played.wait()
         if _is_driven(around):
             env, last_ack = self.env("writes beside the load"), around.counters.last_ack
@@ -442,7 +442,7 @@ class Run:
         }
 
     async def _mark_stuck_readers(self, readers: LiveReaders, written: PostHealWrites, reads: dict[str, Any]) -> None:
-        """Mark readers that still make no progress once new readers have read everything."""
+        """Record in run.json which readers make no progress although new readers have read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
         still = {(each.process, name_of(each.place)) for each in behind if each.idle_s >= OUTLASTED_S}

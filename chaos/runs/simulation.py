@@ -55,7 +55,8 @@ MUST_SUCCEED = (
     "reads after healing",
     "final reads",
 )
-"""Lists the phases without faults: if the cluster fails in such a phase, this is its own fault."""
+"""Lists the phases in which no fault is active: if the cluster fails in one of them, that is the cluster's own fault.
+"""
 START_S, STOP_S = 120.0, 120.0
 """Give the virtual seconds that starting and stopping may take, beside the plan's own time."""
 
@@ -98,8 +99,8 @@ class _SimulatedRun:
         self.deadlock: str | None = None
         self.endless = self.over = False
         self.cut: str | None = None
-        """Describes an order that the simulated world did not carry out: mostly the broker's fault, and not the
-        harness's.
+        """Describes a step that the simulated cluster did not carry out, such as a start; mostly that is the broker's
+        fault, and not the harness's.
         """
         self.trouble: str | None = None
 
@@ -188,7 +189,7 @@ class _InvariantObserver:
 
 
 class _DamageReportingRunStore(MemoryRunStore):
-    """Stores the run's files, and also reports to the invariants whose disk a fault has damaged."""
+    """Stores the run's files. If a fault has damaged a node's disk, it also reports this node to the invariants."""
 
     def __init__(self, run_id: str, plan: Plan, damaged: Callable[..., None]) -> None:
         super().__init__(run_id)
@@ -328,7 +329,7 @@ def _troubles(sim: _SimulatedRun) -> list[str]:
 def failure_of(sim: _SimulatedRun, judgement: RunJudgement | None) -> tuple[FailureSignature | None, tuple[str, ...]]:
     """Return the failure that best describes the broker's bug, with sentences; None if nothing is known to be wrong.
 
-    If an invariant broke and a broker ended by itself, the first of both is returned: the other may follow from it.
+    If an invariant was broken and a broker crashed, the earlier of the two is returned: the other may follow from it.
     """
     broken = sim.world.violations
     lines = tuple(each.at(each.t - _load_began_s(sim)) for each in broken)

@@ -1,4 +1,4 @@
-"""Runs a program whose log says which stage it has reached (`squall.checkers.stages`), and displays these stages."""
+"""Runs a program that logs the stages of its work (`squall.checkers.stages`), and displays the current stage."""
 
 from __future__ import annotations
 

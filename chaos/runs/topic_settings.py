@@ -1,4 +1,5 @@
-"""Determines the settings in force of topics, whoever set them. Judging compares them with what became of the records.
+"""Finds out the settings in force of topics, wherever they were set. Judging needs them to decide whether missing
+records were removed rightly.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 
 def planned_settings(plan: Plan) -> Settings:
-    """Return what is in force in a simulated cluster: topics' own settings, else the cluster's, else the defaults.
+    """Return the settings in force in a simulated cluster: the topic's own, else the cluster's, else the default.
 
     The cluster is not asked: in a simulation nobody else can change settings, and further requests would change the
     result of a seed.
@@ -38,7 +39,7 @@ def planned_settings(plan: Plan) -> Settings:
 async def asked_settings(
     env: Env, servers: Sequence[Address], topics: Sequence[str], limit_s: float = LIMIT_S
 ) -> Settings:
-    """Return what a broker answers to a new client (DescribeConfigs); no settings for a topic without an answer."""
+    """Ask a broker for the settings (DescribeConfigs), with a new client. Topics without an answer have none."""
     found: dict[str, Mapping[str, str]] = {}
     async with trio.open_nursery() as nursery:
         client = Client(env, servers)

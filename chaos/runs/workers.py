@@ -1,7 +1,7 @@
-"""Runs tasks in parallel processes, forked from this process, so that they share its imports.
+"""Runs tasks in parallel OS processes, forked from this one, so that they share its imports.
 
 A worker gets its share of the tasks with the fork, sends each result through a pipe, and ends. So nothing needs a queue
-or a thread, uncollected memory disappears with its process, and a worker that dies takes one task with it.
+or a thread, uncollected memory disappears with its process, and a worker that dies loses only one task.
 """
 
 # Rejected: `multiprocessing.Pool`. Spawned processes load all modules again, which costs as much as a seed; it forks

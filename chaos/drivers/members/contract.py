@@ -1,4 +1,4 @@
-"""Defines the interface that a driver process uses for a library's group member. Each library has a module that
+"""Defines the interface that the driver program uses for a library's group member. Each library has a module that
 implements it.
 """
 
@@ -11,18 +11,18 @@ from squall.chaos.drivers.library import OK, DriverConfig, Place, ReadRecord
 
 CLASSIC, CONSUMER = "classic", "consumer"
 FETCH_S = 2.0
-"""Limits the seconds for which the committed offsets are asked for."""
+"""Limits, in seconds, how long a look-up of committed offsets may take."""
 
 
 class MemberGeneration(NamedTuple):
-    """Names a member as its library knows it: member id and generation; "" and -1 before it has joined."""
+    """Names a member as its library knows it: by member id and generation, which are "" and -1 before it has joined."""
 
     member_id: str = ""
     generation: int = -1
 
 
 class CommitResult(NamedTuple):
-    """Holds the result of an offset commit. FAIL means that no byte of the request can have left the process."""
+    """Holds the result of an offset commit. FAIL means that no byte of the request can have left the OS process."""
 
     status: int = OK
     error: str = ""
@@ -54,12 +54,13 @@ class RebalanceListener(Protocol):
         """Record that the member does not own these partitions any more."""
 
     def report_records(self, records: Sequence[ReadRecord]) -> None:
-        """Report the records that a poll has returned so far, before a callback of the same poll takes partitions away.
+        """Report the records that a poll has returned so far, because a callback inside this poll is about to take
+        partitions away.
         """
 
 
 class MemberAdapter(Protocol):
-    """Adapts a library's consumer that has subscribed to topics to the driver."""
+    """Adapts a library's consumer, which has subscribed to topics, to the driver program."""
 
     stable: bool
     """Is True if OffsetFetch asks for stable offsets, so that it waits for pending transactional commits."""

@@ -1,4 +1,6 @@
-"""Runs the driver process of a library's group member for a workload (`squall.workloads.libraries.LibraryConsumer`)."""
+"""Runs driver programs that are group members of a workload (`squall.workloads.libraries.LibraryConsumer`). This is the
+harness's end of the pipes.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,15 @@ from squall.workloads.libraries import (
 )
 
 LEAST_S = 30.0
-"""Gives the seconds, beside the library's own time-outs, after which a library that does not answer is killed as hung.
+"""Gives the seconds that a library may exceed its own time-outs by. After that, a library that does not answer is
+killed.
 """
 
 
 class LibraryMember(LibraryConsumer):
-    """Drives one process with a library's group member. `hearing` gets the reports of its callbacks, in their order."""
+    """Controls one driver program whose library is a group member. `hearing` gets what the library's callbacks report,
+    in order.
+    """
 
     ended = False
 
@@ -46,19 +51,19 @@ class LibraryMember(LibraryConsumer):
         flush: Callable[[], None],
         say: Callable[[list[Any]], None] | None = None,
     ) -> None:
-        """Take the process. say: sends the process a message; None if no other object sends messages to it."""
+        """Use this process. say: sends it a message; None if no other object sends messages to it."""
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
         self._limit_s = LEAST_S + limit_s
         self._busy = ""
-        """Names the request that the process has not answered yet; empty if there is none."""
+        """Names the request that the driver program has not answered yet; empty if there is none."""
         self._read: list[PolledRecords] = []
         self._end = CommitOutcome(OperationStatus.OK)
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until the process has ended. If this task is cancelled, kill the process at once."""
+        """Run until the driver program has ended. If this task is cancelled, kill the program at once."""
         try:
             await self._process.wait_until_ready()
             task_status.started()
@@ -74,12 +79,12 @@ class LibraryMember(LibraryConsumer):
             await self._process.end()
 
     def took(self, message: list[Any]) -> None:
-        """Handle a message of the process."""
+        """Handle a message of the driver program."""
         self._heard(message)
         self._tell()
 
     def over(self) -> None:
-        """Record that the process has ended."""
+        """Record that the driver program has ended."""
         self.ended = True
         self._tell()
 
@@ -177,7 +182,7 @@ class LibraryMember(LibraryConsumer):
 
 
 def decode_callback(message: list[Any]) -> Any:
-    """Return a report of the library's callbacks in the workload's types."""
+    """Return what a callback of the library reported, in the workload's types."""
     match message:
         case ["joined", str(id_), int(generation), list(places)]:
             return AssignmentReceived(MemberIdentity(id_, generation), [(topic, index) for topic, index in places])

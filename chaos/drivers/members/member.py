@@ -1,8 +1,8 @@
-"""Runs a group member in a driver process: polls and commits on request, and reports all callbacks of its library.
+"""Runs a library's group member inside the driver program: polls and commits on request, and reports all callbacks.
 
-Before partitions are revoked, the callback asks the harness which offsets to commit, so that the commit is on file
-before its request is sent. The records of a poll are reported before a callback of that poll, so that no record is
-reported after its partition was given up.
+Before partitions are revoked, the callback asks the harness which offsets to commit, so that the history has the commit
+before its request is sent. The records of a poll are reported before any callback inside that poll, so that no record
+is reported after its partition was given up.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from squall.workloads.payload import verify
 
 POLL_S = 0.1
 ANSWER_S = 60.0
-"""Limits the seconds for which a callback waits for the harness. The harness replies within milliseconds, unless it is
+"""Limits, in seconds, how long a callback waits for the harness. The harness replies within milliseconds, unless it is
 gone or stopped.
 """
 OTHER_MEMBER = "NOT_THE_MEMBER"
-"""Is the error of a commit that was requested for another generation than the library's: nothing was sent."""
+"""Is the error of a commit that was not sent: it was requested for another member id or generation than the library
+has.
+"""
 CHANGED = "GENERATION_CHANGED"
-"""Is the error of a commit that succeeded although the library had changed its generation by then: its result is
-unknown.
+"""Is the error of a commit whose result is unknown: it succeeded, but the library had changed its generation by then.
 """
 
 
 class MemberWorker(RebalanceListener):
-    """Runs one group member. `answers` is the queue of the harness's replies to callbacks; requests come as method
-    calls.
+    """Runs one group member. The harness's requests come as method calls, and its replies to callbacks through the
+    queue `answers`.
     """
 
     def __init__(
@@ -81,14 +82,15 @@ class MemberWorker(RebalanceListener):
         self._out.send("p", *self.adapter.member_generation())
 
     def commit(self, member_id: str, generation: int, offsets: Sequence[Sequence[Any]]) -> None:
-        """Commit offsets as a given member id and generation, or fail without a request if the library has others now.
+        """Commit offsets as this member id and generation. If the library has another id or generation by now, fail
+        without a request.
         """
         asked = {(topic, index): position for topic, index, position in offsets}
         self._kept(self._commit_as(MemberGeneration(member_id, generation), asked), now=False)
 
     def identity_of(self, who: MemberGeneration) -> Any:
-        """Return the group metadata that a transactional producer takes for a member; None if the library is another
-        member now.
+        """Return the group metadata that a transactional producer needs to commit offsets for the member `who`; None if
+        the library has another member id or generation by now.
         """
         taken = self.adapter.group_metadata()
         return taken if self.adapter.member_generation() == who else None
@@ -102,8 +104,8 @@ class MemberWorker(RebalanceListener):
         self._out.send("left")
 
     def _commit_as(self, who: MemberGeneration, offsets: Mapping[Place, int]) -> CommitResult:
-        """Commit offsets as the given member. The result is FAIL if the library had become another member before the
-        request, and INFO if after it.
+        """Commit offsets as the given member. The result is FAIL if the library's member id or generation had changed
+        before the request, and INFO if it changed after that.
         """
         if self.adapter.member_generation() != who:
             return CommitResult(FAIL, OTHER_MEMBER)
@@ -144,7 +146,9 @@ class MemberWorker(RebalanceListener):
 
     @override
     def report_records(self, records: Sequence[ReadRecord]) -> None:
-        """Report these records, and every EMPTY_EVERY_S seconds that a partition returned none."""
+        """Report these records. For a partition without new records, report only every EMPTY_EVERY_S seconds that it
+        had none.
+        """
         with self._turn:
             found: dict[Place, tuple[list[Any], list[Any]]] = {}
             for record in records:
@@ -165,7 +169,7 @@ class MemberWorker(RebalanceListener):
             self._began_ns, self._from = time.monotonic_ns(), dict(self._at)
 
     def rewind(self) -> None:
-        """Go back to the committed offsets, which the next poll asks the group for."""
+        """Go back to the committed offsets. The next poll fetches them from the group's coordinator."""
         with self._turn:
             self.adapter.stop_reading(list(self._at))
             self._missing |= dict.fromkeys(self._at, time.monotonic_ns())
@@ -175,8 +179,8 @@ class MemberWorker(RebalanceListener):
     # --------------------------------------------------------------------------------------------------------- parts
 
     def _begin(self) -> None:
-        """Ask the group for the committed offsets of owned partitions that have no position, and start to read those
-        with one.
+        """Fetch the committed offsets of owned partitions that have no position, and start to read those that have one
+        now.
         """
         with self._turn:
             missing, began_ns = sorted(self._missing), min(self._missing.values(), default=0)

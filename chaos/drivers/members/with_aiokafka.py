@@ -105,8 +105,8 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
         """Report the records of one poll before another task of this event loop can run, and return nothing.
 
-        During a rebalance, getmany would wait for its end, however short its time-out is; so it is not called then. But
-        aiokafka must know that the application is waiting for records: otherwise it does not rejoin after
+        During a rebalance, getmany would wait until the rebalance is over, however short its time-out is; so it is not
+        called then. But aiokafka must know that its user is waiting for records: otherwise it does not rejoin after
         max.poll.interval.ms.
         """
 

@@ -1,5 +1,5 @@
-"""Runs confluent-kafka (librdkafka) as a member of a group of either protocol. librdkafka calls the callbacks inside of
-polls.
+"""Runs confluent-kafka (librdkafka) as a member of a classic group or of a consumer group (KIP-848). librdkafka calls
+its callbacks inside of polls.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class _LibrdkafkaMember(MemberAdapter):
 
     @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """Poll one record at a time, because a callback could not report records that a batch holds back."""
+        """Poll one record at a time: if a poll returned a batch, a callback inside it could not report the records of
+        the batch.
+        """
         if self._errors:
             place, error = self._errors.popleft()
             raise OffsetOutOfRange([place], error.str()) if error.code() in GONE else KafkaException(error)
@@ -191,7 +193,9 @@ class _LibrdkafkaMember(MemberAdapter):
 
 
 def configuration(config: DriverConfig) -> dict[str, Any]:
-    """Return the consumer's configuration. In a consumer group the brokers decide about sessions and heartbeats."""
+    """Return the consumer's configuration. In a consumer group (KIP-848) the brokers set session time-outs and
+    heartbeats.
+    """
     if config.group_protocol == CONSUMER:
         of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": config.assignor}
     else:

@@ -165,7 +165,8 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
 
 
 def _weighed(error: KafkaError) -> CommitResult:
-    """Return the result that an error means. kafka-python retries by itself, so an earlier request may have succeeded.
+    """Return the result of a commit that ended with this error. kafka-python retries by itself, so an earlier request
+    may have succeeded.
     """
     return CommitResult(FAIL if isinstance(error, IllegalStateError) else INFO, type(error).__name__)
 

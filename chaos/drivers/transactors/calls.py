@@ -1,5 +1,5 @@
-"""Makes the calls of a transactional producer in a driver process. A call is retried as long as the library allows
-that, and gets one reply.
+"""Makes the calls of a transactional producer in the driver program. A call is retried as long as the library allows
+that, and the harness gets one reply to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SLICE_S = 5.0
 AGAIN_S = 0.1
 """Gives the pause between two attempts of a call, in seconds."""
 GRACE_S = 5.0
-"""Gives the seconds that a library gets beyond the time-out that it was given."""
+"""Gives the seconds that a library may exceed its own time-out by."""
 TICK_S = 0.005
 
 
@@ -61,8 +61,8 @@ class TransactionCalls:
         self._out.send_outcomes()
 
     def _outcome(self, which: str) -> ErrorMeaning | None:
-        """Return None if the call succeeded, else what its error means. A call that was in doubt once stays in doubt,
-        whatever a later attempt returns.
+        """Return None if the call succeeded, else what its error means. If the result of one attempt was unknown, the
+        result of the call stays unknown, whatever a later attempt returns.
         """
         deadline, doubt = time.monotonic() + self._limit_s, False
         while True:

@@ -1,4 +1,6 @@
-"""Runs the driver process of a library's transactional producer for a workload (`squall.workloads.libraries`)."""
+"""Runs driver programs that are transactional producers of a workload (`squall.workloads.libraries`). This is the
+harness's end of the pipes.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,12 @@ class _CallResult(NamedTuple):
 
 
 LOST = _CallResult(OperationStatus.INFO, CLIENT_ENDED)
-"""Is the result of a call that the process did not answer."""
+"""Is the result of a call that the driver program did not answer."""
 
 
 class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
-    """Drives one process with a library's transactional producer. When the process ends, an open transaction is neither
-    committed nor aborted.
+    """Controls one driver program with a library's transactional producer. When the program ends, an open transaction
+    is neither committed nor aborted.
     """
 
     id, timeout_ms = "", 0
@@ -62,7 +64,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         self._something, self._changed = trio.Event(), trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until the process has ended. If this task is cancelled, kill the process at once."""
+        """Run until the driver program has ended. If this task is cancelled, kill the program at once."""
         try:
             await self._process.wait_until_ready()
             task_status.started()
@@ -133,8 +135,8 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
 
     @override
     async def flushed(self) -> None:
-        """Wait until every record has its outcome. If the library does not finish in time, kill its process; its
-        records are then in doubt.
+        """Wait until every record has its outcome. If the library does not finish in time, kill its driver program; the
+        outcome of its open records is then unknown.
         """
         if not await self._until(lambda: not self._records):
             self._process.kill()
@@ -201,19 +203,19 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         self._tell()
 
     def close(self) -> None:
-        """Kill the process, without aborting an open transaction."""
+        """Kill the driver program, without aborting an open transaction."""
         self._process.kill()
 
 
 class LibraryTransactionalMember(LibraryTransactor):
-    """Drives one process with a library's transactional producer that is a group member, too. Messages about the
-    membership go to `member`.
+    """Controls one driver program that is a transactional producer and a group member. Messages about the membership go
+    to `member`.
     """
 
     member: LibraryMember
 
     def say(self, message: list[object]) -> None:
-        """Send a message to the process."""
+        """Send a message to the driver program."""
         self._say(message)
 
     def _heard(self, message: list[object]) -> None:

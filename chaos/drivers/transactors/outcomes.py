@@ -1,7 +1,7 @@
-"""Defines what an error of a library means for a call, and what can be done after it.
+"""Defines what a library's error means for a transactional call, and what can be done after it.
 
 A call has definitely failed only if the library refused it before it sent anything. After that, no library says whether
-an earlier attempt has arrived, so the call is in doubt.
+an earlier attempt has arrived, so the result of the call is unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from squall.chaos.drivers.library import FAIL, INFO, DriverConfig, OutcomeCallba
 
 INIT, BEGIN, COMMIT, ABORT = "init", "begin", "commit", "abort"
 OFFSETS = "txn_offsets"
-"""Names the call that commits offsets in the current transaction: those of `TransactionalAdapter.offsets`."""
+"""Names the call that commits offsets in the current transaction. The offsets are in `TransactionalAdapter.offsets`."""
 CALLS = (INIT, BEGIN, COMMIT, ABORT, OFFSETS)
 HAND = "hand"
 """Names the step in which the library takes a record, and may raise an error at once."""
@@ -44,15 +44,15 @@ class ErrorMeaning(NamedTuple):
 REFUSED = (FAIL, ErrorFollowUp.END)
 IN_DOUBT = (INFO, ErrorFollowUp.END)
 RESUMED = (INFO, ErrorFollowUp.AGAIN)
-"""Means that the call is in doubt until a retry of the same call has a result."""
+"""Means that the result of the call is unknown until a retry of the same call has a result."""
 LOST = (INFO, ErrorFollowUp.ABORT)
 UNSENT = (FAIL, ErrorFollowUp.ABORT)
 """Means that a record, not a call, failed before it was sent; its transaction can be aborted."""
 
 
 class TransactionalAdapter(RecordSender, Protocol):
-    """Adapts a library's transactional producer to the driver. Calls are made one at a time, in a thread of their own,
-    while `pump` is called in another one; records are handed over between `begin` and `commit` or `abort`.
+    """Adapts a library's transactional producer to the driver program. Calls are made one at a time, in a thread of
+    their own, while another thread calls `pump`. Records are sent between `begin` and `commit` or `abort`.
     """
 
     offsets: tuple[Mapping[Place, int], Any]
@@ -66,14 +66,14 @@ class TransactionalAdapter(RecordSender, Protocol):
         """Make one of CALLS. Raise the library's error, or TimeoutError after `within_s` seconds."""
 
     def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
-        """Return what an error means. which: the call, HAND or SEND in which it was raised."""
+        """Return what an error means. which: where it was raised: in a call, or in a record's step HAND or SEND."""
 
     def identity(self) -> tuple[int, int]:
         """Return producer id and epoch as the library reports them; -1 for each that it does not report."""
 
 
 class TransactionLibrary(Protocol):
-    """Is the interface of a module that drives a library's transactions."""
+    """Is the interface of the module that adapts one library's transactional producer."""
 
     version: str
 
@@ -82,7 +82,7 @@ class TransactionLibrary(Protocol):
 
 
 def load(client: str) -> TransactionLibrary:
-    """Return the module that drives a library's transactions."""
+    """Return the module that adapts a library's transactional producer."""
     from importlib import import_module
 
     name = f"squall.chaos.drivers.transactors.with_{client.replace('-', '_')}"

@@ -37,8 +37,8 @@ UNASKED = (FAIL, ErrorFollowUp.AGAIN)
 
 
 class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
-    """Drives aiokafka's transactional producer. aiokafka never raises its epoch, so after a record that failed, the
-    next record has a gap before its sequence number.
+    """Drives aiokafka's transactional producer. aiokafka never raises its epoch. So if a record fails, the sequence
+    number of the next record leaves a gap.
     """
 
     def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
@@ -64,7 +64,7 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
     @override
     def call(self, which: str, within_s: float) -> None:
-        """Make one call, with the delivery time-out. Only `init` may be made again: the end of a transaction cannot be
+        """Make one call within the delivery time-out. Only `init` may be made again: the end of a transaction cannot be
         requested twice.
         """
         if which == INIT:
@@ -102,8 +102,8 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Return what an error means, by its class. Errors that end the library's sender wrap their cause, which then gives
-    the name.
+    """Return what an error means, by its class. An error that ends the library's sender wraps its cause, whose name is
+    then used.
     """
     name = type(error.__cause__ or error).__name__
     if isinstance(error, TimeoutError):

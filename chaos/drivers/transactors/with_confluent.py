@@ -51,8 +51,8 @@ IDENTITY_S = 1.0
 
 
 class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
-    """Drives librdkafka's transactional producer. If a record is in doubt, librdkafka raises its epoch after the abort
-    (KIP-360), so that the producer can be used further.
+    """Drives librdkafka's transactional producer. If a record's outcome is unknown, librdkafka raises its epoch after
+    the abort (KIP-360), so that the producer can be used further.
     """
 
     def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:

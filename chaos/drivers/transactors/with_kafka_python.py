@@ -40,14 +40,14 @@ from squall.chaos.drivers.with_kafka_python import KafkaPythonSender, settings, 
 __all__ = ["transactor", "version"]
 
 LOCAL = ("Cannot execute transactional method", "TransactionalId ")
-"""Lists how the messages of plain KafkaErrors begin with which the state machine refuses a call; nothing was sent."""
+"""Lists how the messages of plain KafkaErrors begin with which the library refuses a call before it sends anything."""
 UNASKED = (FAIL, ErrorFollowUp.AGAIN)
 """Means that no broker could be reached, so that the same call can be made again."""
 
 
 class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
-    """Drives kafka-python's transactional producer. If a record is in doubt, the library raises its epoch by itself
-    (KIP-360), and has no open transaction any more.
+    """Drives kafka-python's transactional producer. If a record's outcome is unknown, the library raises its epoch by
+    itself (KIP-360), and has no open transaction any more.
     """
 
     REFUSALS = (KafkaError,)
@@ -109,8 +109,8 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """Return what an error means, by its class and, because most refusals are plain KafkaErrors, by its message. An
-    error that wraps another has that error's name.
+    """Return what an error means, by its class. Most refusals are plain KafkaErrors, so their message decides. An error
+    that wraps another one gets the name of the wrapped error.
     """
     wrapped = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
     name = type(wrapped).__name__

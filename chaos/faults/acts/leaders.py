@@ -128,8 +128,8 @@ async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot
 
 
 async def _move(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
-    """Move one drawn partition of the targets: to another broker if there is one, and always to another order of
-    replicas.
+    """Move one drawn partition of the target brokers: drop its first replica, and append a broker that has none, or the
+    same broker if every broker has one. So its preferred leader always changes.
     """
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if not held:

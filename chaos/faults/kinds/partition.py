@@ -89,8 +89,9 @@ def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
 
 
 def more_traits(params: Params) -> frozenset[FaultTrait]:
-    """Return the traits of shapes that leave no broker with a majority, and of sides that need relays that parse
-    requests.
+    """Return the traits that follow from the parameters. EITHER_END: a shape of many links may remove brokers from ISRs
+    at both ends of a cut link. NEEDS_FRAMES: the sides `replication` and `controller` select single requests, which
+    only a link with the frame relay can do.
     """
     of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {FaultTrait.EITHER_END})
     return of_shape | {FaultTrait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape

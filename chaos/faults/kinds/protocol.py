@@ -102,7 +102,9 @@ SPREAD = 3
 partitions, and then sends no markers to other brokers.
 """
 ASKS_S = 0.5
-"""Gives how long before the fault's end there must be a reason to send such a request, in s."""
+"""Gives how long before the fault's end, in s, the last change of leaders may begin that makes clients send the
+request.
+"""
 DONE = {
     "drop": "dropped",
     "delay": "delayed",

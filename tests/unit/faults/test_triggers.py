@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.faults.kind import FaultError
-from squall.chaos.faults.targets import ClusterSnapshot, CoordinatedNames
+from squall.chaos.faults.targets import ClusterSnapshot, CoordinatorKeys
 from squall.chaos.faults.triggers import (
     OF_GROUPS,
     AfterFaultCondition,
@@ -77,7 +77,7 @@ def test_what_is_not_of_the_grammar_is_refused_with_an_example(when: str) -> Non
         parse("here", when)
 
 
-SCOPE = ConditionScope(2, ["t-0", "t-1"], (1, 2, 3), names=CoordinatedNames(("a", "b"), ("g", "h")))
+SCOPE = ConditionScope(2, ["t-0", "t-1"], (1, 2, 3), names=CoordinatorKeys(("a", "b"), ("g", "h")))
 
 
 def test_a_state_of_a_transaction_is_compared_and_an_unknown_one_is_not() -> None:

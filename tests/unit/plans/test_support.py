@@ -35,7 +35,7 @@ def test_every_action_is_named_for_every_runtime(runtime: str) -> None:
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = support.Requirement("a Docker engine", lambda: "no Docker engine: start one")
+    lacking = support.FaultRequirement("a Docker engine", lambda: "no Docker engine: start one")
     monkeypatch.setattr(support, "ENGINE", lacking)
     said = CliRunner().invoke(command, ["--runtime", "docker"])
     assert "missing: a Docker engine: no Docker engine: start one" in said.output
