@@ -124,7 +124,7 @@ class LazyCommandGroup(click.Group):
         """Call the command. A BrokenPipeError is wrapped, because click exits with 1 for it, and 1 means an anomaly
         here.
 
-        Pipes of our own output do not break (`outlive_readers`).
+        The pipes of standard output never raise it (`outlive_readers`), so it comes from another pipe.
         """
         try:
             return super().invoke(ctx)

@@ -1,4 +1,6 @@
-"""Defines the harness's own errors, by whose fault they are. Broken invariants stay AssertionErrors."""
+"""Defines the harness's own errors: its own failures, and mistakes of the user or the machine. Broken invariants stay
+AssertionErrors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Decides when a process that simulates collects garbage: between two simulations or never, but not during one."""
+"""Decides when a process that runs simulations collects Python's garbage: between two simulations or never, but not
+during one.
+"""
 
 # After a simulation the collector would walk over the whole result; half a gigabyte costs less than a collection for
 # each seed. So a batch collects nothing, and its processes end after 25 seeds.

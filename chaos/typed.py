@@ -21,7 +21,7 @@ def absolute_command(*words: str | Path) -> str:
 
 
 def here(line: str) -> str:
-    """Return a command of `absolute_command` with paths relative to the current folder. A line that is no command is
+    """Return a command that `absolute_command` made, with paths relative to the current folder. Other lines are
     unchanged.
     """
     try:

@@ -195,8 +195,7 @@ def _say(text: str, head: str = "") -> None:
 
 
 def _sources(guarantees: Iterable[PermittedAnomalies]) -> Iterator[str]:
-    """Yield each source once: those of the permissions, and for a guarantee that permits nothing, the source of that.
-    """
+    """Yield the source of each permission, and of each guarantee that permits nothing. No source is repeated."""
     found: dict[str, None] = {}
     for each in guarantees:
         cells = each.cells.values() or [each.forbids]
@@ -205,8 +204,8 @@ def _sources(guarantees: Iterable[PermittedAnomalies]) -> Iterator[str]:
 
 
 def _say_mechanisms(guarantees: Iterable[PermittedAnomalies]) -> None:
-    """Print what must have happened to a record before its anomaly is permitted; nothing if no permission has such a
-    condition.
+    """Print, for permissions that require it, how a record must have been lost or duplicated for the anomaly to be
+    permitted.
     """
     if needed := _mechanisms(guarantees):
         _say("\nA finding is permitted only if its mechanism hit that very record (docs/permissions.md):")

@@ -35,7 +35,7 @@ ALL, FILES = "all", "files"
 
 @dataclass(frozen=True, slots=True)
 class HuntTask:
-    """Describes the work of one hunting process: a mutant, a range of seeds and budgets."""
+    """Describes one hunt, which one OS process does: the mutant to find, the range of seeds and the budgets."""
 
     mutant: str
     first: int
@@ -46,7 +46,7 @@ class HuntTask:
     more: int
     """Limits how many further plans are shrunk if the first shrunk plan still has too many steps."""
     controls: int
-    """Counts the plans that run without the mutant before the hunt, to detect false alarms."""
+    """Counts the plans that run without the mutant before the hunt. Any failure under them is a false alarm."""
     swarm: bool
     """Is True if the hunt draws its plans from the swarm, instead of using the mutant's own plan."""
     checks: str
@@ -189,10 +189,11 @@ def run_task(task: HuntTask) -> MutantHuntResult:
 
 
 def simulator(checks: str = ALL) -> Run:
-    """Return the function that simulates a plan, with or without a mutant, and returns its failure or None.
+    """Return the function that simulates a plan, with or without a mutant (a planted bug), and returns its failure or
+    None.
 
-    For mutants of transactions and groups only failures that clients can see count; with the checks "history" that
-    holds for every mutant. With the checks "files", a mutant fails only if the brokers' logs differ.
+    For mutants of transactions and groups only failures that clients can see count; with `history` that holds for every
+    mutant.
     """
     from squall.chaos.errors import HarnessError
     from squall.chaos.runs.simulation import simulate

@@ -125,9 +125,7 @@ def night_findings(
 
 
 def _anomalies(directory: NightDirectory, attempt: RunAttempt) -> tuple[str, ...]:
-    """Return the anomalies of an attempt that its configuration or the night does not permit, as verdict.json names
-    them.
-    """
+    """Return the names of an attempt's anomalies that its configuration or the night forbids, as in verdict.json."""
     verdict = read_verdict(directory.path / attempt.run)[1] if attempt.run else {}
     shown = [each for each in objects(verdict.get("anomalies")) if each.get("permitted") is False]
     kinds = ((each.get("name"), each.get("evidence")) for each in shown)
@@ -321,7 +319,7 @@ def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
 
 
 def _tolerate(directory: NightDirectory, outcome: NightResult) -> None:
-    """Mark the runs whose findings do not fail the night as skipped in the night's junit.xml, with the reason."""
+    """Mark runs whose only findings do not fail the night as skipped in its junit.xml, with the reason."""
     from squall.chaos.nightly.plugin import case_of
     from squall.reports.junit import tolerate
 

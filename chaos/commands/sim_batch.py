@@ -92,8 +92,8 @@ class _BatchTally:
 
 
 def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
-    """Run a batch and return its exit code. most_unknown: the share of unknown seeds, 0 to 1, above which the code is
-    2.
+    """Run a batch and return its exit code. most_unknown: the largest share of seeds without a verdict, 0 to 1, with
+    which the code is not 2.
     """
 
     from squall.chaos.runs.batch import run_batch
@@ -228,13 +228,14 @@ def _say_unknown(tally: _BatchTally, most: float) -> None:
 
 
 def _kind_of(reason: str) -> str:
-    """Return a reason without its numbers, so that reasons of one kind count together."""
+    """Return a reason without its numbers, so that reasons that differ only in numbers count together."""
     return re.sub(r"\d+(\.\d+)?", "N", reason)
 
 
 def _say_end(tally: _BatchTally, spark: bool, say: Console, impossible: Collection[str]) -> list[str]:
-    """Print the results of the whole batch: verdicts, failures, faults that landed, rare paths. Return the possible
-    rare paths that no seed took. impossible: paths that no seed of this batch can take.
+    """Print the results of the whole batch: verdicts, failures, faults that landed, and how often each rare path of the
+    broker was taken. Return the rare paths that no seed took but some seed could take. impossible: paths that no seed
+    of this batch can take.
     """
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""Aims faults of the n-th write or fsync at nodes that make such calls. It does no I/O."""
+"""Moves faults that count calls (the n-th write or fsync of a broker) to nodes that make such calls. It does no I/O."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from squall.chaos.faults.kind import Fault, FaultPlacement, Params
 
 OPS = ("write", "fsync")
 PLENTY = 8
-"""Gives how many times more records a fault needs than it counts: records share batches, and some producers wait."""
+"""Gives how many records there must be for each counted call: records share batches, and some producers wait."""
 
 
 def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
-    """Return the parameters that hit writes if no setting requests flushes: such a broker may not call fsync for
+    """Return the parameters with `write` in place of `fsync`: brokers without flush.messages may not call fsync for
     seconds.
     """
     return {**fault.params, "op": "write"} if fault.params["op"] == "fsync" else fault.params
 
 
 def hit_by_calls(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Aim a fault of the n-th write or fsync at a node that has a replica: other nodes may not write for a long time.
+    """Move a fault of the n-th write or fsync to a node that has a replica: other nodes may not write for a long time.
     Without flush.messages hardly any node calls fsync; only the controllers do, when they commit a record.
     """
     op, cluster = fault.params["op"], placement.cluster
@@ -41,8 +41,8 @@ def hit_by_calls(fault: Fault, placement: FaultPlacement) -> Fault:
 
 
 def many_records(fault: Fault, placement: FaultPlacement) -> bool:
-    """Return whether a node gets many more records during the fault than must pass before the fault strikes. If
-    requests, writes or fsyncs are few, the fault hits the first of them instead of a later one.
+    """Return whether a node gets many more records during the fault than the fault counts before it acts (its parameter
+    `nth`). If not, the caller makes the fault hit the first write or fsync.
     """
     expected = placement.cluster.rate * fault.duration_s / placement.cluster.nodes
     return expected >= PLENTY * float(fault.params["nth"])

@@ -45,7 +45,7 @@ class FaultExecution:
     asked: int | None = None
     began: int | None = None
     on: int | None = None
-    """Gives when the fault became active on all targets; None if it takes effect as soon as it begins."""
+    """Gives when the fault became active on all targets, in ns; None: it takes effect as soon as it begins."""
     ended: int | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     landed: bool = False
@@ -105,7 +105,8 @@ class ClusterMonitor(Protocol):
 
 
 class FaultContext:
-    """Holds what the nemesis plays faults on, and records which fault holds which node or link.
+    """Gives a fault the runtime, the run's clock and the cluster's state, and records which fault holds which node or
+    link.
 
     record: writes one line of nemesis.jsonl.
     """
@@ -363,13 +364,13 @@ class FaultContext:
         return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
     async def rest(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Keep the fault active for its duration, after `check_landed`. look: as of `outlast`."""
+        """Keep the fault active for its duration, after `check_landed`. look: as for `outlast`."""
         self.check_landed(p, self.now_ns())
         await self.outlast(p, look)
 
     async def outlast(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Wait for the fault's end. look: is called once before that, at a moment that the plan's seed decides. So a
-        defect that undoes a fault for a while and restores it cannot know the moment.
+        """Wait for the fault's end. look: is called once before that, at a moment that the plan's seed decides. A
+        broken fault that stops acting for a while cannot know this moment, so it is noticed.
         """
         if look is not None:
             await trio.sleep(max(0.0, self.left_s(p)) * self.rng(p, "middle").uniform(*MIDDLE))
@@ -439,7 +440,8 @@ class FaultContext:
 
     @contextmanager
     def proving(self, links: Sequence[Link]) -> Iterator[None]:
-        """Surround probes that prove a fault on these links, or its end. Other faults wait for these links meanwhile.
+        """Mark these links as being used by probes that prove a fault, or its end, while the block runs. Other faults
+        wait for these links meanwhile.
         """
         self._proving.update(links)
         try:

@@ -1,4 +1,6 @@
-"""Finds the links that need a relay that parses frames, for the faults of a plan that hit frames. It does no I/O."""
+"""Finds the links of a plan that need the frame relay, a proxy that parses Kafka requests and responses: faults that
+hit single requests can be put on no other link. It does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from squall.chaos.runtimes.contract import Link
 
 
 def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
-    """Return the links that the plan's frame faults may be put on: links that carry requests to any broker that the
-    faults' targets may resolve to.
+    """Return the links that need the frame relay: those that carry requests to any broker that the targets of the
+    plan's request faults may turn out to be.
     """
     found: set[Link] = set()
     for fault in faults:
@@ -30,7 +32,7 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
 
 
 def _may_be(target: str, nodes: Sequence[int]) -> Sequence[int | str]:
-    """Return the brokers, or the zone, that a target may resolve to."""
+    """Return the brokers, or the client zone, that a target may turn out to be when its fault begins."""
     kind, argument = check_target("target", target)
     zone = zone_of(target)
     return [zone] if zone else [int(argument)] if kind == "node" else nodes

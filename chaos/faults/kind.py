@@ -28,13 +28,13 @@ between two halves that both still reach the target, the bridge.
 """
 
 SIDES = ("peers", "clients", "both")
-"""Lists whose connections to the target may be hit: those between brokers (in both directions), those of clients, or
-both.
+"""Lists whose connections to the target broker a fault of links may hit: the other brokers' (`peers`, in both
+directions), the clients', or both.
 """
 
 TRAFFIC = ("replication", "controller")
-"""Lists more sides, for faults that distinguish requests: connections between brokers, but only followers' requests to
-leaders, or only brokers' requests to controllers.
+"""Lists further sides, which select single requests between brokers: only followers' requests to leaders, or only
+brokers' requests to controllers.
 """
 
 RUNTIMES = ("process", "docker", "sim", "external")
@@ -116,7 +116,7 @@ class FaultTrait(StrEnum):
     MOVES_LEADERS = "moves leaders"
     """The fault changes leaders, so that clients send Metadata requests after it."""
     COUNTS_SYNCS = "counts syncs"
-    """The fault may wait for an fsync."""
+    """The fault may act at the n-th fsync, so it needs brokers that call fsync."""
     ONCE = "once"
     """A run can have this fault only once."""
     # What it needs.
@@ -125,13 +125,14 @@ class FaultTrait(StrEnum):
     NEEDS_FILES = "needs files"
     """The fault needs the brokers' data to be in folders of this machine."""
     NEEDS_HURT_FILES = "needs hurt files"
-    """The fault needs brokers that were started with files into which faults can be injected."""
+    """The fault needs brokers that were started with the file layer that injects I/O errors and delays."""
     NEEDS_FRAMES = "needs frames"
-    """The fault needs relays that parse the frames on its links' connections."""
+    """The fault needs links that go through the frame relay, a proxy that parses Kafka requests and responses."""
     NEEDS_PACKET_FILTER = "needs packet filter"
     """The fault needs containers that are allowed to drop packets."""
     NEEDS_FAKE_TIME = "needs fake time"
-    """The fault needs brokers that were started with libfaketime."""
+    """The fault needs brokers that were started with libfaketime, a library that changes the time that a program reads.
+    """
     NEEDS_TRANSACTIONS = "needs transactional producers"
     """The fault's targets are clients with transactional ids. If a workload has such clients, seeds draw the fault by
     default.
@@ -234,7 +235,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlacement:
-    """Describes where a drawn fault must land: the seed, the cluster, and all drawn faults, including the fault itself.
+    """Holds what decides where a drawn fault can take effect: the seed, the cluster, and all drawn faults, including
+    the fault itself.
     """
 
     seed: int
@@ -272,7 +274,9 @@ def no_traits(params: Params) -> frozenset[FaultTrait]:
 ELSEWHERE = frozenset(
     {FaultTrait.MOVES_LEADERS, FaultTrait.NEEDS_FILES, FaultTrait.DAMAGES_FILES, FaultTrait.ENDS_BY_ITSELF}
 )
-"""Lists the traits of faults that land only on brokers that have the workload's own partitions, or that write them."""
+"""Lists the traits of faults that need a broker with a partition of the workload, or with writes to one. On other
+brokers they hit nothing.
+"""
 
 
 def at_a_coordinator(rng: Random, fault: Fault) -> Fault:
@@ -320,8 +324,8 @@ class DrawRules:
     empty: in none.
     """
     likely: Callable[[int, Fault, int], Params] = lambda seed, fault, in_flight: fault.params
-    """Returns parameters with which the fault is likely to strike in `squall run`, from the seed, the fault and the
-    number of requests in flight.
+    """Returns parameters with which the fault is likely to hit something in `squall run`, from the seed, the fault and
+    the number of requests in flight.
     """
     varied: Callable[[Random, Params, int], dict[str, Any]] | None = None
     """Returns the parameters that a swarm gives to only some faults of this kind, from the parameters and the number of
@@ -336,8 +340,8 @@ class DrawRules:
     under_groups: Callable[[Random, Params], Params] = lambda rng, params: params
     """Returns parameters that only members of groups can handle, for a swarm whose clients are members of groups."""
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
-    """Returns another fault in place of this one for some faults of a swarm, with its target already chosen; otherwise
-    None.
+    """Returns a fault of another kind, with its target, in place of some of a swarm's faults of this kind; None: keep
+    the fault.
     """
 
 
@@ -382,11 +386,11 @@ class FaultKind:
     retarget: Callable[[Fault, FaultPlacement], Fault] = as_drawn
     """Returns the fault with a target that it can hit. A fault that hits nothing proves nothing."""
     alone: Callable[[Params], dict[str, Any]] = same
-    """Returns the fault's parameters for a cluster of only one broker."""
+    """Adapts the fault's parameters to a cluster of only one broker."""
     of_clients: Callable[[Params], dict[str, Any]] = same
-    """Returns the fault's parameters for clients' links. Only faults of links have this."""
+    """Moves the fault's parameters to clients' links. Only faults of links have this."""
     for_foreign_brokers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
-    """Returns the fault's parameters for brokers that are not Squall's. The flag is True if the cluster is run by
+    """Adapts the fault's parameters to brokers that are not Squall's. The flag is True if the cluster is run by
     somebody else (`--runtime external`).
     """
     play: Callable[[Any, Any], Awaitable[None]]

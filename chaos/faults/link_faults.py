@@ -1,5 +1,5 @@
-"""Defines what all faults of links share: their duration and side, the number of brokers that they need, and their
-words.
+"""Defines what all faults of links share: the parameters for their duration and for the side of the links, the number
+of brokers that they need, and their descriptions in words.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from squall.chaos.faults.kind import SIDES, TRAFFIC, ChoiceParameter, NumericPar
 ON_S = NumericParameter(0.2, 600, 4)
 PEERS = ChoiceParameter(SIDES, "peers")
 BETWEEN_BROKERS = ("peers", *TRAFFIC)
-"""Lists the sides that contain only connections between brokers."""
+"""Lists the values of `side` that select only connections between brokers."""
 MEASURED_BYTES = 30_000
-"""Gives the bytes of a probe's largest request, with which a link's effect on bytes is measured. A client id, which
-pads the request, holds at most 32,767.
+"""Gives the bytes of the largest request of a probe, which measures how a fault slows down or cuts up bytes. Its client
+id, which pads the request, holds at most 32,767.
 """
 
 
@@ -25,12 +25,14 @@ def both_ends(params: Params) -> int:
 
 
 def on_clients_side(params: Params) -> dict[str, Any]:
-    """Return the same parameters for clients' links."""
+    """Return the same parameters with clients' links as the side."""
     return {**params, "side": "clients"}
 
 
 def indistinct_traffic(params: Params, setting: PlanCapabilities) -> str:
-    """Return why this plan cannot distinguish the side's traffic. Empty: it can, or it does not need to."""
+    """Return why the sides `replication` and `controller` are impossible in this plan: only the requests between
+    Squall's own brokers can be distinguished. Empty: they are possible, or the fault has another side.
+    """
     side = params["side"]
     if side not in TRAFFIC or setting.target == "squall":
         return ""

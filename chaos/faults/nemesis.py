@@ -151,7 +151,9 @@ class Nemesis:
     async def _until_true(
         self, p: FaultExecution, parts: Sequence[triggers.Condition], view: Callable[[], Awaitable[ClusterSnapshot]]
     ) -> None:
-        """Wait until all parts of the fault's condition are true at once. Raise HarnessError if that takes too long."""
+        """Wait until all parts of the fault's condition are true in one look at the cluster. Raise HarnessError if that
+        takes too long.
+        """
         context, fault = self._context, p.fault
         p.trigger = {"when": fault.when, "within_s": fault.within_s, "seen": None, "true_ns": None}
         with trio.move_on_after(fault.within_s):

@@ -38,10 +38,10 @@ answered, so that the broker shut down without a controlled shutdown.
 
 
 def left_as_asked(evidence: Mapping[str, Any], proof: str) -> bool:
-    """Return whether a node went down as its fault promises. `proof`: the word that the node's evidence must contain.
+    """Return whether a node went down as its fault requires. `proof`: the word that the node's evidence must contain.
 
-    SIGTERM promises that a broker shuts down by itself, in good order. A controller that the broker cannot reach cannot
-    release it. If a controller answers, and does not release the broker, this fault is not the cause.
+    On SIGTERM a broker should shut down by itself, in good order. It may do so alone if it cannot reach a controller.
+    If a controller answers, and does not release the broker, this fault is not the cause.
     """
     return bool(evidence.get(proof) or (proof == CONTROLLED and evidence.get(ALONE)))
 
@@ -101,10 +101,11 @@ def rotten(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 CPU_SLACK_S = 0.02
-"""Gives the CPU seconds that a stopped process may gain: two of the kernel's clock ticks, in which it counts CPU time.
+"""Gives the CPU seconds that may be added to a stopped OS process: two of the kernel's clock ticks, in which it counts
+CPU time.
 """
 DONE = {"cpu_s": CPU_SLACK_S, "calls": 0}
-"""Maps what `Runtime.activity` may count to how much it may grow while the process is stopped."""
+"""Maps a counter of `Runtime.activity` to how much it may grow while the OS process is stopped."""
 
 
 def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -127,7 +128,7 @@ def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def _idle(first: Json, last: Json) -> bool:
-    """Return whether a process did nothing between two looks, by what the runtime can count of the process."""
+    """Return whether an OS process did nothing between two inspections, by what the runtime can count of it."""
     grown = [(grew, most) for name, most in DONE.items() if (grew := _growth(first, last, name)) is not None]
     return bool(grown) and all(0 <= grew <= most for grew, most in grown)
 
@@ -138,7 +139,9 @@ def _growth(first: Json, last: Json, name: str) -> float | None:
 
 
 def did_meanwhile(looks: object) -> str | None:
-    """Describe what the processes did between their first and their last look. None: there were not two looks."""
+    """Describe what the nodes' OS processes did between the first and the last time that they were inspected. None:
+    they were not inspected twice.
+    """
     seen = [objects(each) for each in looks] if isinstance(looks, (list, tuple)) else []
     if len(seen) < 2:
         return None
@@ -255,8 +258,8 @@ def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str
 
 
 def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence counts the strikes over each link, and at least one strike over all; else what is
-    missing.
+    """Return "" if the evidence counts what the fault hit on each link, and this is at least one over all links; else
+    what is missing.
     """
     hits = [integer(each) for each in seen.get("hits") or ()] if isinstance(seen.get("hits"), list) else []
     sound = len(hits) == len(texts(seen.get("links"))) and all(each >= 0 for each in hits)
@@ -310,7 +313,9 @@ def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
 
 
 def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a process has a successor, or did operations only before and after a gap."""
+    """Return what is missing to prove that a crashed client has a successor, or that a paused client did operations
+    only before and after a gap.
+    """
     if params.get("how") == "crash":
         gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
         return "" if min(gone, then) >= 0 and gone != then else "no process followed another"
@@ -319,8 +324,8 @@ def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[
 
 
 def zombie_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a zombie was stopped, a successor did a transaction meanwhile, and the
-    zombie then tried to continue.
+    """Return what is missing to prove that a client was stopped, that its successor did a transaction meanwhile, and
+    that the stopped client then tried to continue.
     """
     zombie, then = integer(seen.get("zombie")), integer(seen.get("followed_by"))
     if zombie < 0:
@@ -339,8 +344,8 @@ FENCED, UNRELEASED = "FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"
 
 
 def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that a coordinator still listed a member whose process had ended, and then
-    removed it or gave its place to a successor.
+    """Return what is missing to prove that a coordinator still listed a member that had crashed, and then removed it or
+    gave its place to a successor.
     """
     gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
     if seen.get("listed") is not True:
@@ -351,11 +356,11 @@ def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -
 
 
 def instance_id_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return what is missing to prove that two processes had one instance id, and that the coordinator refused one of
-    the two because of the other.
+    """Return what is missing to prove that two clients had one instance id, and that the coordinator refused one of the
+    two because of the other.
 
-    In a classic group the newer process takes over (KIP-345). In a consumer group the owner of the id keeps it
-    (KIP-848): mostly the older process, unless its session was over when the newer process joined.
+    In a classic group the newer client takes over (KIP-345). In a consumer group the owner of the id keeps it
+    (KIP-848): mostly the older client, unless its session was over when the newer one joined.
     """
     first, second = integer(seen.get("first")), integer(seen.get("second"))
     if min(first, second) < 0 or first == second or not seen.get("instance"):

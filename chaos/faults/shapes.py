@@ -15,7 +15,8 @@ Pair = tuple[int, int]
 
 
 def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
-    """Return the targets' links on the side that the parameter `side` names: between brokers, of clients, or both.
+    """Return the links of the target brokers that the parameter `side` selects: to and from other brokers, from
+    clients, or both.
 
     Targets are broker ids, the name of a client zone, or one link. A zone means all links of its clients.
     """
@@ -29,7 +30,9 @@ def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[
 
 
 def asked_over(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
-    """Return those links of `links_of` that carry requests to the targets, or requests of the target zone's clients."""
+    """Return those links of `links_of` over which the target brokers are sent requests, or the clients of the target
+    zone send requests.
+    """
     found = links_of(params, targets, links)
     return [link for link in found if link in targets or link.target in targets or not isinstance(link.source, int)]
 
@@ -66,7 +69,7 @@ def _of_link(link: Link, manner: CutMode, *, one_way: bool) -> list[tuple[Link, 
 
 
 def _deaf(shape: str, targets: Sequence[int], nodes: Sequence[int]) -> set[Pair]:
-    """Return the pairs (a, b) of brokers such that b does not hear a."""
+    """Return the pairs (a, b) of brokers between which the shape cuts: nothing that a sends may reach b."""
     if shape == "ring":
         return _ring([*targets, *(n for n in nodes if n not in targets)])
     if shape == "bridge":
@@ -101,7 +104,7 @@ def _ring(order: Sequence[int]) -> set[Pair]:
 
 
 def _between(deaf: set[Pair], manner: CutMode) -> list[tuple[Link, Cut]]:
-    """Return the cuts that keep each pair's first broker from reaching its second."""
+    """Return the cuts that keep what each pair's first broker sends from its second broker."""
     cuts: dict[Link, Cut] = {}
     for a, b in sorted(deaf):
         if manner is CutMode.REFUSE or (b, a) in deaf:

@@ -5,20 +5,23 @@ PROBE_TIMEOUT_S = 0.7
 PROBE_AT_MOST_S = 2.8
 """Is the longest time-out of a probe, in seconds, however busy the machine is."""
 TIMES = 12
-"""Gives how many times longer a probe may take than the slowest probe took when the run began, before load and faults.
-"""
+"""Gives the time-out of a probe as a multiple of the slowest probe when the run began, before load and faults."""
 PROBES = 3
 """Gives how many probes, one after the other, a fault needs while it is active."""
 HEALED_WITHIN_S = 10.0
 WHOLE_WITHIN_S = 3.0
-"""Limits how long to wait for the links of a broker that is coming back, and for a node that fits a target's name."""
+"""Limits how long a fault waits, in seconds, for the links of a broker that is coming back, and for a node that fits
+its target.
+"""
 BEHIND_OTHERS_S = 20.0
-"""Gives how much longer to wait while other faults block a fault."""
+"""Gives how many more seconds a fault may wait while other faults block it."""
 LONGER_S = 5.0
 """Gives by how much a fault may be extended that has hit nothing."""
 POLL_S = 0.1
 MIDDLE = (0.2, 0.8)
-"""Gives the shares of a fault's duration between which its look in the middle falls. No unit."""
+"""Gives the shares of a fault's duration between which the nemesis checks once, at a drawn moment, that the fault is
+active.
+"""
 
 
 def probe_timeout_s(probe_ms: float | None) -> float:

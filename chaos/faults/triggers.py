@@ -147,14 +147,15 @@ class ConditionScope:
     """Lists the partitions, as TOPIC-N."""
     nodes: Sequence[int]
     uncounted: str = ""
-    """Says why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
+    """Says why the brokers' writes, fsyncs and sends are not counted in this plan's runtime; empty if they are counted.
+    """
     names: CoordinatorKeys = field(default_factory=CoordinatorKeys)
     """Lists the workload's transactional ids and groups."""
 
 
 def uncounted(runtime: str, target: str) -> str:
-    """Return why the calls of this cluster's brokers cannot be counted. Empty: they are counted, because the brokers
-    are Squall's own.
+    """Return why the writes, fsyncs and sends of this cluster's brokers cannot be counted. Empty: they are counted,
+    because the brokers are Squall's own.
     """
     if runtime == "external":
         return "somebody else's brokers do not count their calls"
@@ -162,7 +163,9 @@ def uncounted(runtime: str, target: str) -> str:
 
 
 def counts_calls(when: str) -> bool:
-    """Return whether this `when`, already checked, needs brokers that count their calls. False for an empty `when`."""
+    """Return whether this `when`, already checked, needs brokers that count their writes, fsyncs and sends. False for
+    an empty `when`.
+    """
     parts = parse("when", when) if when else ()
     return any(isinstance(part, NumericCondition) and part.subject in OF_CALLS for part in parts)
 
@@ -255,8 +258,8 @@ def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
 
 
 def seen_of(condition: NumericCondition, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
-    """Return the number to compare: from a `squall.chaos.faults.targets.ClusterSnapshot`, or the count of a broker's
-    calls.
+    """Return the number that the condition compares: from the cluster's state `view` (a
+    `squall.chaos.faults.targets.ClusterSnapshot`), or a broker's count of writes, fsyncs or sends.
     """
     match condition.subject:
         case "isr":
@@ -274,8 +277,8 @@ def seen_of(condition: NumericCondition, view: Any, calls: Callable[[int, CrashO
 def kept(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict[str, Any]]:
     """Return the faults of a plan whose numbers are in `which`, renumbered from 0.
 
-    A fault that waits for another fault waits for that fault's new number. If the other fault is left out, it waits for
-    nothing.
+    If a fault waits for another fault, its condition gets the other's new number. If the other fault is left out, the
+    condition is left out, too.
     """
     new = {old: at for at, old in enumerate(which)}
     found = []

@@ -1,7 +1,7 @@
 """Makes checked faults from action, target and parameters.
 
-A fault is an interval, so any subset of a plan is a plan. All questions about an action are answered by its kind
-(`squall.chaos.faults.kinds`).
+Each fault has its own begin and end, so a plan without some of its faults is a valid plan, too. The fault's kind
+(`squall.chaos.faults.kinds`) decides what its action requires.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def capital(words: str) -> str:
 
 
 def after(act: Json, asked: str, done: str) -> str:
-    """Return in words the time between two moments of an act: `asked` and `done` are keys of `act`, whose values are in
-    ns.
+    """Return in words the time between two moments of the evidence `act`: `asked` and `done` are its keys, whose values
+    are in ns.
     """
     begin, end = integer(act.get(asked)), integer(act.get(done))
     if begin < 0 or end < 0:
@@ -67,7 +67,9 @@ def trips(probes: Sequence[Json]) -> str:
 
 
 def process(act: Json) -> str:
-    """Return the name of an act's process. A simulated process is named as such, because no kernel knows its number."""
+    """Return the OS process of a broker in words. A simulated process is named as such, because no kernel knows its
+    number.
+    """
     return f"{'simulated ' if act.get('simulated') else ''}process {act.get('pid')}"
 
 
@@ -133,7 +135,7 @@ def round_trips(seen: Json) -> str:
 
 
 def how_they_ended(seen: Json) -> str:
-    """Say how the connections over the links ended, and after how long."""
+    """Say how the probing connections over the links ended, and after how long."""
     during = objects(seen.get("during"))
     how = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in during))
     took = trips([{**probe, "ok": True} for probe in during])
@@ -141,7 +143,7 @@ def how_they_ended(seen: Json) -> str:
 
 
 def counted(seen: Json) -> str:
-    """Say how often a fault struck that counts its strikes."""
+    """Say how often a fault hit something, for faults that are proven by this number."""
     hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
     words = f"It struck {sum(hits)} times over links {arrows(seen.get('links'))}."
     return " ".join([words, *map(_struck, objects(seen.get("struck")))])

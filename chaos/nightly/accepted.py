@@ -1,4 +1,4 @@
-"""Reads `accepted.toml`: findings that were accepted for a limited time, by the fingerprints of the durability report.
+"""Reads `accepted.toml`: findings that fail no night until a given day, by the fingerprints of the durability report.
 """
 
 from __future__ import annotations

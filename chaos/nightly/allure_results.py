@@ -1,4 +1,4 @@
-"""Reports a run to Allure, through allure-pytest: phases at their own times, faults with evidence, attachments.
+"""Reports a run to Allure, through allure-pytest: the run's phases, its faults with their evidence, and attachments.
 
 allure-pytest takes the time of a step from the clock. But a run is over when its item is reported, so the steps are
 given to allure-pytest's reporter with their original times.
@@ -43,7 +43,7 @@ def add_labels(node: pytest.Item, item: PlannedRun) -> None:
 def report_attempt(
     node: pytest.Item, item: PlannedRun, attempt: RunAttempt, evidence: RunEvidence | None, runs: int
 ) -> None:
-    """Report the last attempt at an item with its evidence. runs: the number of attempts."""
+    """Report the last attempt at a run with its evidence. runs: the number of attempts."""
     reporter = _reporter(node.config)
     if reporter is None:
         return

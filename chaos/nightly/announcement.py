@@ -1,4 +1,4 @@
-"""Hands the result of a night to other programs: summary.json, a command that gets it, and a file of metrics.
+"""Hands the result of a night to other programs: in summary.json, as the input of a command, and in a file of metrics.
 
 summary.json has the schema of `nightly --json`: `docs/json.md`.
 """

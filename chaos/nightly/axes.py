@@ -1,7 +1,8 @@
 """Defines the axes of a matrix: the values of each axis, the flags that a value gives a run, and the default.
 
 A cell is a configuration: a map from each axis to its value, both as text. A cell contains every axis that affects its
-runs, also those that the matrix does not name, so that equal configurations are equal cells in each night. Pure.
+runs, also those that the matrix does not name, so that equal configurations are equal cells in each night. It does no
+I/O.
 """
 
 from __future__ import annotations
@@ -82,10 +83,11 @@ _ALL = (
 AXES: Mapping[str, MatrixAxis] = {axis.name: axis for axis in _ALL}
 """Maps names to axes, in the order in which a cell has them."""
 SHOWN = ("target", "runtime", "workload")
-"""Lists the axes with which the name of a configuration begins. Of the other axes it names those without their default.
+"""Lists the axes that the name of a configuration always shows, at its begin. It shows any other axis only if its value
+is not the default.
 """
 PROMISED: Mapping[str, str] = {"acks": "all", "idempotence": "on"}
-"""Holds the values that a workload without these settings uses."""
+"""Holds the values of these axes for a workload that does not have these settings."""
 
 
 class ImpossibleCombination(Exception):
@@ -213,7 +215,7 @@ def flags_of(cell: Cell) -> tuple[str, ...]:
 
 
 def usual(cell: Cell, name: str) -> str:
-    """Return this axis' default value if all other axes are as in the cell."""
+    """Return the default of this axis if all other axes have the values in the cell."""
     return _default(AXES[name], {each: value for each, value in cell.items() if each != name}, cell["workload"])
 
 

@@ -1,4 +1,4 @@
-"""Forecasts how long runs take, how much they leave on disk, and what still fits into a night. Pure."""
+"""Forecasts how long runs take, how much they leave on disk, and what still fits into a night. It does no I/O."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunCost:
 
     seconds: float
     bytes: float
-    """Counts the bytes after the run is thinned."""
+    """Counts the bytes that remain after the run is thinned (`directory.thin`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class CostModel:
         return cost
 
     def whole_bytes(self, item: PlannedRun) -> float:
-        """Return the bytes of a run that is kept whole: the largest that was seen, else an estimate."""
+        """Return the bytes of a run that is not thinned: the largest that was seen, else an estimate."""
         place = _place(item)
         usual = _KAFKA_WHOLE_MIB if item.cell["target"] == "kafka" else _WHOLE_MIB.get(item.runtime, _OTHER_WHOLE_MIB)
         return self._whole.get(place, usual * MIB)
@@ -169,7 +169,7 @@ def forecast(
     items: Sequence[PlannedRun], costs: CostModel, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
 ) -> NightForecast:
     """Return which of the items, in this order, fit into a night of `budget_s` seconds with its report. The report also
-    covers the `done` runs of earlier sessions. slots: process runs side by side.
+    covers the `done` runs of earlier sessions. slots: how many runs with OS processes are played side by side.
     """
     spent = used = planned = enough = 0.0
     plays: list[PlannedRun] = []
@@ -190,7 +190,7 @@ def forecast(
 
 
 def _beside(plays: Sequence[PlannedRun], costs: CostModel) -> float:
-    """Return the expected bytes of runs that are kept whole."""
+    """Return the expected bytes of the runs that are kept whole because they are not valid."""
     places: dict[tuple[str, str], list[PlannedRun]] = {}
     for item in plays:
         places.setdefault(_place(item), []).append(item)

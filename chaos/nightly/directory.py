@@ -202,7 +202,7 @@ def _began(folder: Path) -> tuple[str, str]:
 
 
 def thin(run: Path, *, found: bool = False) -> None:
-    """Remove the files of a valid run that nothing reads again. found: the run has permitted findings, whose stories
+    """Remove the files of a valid run that nothing reads any more. found: the run has permitted findings, whose stories
     need some of the files.
     """
     goes = [run / name for name in GOES]

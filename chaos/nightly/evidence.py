@@ -1,4 +1,4 @@
-"""Defines the evidence of a run that JUnit and Allure show. Readers of run directories fill it in. Pure."""
+"""Defines the evidence of a run that JUnit and Allure show. Readers of run directories fill it in. It does no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns a matrix into the runs of a night, each with its configuration, faults, seed and command. Pure."""
+"""Turns a matrix into the runs of a night, each with its configuration, faults, seed and command. It does no I/O."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class NightPlan:
 
 
 def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> NightPlan:
-    """Return the runs of a night. `seeds`: the number of seeds for each configuration and mix; None: as the matrix
-    says.
+    """Return the runs of a night. `seeds`: the number of seeds for each configuration and mix of faults; None: as the
+    matrix says.
     """
     items: dict[str, PlannedRun] = {}
     excluded: dict[ExcludedCombination, None] = {}
@@ -95,7 +95,7 @@ def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> Nig
 
 
 def idle(matrix: Matrix, items: Iterable[PlannedRun]) -> list[str]:
-    """Return, in words, the expectations that apply to none of these runs, so that the night cannot fail by them."""
+    """Return, in words, the expectations of the matrix that apply to none of these runs."""
     cells = [each.cell for each in items]
     return [
         " ".join(f"{axis}={','.join(map(str, values))}" for axis, values in each.where.items())

@@ -124,14 +124,14 @@ class Matrix(StrictModel):
         return self
 
     def kinds(self, mix: str) -> tuple[str, ...] | None:
-        """Return the kinds of faults of a mix; None: those that a run draws by itself."""
+        """Return the kinds of faults in the mix of this name; None: those that a run draws by itself."""
         if mix in self.faults:
             return self.faults[mix]
         return None if not mix else () if mix == NO_FAULTS else tuple(mix.split(","))
 
 
 def meets(where: Mapping[str, tuple[Any, ...]], cell: Mapping[str, str]) -> bool:
-    """Return whether a cell has one of the values of each axis."""
+    """Return whether a cell matches `where`: on each axis that `where` names, the cell has one of its values."""
     return all(cell.get(axis) in [word(axis, each) for each in values] for axis, values in where.items())
 
 
@@ -173,7 +173,7 @@ def _wrong_axes(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
 
 
 def _idle_axes(parts: Iterable[MatrixSection]) -> Iterator[str]:
-    """Yield a mistake for each axis that no workload of the sections naming it has: their runs would all be equal."""
+    """Yield a mistake for each axis that no workload of its section has. All runs of that axis would be equal."""
     workloads: dict[str, set[str]] = {}
     for runs in parts:
         for axis in runs.axes.keys() & AXES.keys():

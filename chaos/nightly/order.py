@@ -1,4 +1,6 @@
-"""Orders the runs of a night, so that what a night proves does not depend on where its time runs out. Pure."""
+"""Orders the runs of a night so that its time is spread evenly over configurations, wherever the time runs out. It does
+no I/O.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,8 @@ valid.
 
 
 def in_order(items: Sequence[PlannedRun], history: Mapping[str, int]) -> list[PlannedRun]:
-    """Return the runs in turns over configurations, so that each has its first run before any has its second. Within a
-    turn, configurations that never ran come first, then doubtful ones (`history`: configuration -> NEVER, DOUBTFUL or
-    WELL).
+    """Return the runs in turns: each configuration has its first run before any has its second. Within a turn,
+    configurations that never ran come first, then doubtful ones (`history`: configuration -> NEVER, DOUBTFUL or WELL).
     """
     turns: dict[str, int] = {}
     keyed = []

@@ -40,7 +40,7 @@ class NightResult:
 
     @property
     def last(self) -> dict[str, RunAttempt]:
-        """Returns a map from each item that was played to its last attempt."""
+        """Returns the last attempt of each item that was played."""
         return {each.item: self.attempts[each.item][-1] for each in self.items if self.attempts.get(each.item)}
 
     @property
@@ -56,7 +56,9 @@ class NightResult:
 
     @property
     def unproven(self) -> list[tuple[PlannedRun, RunAttempt]]:
-        """Returns the runs that prove nothing about the cluster, even after retries."""
+        """Returns the last attempts of runs that have no verdict, even after retries, so that they prove nothing about
+        the cluster.
+        """
         last = self.last
         return [(item, last[item.item]) for item in self.items if item.item in last and not last[item.item].proven]
 
@@ -163,7 +165,7 @@ def markdown(outcome: NightResult, page: str = "") -> str:
 
 
 def _loud(outcome: NightResult) -> Iterator[str]:
-    """Yield the sentences that the reader must not overlook, beside the first one."""
+    """Yield the sentences that the reader must not overlook, after the first one."""
     for each in (*outcome.contradicted, *outcome.gaps):
         yield from ("", f"**{each}**")
 
@@ -213,7 +215,7 @@ def _story(outcome: NightResult, attempt: RunAttempt) -> str:
 
 
 def run_of(outcome: NightResult, attempt: RunAttempt) -> str:
-    """Return the run directory below the night's folder as the user typed that folder."""
+    """Return the path of the attempt's run directory, as the user would type it."""
     return "/".join(filter(None, (outcome.folder, attempt.run)))
 
 

@@ -1,7 +1,7 @@
-"""Plays the runs of a night. Each run is a child process that ends when this process ends, in whichever way that
-happens.
+"""Plays the runs of a night. Each run is an OS process that ends when this process ends, in whichever way that happens.
 
-No thread is used here, because a tethered process ends with the thread that started it, and that is the main thread.
+No thread is used here: the kernel ends the run's process when the thread that started it ends, so this must be the main
+thread.
 """
 
 # A run that crashes or hangs does not affect other runs; after `kill -9` of the night no run is left.
@@ -46,7 +46,7 @@ TROUBLE = "the harness had trouble"
 
 @dataclass(slots=True)
 class _RunProcess:
-    """Is the child process of a run that is under way."""
+    """Is the OS process of a run that is under way."""
 
     item: PlannedRun
     number: int
@@ -66,7 +66,7 @@ class NightLimits:
     budget_s: float | None
     keep_bytes: int
     slots: int
-    """Limits the process runs side by side; two simulations count as one."""
+    """Limits how many runs with OS processes are played side by side; two simulations count as one."""
     run_s: float | None = None
     """Limits the seconds of one run; None: `budget.limit_s`."""
 
@@ -121,8 +121,8 @@ class NightRunner:
         return [child.item for child in self._children]
 
     def result(self, item: PlannedRun) -> list[RunAttempt] | None:
-        """Play the item, and others beside it, and return its attempts. Return None if it is left out, or if the disk
-        is full.
+        """Play the item, and other items at the same time, and return its attempts. Return None if it is left out, or
+        if the disk is full.
         """
         try:
             return self._result(item)
@@ -291,7 +291,7 @@ class NightRunner:
         return None
 
     def _forget(self, child: _RunProcess) -> None:
-        """Remove the run directories of an attempt that is to be played again."""
+        """Remove the run directories of an attempt that will be played again."""
         for run in self._runs_of(child.item, child.number):
             shutil.rmtree(run, ignore_errors=True)
 

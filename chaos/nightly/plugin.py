@@ -1,8 +1,8 @@
 """Defines the pytest plugin of a night. Runs are pytest items, so that -k, -x, JUnit and Allure work as in pytest.
 
-pytest asks for one item after the other. The player starts other runs beside it as far as cores allow, so a run has
-often ended when pytest comes to its item. A run that ended in an earlier session of the night is not played again: its
-item takes the recorded result, so that JUnit and Allure always show the whole night.
+pytest asks for one item after the other. The `NightRunner` starts other runs at the same time as far as cores allow, so
+a run has often ended when pytest comes to its item. A run that ended in an earlier session of the night is not played
+again: its item takes the recorded result, so that JUnit and Allure always show the whole night.
 """
 
 # Rejected: pytest-xdist, whose workers know nothing of each other's budget; collecting only what is left after a
@@ -149,7 +149,7 @@ class RunItem(pytest.Item):
 
 
 class NightPlugin:
-    """Collects the night, and hands the selected runs, in their order, to the player."""
+    """Collects the night's runs, and hands those that -k selects, in the night's order, to the `NightRunner`."""
 
     def __init__(self, directory: NightDirectory, player: NightRunner, show: Show) -> None:
         self._directory, self._player, self._show = directory, player, show

@@ -165,8 +165,8 @@ def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
 
 
 def ended(directory: NightDirectory) -> list[RunAttempt]:
-    """Return the attempts that have ended so far, with all findings that the night forbids, which results.jsonl alone
-    does not show.
+    """Return the attempts that have ended so far, with all findings that the night forbids, which results.jsonl may
+    lack.
     """
     from squall.checkers.nightly.runs import with_unexpected  # with pyarrow
 

@@ -31,8 +31,8 @@ def check_external(fault: Fault, *, compose: str, client: str) -> None:
 
 
 def drawn_kinds(compose: str, client: str) -> tuple[str, ...]:
-    """Return the kinds that a seed draws if a plan names none: administrators' requests, faults on links of Squall's
-    own client, and with a compose file also faults on containers.
+    """Return the kinds that a seed draws if a plan names none: administrators' requests, faults on the links of
+    Squall's own clients, and with a compose file also faults on containers.
     """
     drawn = [kind for kind in KINDS.values() if kind.draw.by_default_on_foreign]
     signalled = [kind.name for kind in drawn if FaultTrait.BY_SIGNAL in kind.traits]
@@ -46,7 +46,7 @@ def _reached(kind: FaultKind, client: str) -> bool:
 
 def for_others(fault: Fault, *, external: bool) -> Fault:
     """Return a drawn fault, changed so that it can hit brokers that are not Squall's. external: the cluster is run by
-    somebody else, so faults of links hit clients' links.
+    somebody else, so faults of links move to clients' links.
     """
     params = fault.kind.for_foreign_brokers(fault.params, external)
     return replace(fault, params=fault.kind.of_clients(params) if external else params)

@@ -1,4 +1,5 @@
-"""Defines scenes of a swarm with consumer groups: coordinators fail, or answer late, just when members need them.
+"""Defines scenes (groups of faults that need each other) for swarm plans with consumer groups: coordinators fail, or
+answer late, just when members need them.
 
 A rebalance takes a fraction of a second. Faults that are drawn independently of a rebalance seldom hit one, so these
 faults wait for a rebalance.
@@ -32,7 +33,7 @@ def protocol_of(table: Mapping[str, Any]) -> str:
 def build_scene(
     builder: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
 ) -> RarePathScene:
-    """Return the scene with the builder's faults and conditions."""
+    """Return a scene with the faults and conditions that the builder has collected."""
     return RarePathScene(tuple(builder.made), workload, settings, time_s, when=builder.when)
 
 
@@ -49,8 +50,8 @@ def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str,
 
 
 def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Make a new coordinator wait until its log is committed, because followers are slow to fetch it. Members that
-    found no coordinator before find the new coordinator still loading.
+    """Make a new coordinator wait until its log is committed, because followers are slow to fetch it. Members that have
+    lost the old coordinator find the new one while it still loads the group.
     """
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):

@@ -1,8 +1,8 @@
-"""Changes faults that were drawn independently so that each can land, because a fault that hits nothing proves nothing.
-It does no I/O.
+"""Changes faults that were drawn independently so that each can take effect, because a fault that hits nothing proves
+nothing. It does no I/O.
 
 The faults overlap as often as the draws say. They only avoid three targets: a node that another fault holds down, an
-fsync on a node that does not sync, and a request that is never sent.
+fsync on a node that does not call fsync, and a request that is never sent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
 
 
 def in_the_way(one: Fault, other: Fault) -> bool:
-    """Return whether the faults conflict: they overlap, and each needs its nodes to run or may hold them down or
+    """Return whether two faults conflict: they overlap, and each needs its nodes to run, or may hold them down or
     paused.
     """
     return bool(one.traits & NEEDING and other.traits & NEEDING) and one.overlaps(other, COMES_BACK_S)

@@ -1,5 +1,5 @@
-"""Defines scenes of a swarm with transactional producers: requests about a transaction arrive late, twice, or at only
-some of the brokers.
+"""Defines scenes (groups of faults that need each other) for swarm plans with transactional producers: requests about a
+transaction arrive late, twice, or at only some of the brokers.
 
 A late request can harm only the next transaction. So the client must have retried the request before it arrives, and
 the next transaction must be open when it arrives. Slow links to clients keep transactions open for most of the time.
@@ -27,8 +27,9 @@ def late_ends(rng: Random) -> RarePathScene:
 
 
 def late_markers(rng: Random) -> RarePathScene:
-    """Let a transaction marker arrive after the coordinator has sent it again (KIP-1228). With transactions of version
-    1 the late marker would end the next transaction, in Kafka too: a marker does not say which transaction it ends.
+    """Let a transaction marker arrive after the coordinator has sent it again (KIP-1228). In transactions V1 (before
+    KIP-890) the late marker would end the next transaction, in Kafka too: a marker does not say which transaction it
+    ends.
     """
     faults = _slow_clients(rng)
     for number in range(TIMES):

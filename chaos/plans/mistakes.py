@@ -1,4 +1,6 @@
-"""Finds all mistakes in a plan whose parts are readable, at once: mostly parts that contradict each other."""
+"""Finds all mistakes in a plan at once, if each part of the plan is readable by itself: mostly parts that contradict
+each other.
+"""
 
 from __future__ import annotations
 
@@ -98,8 +100,8 @@ def _external(plan: PlanParts) -> Found:
 
 
 def _target(plan: PlanParts) -> Found:
-    """Yield what the rules of Squall's broker say about its settings. Other brokers check their settings when they
-    start.
+    """Yield mistakes in the settings of Squall's brokers, by these brokers' own rules. Other brokers check their
+    settings when they start.
     """
     if plan.target == "squall":
         yield from (f"cluster.settings: {wrong}" for wrong in wrong_broker_settings(plan.cluster.settings))
@@ -122,8 +124,8 @@ def _brokers(plan: PlanParts) -> Found:
 
 
 def _clients(plan: PlanParts) -> Found:
-    """Yield limits of the brokers that the workload's clients exceed: correct brokers would refuse these clients for
-    ever.
+    """Yield limits of the brokers that the workload's clients exceed. Correct brokers would refuse these clients every
+    time.
     """
     given = {**plan.cluster.settings, **plan.workload.topic_settings}
     for limit in plan.workload.broker_limits() if plan.runtime != "external" else ():
@@ -150,7 +152,7 @@ def _volumes(plan: PlanParts) -> Found:
 
 
 def _operations(plan: PlanParts) -> Found:
-    """Yield operations that the workload cannot do."""
+    """Yield listed operations that the workload cannot carry out."""
     wrong = [f"operation {n}: {why}" for n, op in enumerate(plan.operations or ()) if (why := _wrong(plan, op))]
     yield from wrong[:OPERATIONS_SAID]
     if len(wrong) > OPERATIONS_SAID:
@@ -168,7 +170,7 @@ def _wrong(plan: PlanParts, op: Any) -> str:
 
 
 def _limits(plan: PlanParts) -> Found:
-    """Yield limits that a correct cluster would exceed."""
+    """Yield time limits of the plan that a correct cluster would exceed."""
     failover_s = plan.cluster.failover_s()
     for name, least_s in least_limits(plan.workload, plan.cluster).items():
         limit_s = getattr(plan.limits, name)
@@ -182,7 +184,9 @@ def _limits(plan: PlanParts) -> Found:
 
 
 def beyond_limits(plan: PlanParts) -> str:
-    """Return what is wrong with the limits of a recorded plan, which is run unchanged. Empty if nothing is wrong."""
+    """Return why the limits of a recorded plan would be refused in a new plan. The recorded plan is run all the same.
+    Empty: its limits are fine.
+    """
     return next(iter(_limits(plan)), "")
 
 
@@ -197,7 +201,8 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
     (frozenset({"limits", "workload", "cluster"}), _limits),
     (frozenset({"operations", "workload", "warmup_s", "time_s"}), _operations),
 )
-"""Lists each check with the parts of a plan that it depends on."""
+"""Lists each check with the parts of a plan that it depends on. If one of these is unreadable, the check is left out.
+"""
 
 
 # ------------------------------------------------------------------------------------------------------- one fault

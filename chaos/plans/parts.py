@@ -77,8 +77,8 @@ class ClusterPlan(StrictModel):
     """Limits each broker's data to so many MiB, on a volume of its own, for runtime docker only. 0: no limit."""
 
     def failover_s(self) -> float:
-        """Return how long the cluster may need to recover by its settings, in seconds. Settings that are not given
-        count as 0.
+        """Return how many seconds the cluster may need to recover from a failure, by its time-outs. Settings that are
+        not given count as 0.
         """
         given = (self.settings.get(name, "") for name in FAILOVER)
         return (
@@ -158,7 +158,7 @@ else:
 
 
 def least_limits(workload: Scenario, cluster: ClusterPlan) -> dict[str, float]:
-    """Return limits that a correct cluster is certain to keep if nothing happens twice, in seconds by name."""
+    """Return the time limits, in seconds by name, that a correct cluster certainly keeps if it fails over only once."""
     failover_s = cluster.failover_s()
     return {"converge_s": failover_s, "stuck_s": max(workload.longest_wait_s(), failover_s)}
 
@@ -197,7 +197,9 @@ class PlanParts(StrictModel):
     @field_validator("limits")
     @classmethod
     def _beyond_holds(cls, limits: LimitsPlan, info: ValidationInfo) -> LimitsPlan:
-        """Give the limits defaults beyond the time-outs of the workload and of the cluster."""
+        """Raise the limits that the plan does not give so that they exceed the time-outs of the workload and of the
+        cluster.
+        """
         if not {"workload", "cluster"} <= info.data.keys():
             return limits
         least = least_limits(info.data["workload"], info.data["cluster"])
@@ -211,7 +213,7 @@ class PlanParts(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _of_the_workload(cls, values: Any) -> Any:
-        """Convert the operations with the workload's own model."""
+        """Convert the operations to the types of their workload."""
         given = values.get("operations") if isinstance(values, Mapping) else None
         name = which_workload(values.get("workload", {})) if given else None
         if name not in SCENARIOS:

@@ -116,7 +116,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
 
 def proven_here(plan: Plan, probe_ms: float) -> Plan:
     """Return the plan, whose faults were drawn, adapted to a machine whose slowest probe takes `probe_ms` when the run
-    begins. Each fault lasts long enough to be proven there; the next faults, and the end of the load, come later
+    begins. Each fault lasts long enough to be proven on this machine. Later faults, and the end of the load, move
     accordingly.
     """
     more_s = longer_s(probe_ms)
@@ -169,7 +169,7 @@ def _lines(error: ValidationError) -> list[str]:
 
 
 def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
-    """Return what is wrong with the readable parts of a plan that has unreadable parts, too."""
+    """Return what is wrong with the readable parts of a plan of which other parts are unreadable."""
     places = [each["loc"] for each in error.errors() if each["loc"]]
     if not places:
         return []  # all parts were readable, so they were already checked together
@@ -219,7 +219,7 @@ def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[st
 
 
 def _where(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the path of a setting as the plan has it: without the name of the model that checked the setting."""
+    """Return the path of a setting as the plan's file has it, without names that only pydantic's error contains."""
     named = [str(part) for part in loc]
     return [named[0], *named[2:]] if named[:1] == ["workload"] and named[1:2] and named[1] in SCENARIOS else named
 

@@ -1,4 +1,4 @@
-"""Defines scenes of a swarm: a few faults that need each other, with a load and settings that suit them.
+"""Defines scenes for swarm plans: a few faults that need each other, with a load and settings that suit them.
 
 Some paths of the broker need several conditions at once. Independent draws meet these conditions once in a thousand
 seeds. A scene takes one such path nearly always. The seed still draws its times, lengths and amounts.
@@ -90,7 +90,7 @@ def rotten_segments(rng: Random) -> RarePathScene:
     """Flip bits in segments while a follower that still needs these segments is down.
 
     The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for them. With
-    any other configuration such a seed could only show that damage is noticed.
+    any other configuration such a seed could only show that brokers notice the damage.
     """
     faults, at_s = SceneBuilder(), 5.0
     for _ in range(2):

@@ -29,7 +29,9 @@ QUIET_END_S = 3.0
 
 
 def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
-    """Return the kinds that are drawn by default if these producers of a workload can be turned into zombies."""
+    """Return the kinds of faults that are drawn by default for a workload with these producers, which faults can turn
+    into zombies (stopped producers whose transactional id a successor takes over).
+    """
     return tuple(kind.name for kind in KINDS.values() if zombies and FaultTrait.NEEDS_TRANSACTIONS in kind.traits)
 
 
@@ -134,7 +136,7 @@ def of_one_broker(fault: Fault) -> Fault:
 
 
 def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
-    """Return a drawn fault with parameters under which it strikes, whatever the load."""
+    """Return a drawn fault with parameters with which it hits something, whatever the load."""
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))
 
 

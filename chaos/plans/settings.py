@@ -55,7 +55,9 @@ def _text(value: object) -> str:
 
 
 def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
-    """Return the refusals one after the other, each found without the settings that were refused before."""
+    """Return what the broker's own rules refuse, one refusal after the other. Each is found without the settings that
+    were refused before.
+    """
     found: list[str] = []
     while error := _refusal(broker, topic):
         found += map(str, error.each)

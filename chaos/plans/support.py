@@ -1,4 +1,4 @@
-"""Says which action each runtime supports, what the action needs there, and which of its needs this machine lacks.
+"""Says which runtimes support a kind of fault, what it needs there, and which of these things this machine lacks.
 
 docs/faults.md holds, between its markers, the table that `table()` makes of the registry.
 """

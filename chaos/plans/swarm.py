@@ -1,7 +1,8 @@
-"""Turns a seed into a whole plan: cluster, settings, load and faults, each drawn from a stream of its own.
+"""Turns a seed into a whole plan: cluster, settings, load and faults, each drawn from a random stream of its own.
 
 If every plan mixed everything, rare behaviour would be averaged away. In a swarm every seed leaves out much, and does
-more of the rest. Loads are small, because replication breaks by the timing of events and not by their number.
+more of the rest (swarm testing). Loads are small, because replication breaks by the timing of events and not by their
+number.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 every seed with bit rot would show the same.
 """
 NEWER = tuple(kind for kind in ALL.values() if kind.draw.swarm == "newer")
-"""Lists the kinds that some seeds have in addition. They are drawn separately, so that the other seeds keep their
-plans.
+"""Lists the kinds of faults that were added later: some seeds have them in addition. They are drawn separately, so that
+the other seeds keep their plans.
 """
 BESIDE = tuple(kind for kind in ALL.values() if kind.draw.swarm == "beside")
 """Lists the kinds that hold no node and block no other fault: some seeds have them at any time, beside other faults."""
@@ -193,8 +194,8 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
 
 
 def _beside(seed: int, first: int, time_s: float, *, grouped: bool) -> list[Fault]:
-    """Draw additional faults of `BESIDE`, for some seeds. first: the id of the first of these faults. grouped: the
-    clients are members of groups.
+    """Draw, for some seeds, further faults of the kinds in `BESIDE`. first: the id of the first of these faults.
+    grouped: the clients are members of groups.
     """
     rng = rng_for(seed, "swarm", "beside")
     if rng.random() >= BESIDE_SHARE or time_s < TIME_S:
@@ -235,7 +236,9 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
 
 
 def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
-    """Return, for some seeds, the kinds for transactional producers. The seeds of other workloads keep their plans."""
+    """Return, for some seeds, the kinds of faults that need transactional producers. Plans of other workloads do not
+    change by this draw.
+    """
     found = of_transactions(scenario().traffic().zombies)  # type: ignore[call-arg]
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
 

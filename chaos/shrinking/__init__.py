@@ -1,2 +1,3 @@
-"""Searches the smallest plan that still fails in the same way: first its structure, then settings, then plain numbers.
+"""Searches the smallest plan that still fails in the same way: first leaves parts out, then resets settings, then makes
+numbers plainer.
 """

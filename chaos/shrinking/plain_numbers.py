@@ -1,4 +1,5 @@
-"""Defines passes that make a plan easier to read: plain targets, no idle time, round times and sizes.
+"""Defines passes of the search for a smaller plan that make the plan easier to read: plain targets, no idle time, round
+times and sizes.
 
 A number is only ever replaced by a plainer number (fewer digits, then smaller), so the passes terminate.
 """

@@ -1,4 +1,5 @@
-"""Defines passes that leave out: faults, operations, time, settings, nodes, topics, partitions, clients.
+"""Defines passes of the search for a smaller plan that leave something out: faults, operations, time, settings, nodes,
+topics, partitions, clients.
 
 After each pass the search's best plan still fails as it did before, and is not larger than before.
 """
@@ -53,7 +54,7 @@ def fewer_faults(search: ShrinkSearch[Any]) -> None:
 
 
 def fewer_operations(search: ShrinkSearch[Any]) -> None:
-    """Keep only the operations that the failure needs. The rate of a load by rate is reduced instead."""
+    """Keep only the operations that the failure needs. For a load with a rate, reduce the rate instead."""
     values = search.values()
     if values.get("operations") is not None:
         listed = operations_of(values)
@@ -73,8 +74,9 @@ def thinner_load(search: ShrinkSearch[Any]) -> None:
 
 
 def thinner_load_under_another_seed(search: ShrinkSearch[Any]) -> None:
-    """Keep one operation in a few, with one of the next seeds. Leaving operations out shifts what links and disks draw
-    later, so a failure that depends on chance disappears, although it does not need the operations.
+    """Keep only one operation in a few, and try some of the next seeds. Without these operations, links and disks draw
+    other delays. So a failure that depends on chance may disappear, although it does not need the operations; another
+    seed may bring it back.
     """
     values = search.values()
     listed, seed = operations_of(values), values["seed"]
@@ -101,7 +103,7 @@ def shorter_load(search: ShrinkSearch[Any]) -> None:
 
 
 def _plain_up(seconds: float) -> float:
-    """Round up to a tenth of a second."""
+    """Round seconds up to a tenth."""
     return math.ceil(round(seconds * 10, 6)) / 10
 
 

@@ -1,7 +1,8 @@
-"""Trades operations for a larger number: the effect of a slow link on ten records is that of a slower link on three.
+"""Replaces many operations by few and a larger number: the effect of a slow link on ten records is that of a slower
+link on three.
 
-Leaving out alone does not help if a failure needs many operations only for the time that they take. A trade is made
-only if there are fewer steps afterwards, so trades terminate; then the numbers become plain again.
+Leaving out alone does not help if a failure needs many operations only for the time that they take. A replacement is
+kept only if there are fewer steps afterwards, so this terminates; then the numbers become plain again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _TIMES = (2, 4, 8)
 
 
 def fewer_operations_for_more(search: ShrinkSearch[Any]) -> None:
-    """Keep half of the operations if one parameter of a fault, so many times as large, makes up for the others."""
+    """Keep half of the operations if the plan still fails when one parameter of a fault is larger by the same factor.
+    """
     while _traded(search):
         fewer_operations(search)
 
@@ -28,8 +30,7 @@ def _traded(search: ShrinkSearch[Any]) -> bool:
 
 
 def _dearer(values: Values) -> Iterator[Values]:
-    """Yield the plan with one parameter of one fault larger. Values that exceed the parameter's bounds are not tried.
-    """
+    """Yield plans in which one parameter of one fault is larger, as far as its bounds allow."""
     faults = values["faults"]
     for index, fault in enumerate(faults):
         for name, value in fault["params"].items():

@@ -1,1 +1,3 @@
-"""Finds the programs that are no Python packages: on PATH, else in the cache folder, where they are made once."""
+"""Finds programs that are not Python packages, such as Java and Toxiproxy: on PATH, else in the cache folder, into
+which they are built or fetched once.
+"""

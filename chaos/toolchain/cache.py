@@ -1,4 +1,4 @@
-"""Installs tools into the cache folder, in such a way that every folder there is complete."""
+"""Installs tools into the cache folder. A folder appears there only when it is complete."""
 
 from __future__ import annotations
 

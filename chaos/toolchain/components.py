@@ -1,4 +1,4 @@
-"""Lists the components that Squall uses and its launcher does not install, with their sizes, and installs them."""
+"""Lists the components that `./squall` does not install by itself, with their sizes, and installs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Makes the container images: a base with Python, a broker, Toxiproxy, and a relay that reads frames.
+"""Makes the container images: a base with Python, a broker, Toxiproxy, and the frame relay, which parses Kafka
+requests.
 
 Each image is named by a digest of its content, so an image that exists is the right one, and an edit of the broker
 makes a new image of the upper layer only. Builds have no network: wheels are fetched by pip on this machine.
@@ -115,11 +116,10 @@ def _published(engine: DockerEngine, image: str, latest: str) -> str:
 
 
 def second_image(engine: DockerEngine, given: str, images: ImageNames, say: Say, *, hurt: bool = False) -> str:
-    """Return the id of the broker's image that --upgrade-to names: in the engine, in a registry, or made from a
-    checkout.
+    """Return the id of the broker image that --upgrade-to names: in the engine, in a registry, or made from a checkout.
 
-    Raise PreconditionError if there is no such image, or if it is the first version's image. hurt: see
-    `second_version`; an image is not checked for that.
+    Raise PreconditionError if there is no such image, or if it is the first version's image. hurt: as for
+    `second_version`; an image that exists already is not checked for that.
     """
     if Path(given).is_dir():
         with _one_at_a_time():

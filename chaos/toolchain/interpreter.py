@@ -1,8 +1,8 @@
 """Ranks Python interpreters, for ./squall and `squall doctor`, which run this file with each interpreter that they
 find.
 
-As a program, with none of our modules imported, it prints "RANK VERSION PATH", where the lowest rank is the best, and
-exits with 1 if the interpreter is too old.
+As a program, with none of Squall's modules imported, it prints "RANK VERSION PATH", where the lowest rank is the best,
+and exits with 1 if the interpreter is too old.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from squall.chaos.typed import typed
 @dataclass(frozen=True, slots=True)
 class MissingDependency:
     """Describes something that is missing on this machine, in words (`what`). `packages`: Debian packages that bring
-    it; `command`: what root runs after installing those; `flag`: the flag of `squall setup` that installs it. Each may
-    be empty.
+    it; `command`: what root runs after installing these packages; `flag`: the flag of `squall setup` that installs it.
+    Each may be empty.
     """
 
     what: str

@@ -39,7 +39,7 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
     """Return the folder that --upgrade-to names, see `package_in`. Raise PreconditionError if it has no broker, or the
     same as `first`.
 
-    hurt: its broker must count its file faults in the same layout as `first` does, see `_layout`.
+    hurt: the plan injects file faults, so both brokers must count them in files of the same layout (`_layout`).
     """
     folder = Path(given).absolute()
     _, package = package_in(folder)
@@ -58,7 +58,9 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
 
 
 def _layout(package: Path) -> str | None:
-    """Return the layout in which a broker counts its file faults; None if it has none."""
+    """Return the layout of the file in which a broker counts its file faults (errors and delays that its file layer
+    injects); None if it has none.
+    """
     tally = package / "faulted" / "tally.py"
     found = MAGIC.search(tally.read_text()) if tally.is_file() else None
     return found[1] if found else None

@@ -1,10 +1,11 @@
-"""Finds out which requests still reach their target over a link that is cut.
+"""Finds out in which direction a cut link still carries bytes: whether requests over the link reach their target.
 
-A probe fails if either direction of a link is cut, so a probe does not show which direction is cut. The target's memory
-of a fetch session (KIP-227) shows that requests pass. Before the cut, the nemesis opens a connection over the link, and
-a session with the target by a direct connection, over no link. During the cut, it sends a Fetch of this session over
-the link. If that Fetch reaches the target, the session enters its second epoch, and a direct question to the target
-shows this.
+A link is the path from a client or a broker to a broker, through a proxy or relay that injects faults. A probe (a
+request and its response) fails if either direction of the link is cut, so a probe does not show which direction is cut.
+A fetch session (KIP-227) shows it, because the target remembers the session's epoch. Before the cut, the nemesis
+connects over the link, and opens a fetch session over a second connection that goes directly to the target. During the
+cut, it sends a Fetch of this session over the link. If that Fetch arrives, the session enters its second epoch, which
+the nemesis finds out over a direct connection.
 
 If a link's requests are cut, nobody can see whether its responses would pass: there are no responses then.
 """
@@ -34,16 +35,16 @@ CLIENT_ID, TOPIC = "squall-probe", "squall-probe"
 VERSION = 12
 """Gives the version of Fetch, the last version in which requests name topics instead of topic ids."""
 FIRST, SECOND = 1, 2
-"""Give the epochs of a session's first incremental fetch and of the fetch after that."""
+"""Give the epochs of a fetch session's first incremental fetch and of the fetch after that."""
 PEEK_S = 0.3
-"""Limits how long a target may take to answer a direct question, in s. After that it is unknown whether the request
-came.
+"""Limits how long a target may take to answer over a direct connection, in s. After that it is unknown whether the
+Fetch arrived over the link.
 """
 _SIZE = Struct(">i")
 
 
 class LinkDialer(Protocol):
-    """Opens connections over a link, through the link's faults. Some runtimes can do so."""
+    """Opens connections over a link, so that the faults on the link apply to them. Only some runtimes can do so."""
 
     async def connect(self, link: Link) -> Transport:
         """Open a connection over a link, through the link's faults. Raises OSError if the connection is refused."""
@@ -56,8 +57,8 @@ def can_dial_links(runtime: object) -> TypeGuard[LinkDialer]:
 
 @dataclass(slots=True)
 class DirectionProbe:
-    """Probes one link that `stream` is going to be cut on: holds a connection over the link and a fetch session with
-    the link's target.
+    """Tests once whether requests pass over a link during a cut. It holds a connection over the link, and a fetch
+    session with the link's target. `stream` is the direction that the fault cuts.
     """
 
     link: Link
@@ -66,7 +67,7 @@ class DirectionProbe:
     connection: Transport | None = None
     session: int = 0
     reached: bool | None = None
-    """Is True if the request reached the target during the cut, False if it did not, and None if that is unknown."""
+    """Is True if the Fetch reached the target during the cut, False if it did not, and None if that is unknown."""
 
     def evidence(self) -> dict[str, Any]:
         """Return what nemesis.jsonl records about this link."""
@@ -74,8 +75,8 @@ class DirectionProbe:
 
 
 class DirectionProbes:
-    """Holds the connections and sessions for one look during a cut. Links that refuse connections are left out, because
-    a refusal cuts both directions.
+    """Holds a `DirectionProbe` for each link of a partition, for one test during the cut. Links whose connections are
+    refused are left out, because a refusal cuts both directions.
     """
 
     def __init__(
@@ -92,14 +93,14 @@ class DirectionProbes:
                 self.found.append(DirectionProbe(link, cut.stream, direct[link.target]))
 
     async def open(self) -> None:
-        """Open the connections and sessions. Links that do not answer in time are left out, because nothing is known
-        about them.
+        """Open the connections and sessions. Links that do not answer in time are left out: later silence would prove
+        nothing.
         """
         await self._each(self._open)
         self.found = [way for way in self.found if way.session]
 
     async def look(self) -> None:
-        """Send a request over each link, and ask its target whether it came."""
+        """Send a Fetch over each link, and find out whether it reached the target."""
         await self._each(self._look)
 
     def close(self) -> None:
@@ -123,8 +124,9 @@ class DirectionProbes:
             way.connection.close()
 
     async def _look(self, way: DirectionProbe) -> None:
-        """Send a request over the link and ask the target whether the request arrived. If the request must not pass, it
-        gets the whole time-out to arrive; if it must pass, the look ends as soon as it has arrived.
+        """Send a Fetch over the link, and find out whether it reached the target. If the cut should stop requests, wait
+        for the whole time-out before asking the target. If only responses are cut, return as soon as the Fetch has
+        arrived.
         """
         assert way.connection is not None, "it was opened"
         try:
@@ -141,8 +143,9 @@ class DirectionProbes:
                 await trio.sleep(POLL_S)
 
     async def _peek(self, way: DirectionProbe) -> None:
-        """Ask for the session's second epoch. While the session is still in its first epoch, the target refuses that,
-        and nothing changes.
+        """Find out, over a direct connection, whether the target has got the Fetch that was sent over the link. This
+        sends the Fetch of the session's second epoch: a target that has not got the first one refuses it, and its
+        session stays unchanged.
         """
         with suppress(OSError, MalformedFrame), trio.move_on_after(PEEK_S):
             code = (await self._ask(way.target, way.session, SECOND)).error_code

@@ -79,9 +79,9 @@ async def _elect_moved(context: FaultContext, p: FaultExecution, moved: list[Pla
 
 
 async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple[ClusterSnapshot, dict[Place, str]]:
-    """Ask until the controller accepts the request for at least one partition, or until it is too late. Return the view
-    of the cluster before the request, and the controller's last answers. Raise UnresolvedTargetError or HarnessError if
-    the last request could not be made at all.
+    """Repeat the request until the controller accepts it for at least one partition, or until it is too late. Return
+    the cluster's state from before the request, and the controller's last answers. Raise UnresolvedTargetError or
+    HarnessError if even the last attempt could not send the request.
     """
     waiting = ExtendableDeadline(lambda: context.any_other_on(p))
     ask: Ask = _drain_or_fill if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
@@ -113,8 +113,8 @@ def _is_over(context: FaultContext, p: FaultExecution, waiting: ExtendableDeadli
 
 
 async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot, *, how: str) -> dict[Place, str]:
-    """Elect leaders of all partitions that the targets hold. If unclean, prefer those of these partitions that have no
-    leader.
+    """Request elections for all partitions that the target brokers hold. For unclean elections, choose the partitions
+    without a leader if there are any.
     """
     unclean = how == "unclean"
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
@@ -167,8 +167,8 @@ async def _drain_or_fill(context: FaultContext, p: FaultExecution, view: Cluster
 
 
 def _is_led(how: str, name: str, before: ClusterSnapshot, seen: ClusterSnapshot) -> bool:
-    """Return whether the partition has the leader that the election asked for: its first replica; if unclean, any
-    broker.
+    """Return whether the partition has the leader that the election asked for: its first replica, or after an unclean
+    election any broker.
     """
     leader = seen.leaders.get(name, -1)
     return leader >= 0 if how == "unclean" else leader in before.replicas.get(name, ())[:1]
@@ -282,7 +282,9 @@ async def _answer(
     ask: Callable[[], Awaitable[QuorumView | None]],
     waiting: ExtendableDeadline,
 ) -> QuorumView:
-    """Call `ask` until it returns a quorum. Raise HarnessError, with the reason, if it returns none in time."""
+    """Call `ask` until it returns the quorum's state. Raise HarnessError, with the reason, if it does not do so in
+    time.
+    """
     while True:
         why = "no controller followed"
         try:

@@ -1,4 +1,4 @@
-"""Cuts links, counts how often a fault of a link struck, and resets connections."""
+"""Cuts links, counts the frames that a fault hits on links, and resets connections."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ async def _cut(
     second: DirectionProbes,
 ) -> None:
     """Cut the links and record the evidence. whole: the links that answered before the cut. company: the other faults
-    that were active on each of these links. first, second: probes of directions for the looks at the begin and in the
-    middle.
+    that were active on each of these links before the cut. first, second: test the direction of the cut, at its begin
+    and in the middle.
     """
     links, name = list(cuts), f"fault-{p.fault.id}"
     try:
@@ -116,7 +116,9 @@ async def _cut(
 async def _both_looks(
     context: FaultContext, links: Sequence[Link], ways: DirectionProbes, limit_s: float
 ) -> list[ProbeResult]:
-    """Probe the links, and at the same time test whether requests pass over them. Return the probes' results."""
+    """Probe the links, and at the same time test which direction of each link is cut (`ways`). Return the probes'
+    results.
+    """
     found = list[ProbeResult]()
 
     async def probes() -> None:
@@ -131,8 +133,8 @@ async def _both_looks(
 async def _in_the_middle(
     context: FaultContext, p: FaultExecution, links: Sequence[Link], ways: DirectionProbes
 ) -> list[ProbeResult]:
-    """Probe the links at a drawn moment between the first look and the last look. Return [] if there is no time for
-    that.
+    """Probe the links at a drawn moment between the first and the last probes of a cut. Return [] if there is no time
+    for that.
     """
     free_s = context.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * context.probe_timeout_s if ways.found else 0.0)
     if free_s <= 0:
@@ -160,8 +162,8 @@ def frames(params: Mapping[str, Any]) -> Frames:
 
 
 async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link], fault: LinkFault) -> None:
-    """Play a fault whose evidence is the number of its strikes. If it has not struck by its end, extend it by its own
-    length, but at most by `LONGER_S`: sometimes no request is sent for a while.
+    """Play a link fault that is proven by the number of requests or packets that it has hit. If it has hit none by its
+    end, extend it by its own length, but at most by `LONGER_S`: sometimes no request is sent for a while.
     """
     name = f"fault-{p.fault.id}"
     if not links:
@@ -190,7 +192,9 @@ async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link],
 
 
 def _struck(healed: Evidence) -> list[dict[str, Any]]:
-    """Return the frames that the evidence of a healed link lists."""
+    """Return the frames (requests or responses) that the fault hit on a link, as the runtime reported when it removed
+    the fault.
+    """
     frames = healed.get("struck")
     return [each for each in frames if isinstance(each, dict)] if isinstance(frames, list) else []
 

@@ -28,8 +28,8 @@ answered although it should be down.
 
 
 async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proof: str) -> None:
-    """Take nodes down, and start them at the end of the fault. proof: the word that the evidence of `take` must
-    contain.
+    """Take nodes down, and start them at the end of the fault. take: takes one node down, and returns evidence. proof:
+    the word that this evidence must contain.
 
     A node that other faults hold down stays down for longer. This fault checks that the node is down throughout: probes
     at the fault's begin and end show it.
@@ -58,7 +58,9 @@ async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proo
 
 
 async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
-    """Wait until the fault is over. Raise HarnessError if a node that was already down comes up before that."""
+    """Wait until the fault is over. Raise HarnessError if a node that was already down when the fault began comes up
+    before.
+    """
     if not found:
         await context.rest(p, partial(record_processes, context, p))
         return
@@ -73,7 +75,9 @@ async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
 
 
 async def record_processes(context: FaultContext, p: FaultExecution) -> None:
-    """Record in the evidence what the processes of the fault's nodes have done. No such node may have a process now."""
+    """Record in the evidence which OS processes the nodes have at this moment and what they have done. The nodes are
+    down, so any process contradicts the fault.
+    """
     p.evidence["middle"] = await context.activities(p.resolved)
 
 

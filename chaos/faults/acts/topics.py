@@ -229,7 +229,9 @@ def _count(desk: AdminLog, topic: NewTopic) -> int:
 
 
 def _name_lock(desk: AdminLog, topic: NewTopic) -> trio.Lock:
-    """Return the lock for requests that must not hit the next topic of the same name."""
+    """Return the lock of a topic's name. It is held during requests that name the topic, which must not hit a later
+    topic of the same name.
+    """
     return desk.turns.setdefault((topic.name, ""), trio.Lock())
 
 

@@ -1,4 +1,5 @@
-"""Makes a working link worse: late, narrow, sliced, short-lived, slow to close, or flapping.
+"""Plays faults that make a working link worse: its bytes are late, few a second, in small pieces, or its connections
+end early, close late, or are cut and healed again and again.
 
 The proof is a comparison on the same link: a measurement during the fault is compared with measurements just before its
 begin and just after its end. A proxy's own report that it has a toxic proves nothing. Noise only makes round trips
@@ -33,16 +34,20 @@ from squall.chaos.runtimes.contract import Cut, CutMode, Link, LinkFault, NodeSt
 ANSWER_BYTES = 2_000
 """Is an upper bound for the size of a probe's response, in bytes. The response passes the same narrow link."""
 SURE = 0.8
-"""Gives the share of the planned effect that counts as proof: clocks and timers are not exact."""
+"""Gives the share of the planned effect (such as a delay) that must be measured at least: clocks and timers are not
+exact.
+"""
 OF_MEAN = 0.25
-"""Gives the share of the planned average effect that counts as proof, for a fault that sometimes has no effect."""
+"""Gives the share of the planned average effect that must be measured at least, for a fault that sometimes has no
+effect.
+"""
 LEAST_MS = 1.0
 ROUNDS = 3
 """Gives how often each link is measured before, during and after the fault, if there is noise or much jitter."""
 
 Measure = Callable[[Link, float], Awaitable[ProbeResult]]
-"""Measures a link. The number is the seconds that the link took before the fault, because other faults may slow it
-down.
+"""Measures a link. The number is how many seconds the same measurement took before the fault: other faults may slow the
+link down, too.
 """
 Timed = Callable[..., Awaitable[ProbeResult]]
 """Measures a link, within the keyword argument `timeout_s`."""
@@ -58,9 +63,11 @@ class LinkFaultProof:
     is_whole: ProbeTest
     """Returns whether a measurement without the fault shows an intact link. Other measurements are left out."""
     is_usable: ProbeTest
-    """Returns whether a measurement with the fault is usable, be it for or against the fault."""
+    """Returns whether a measurement with the fault is usable at all, whether it confirms or contradicts the fault."""
     is_proof: Callable[[Sequence[ProbeResult], Sequence[ProbeResult]], bool]
-    """Returns whether the measurements without the fault (first) and with the fault (second) prove the fault."""
+    """Returns whether measurements prove the fault. The first argument are those without the fault, the second those
+    with it.
+    """
     error: str
     """Gives the error's text if the fault did not land."""
     extra_evidence: Mapping[str, Any]
@@ -122,7 +129,7 @@ def slower(
     is_usable: ProbeTest = lambda probe: probe.ok,
     extra_evidence: Mapping[str, Any] | None = None,
 ) -> LinkFaultProof:
-    """Return the check of a fault that makes a measurement take longer: by at least `least_ms` each time, and by
+    """Return the proof of a fault that makes a measurement take longer: by at least `least_ms` each time, and by
     `mean_ms` on average. limit_s: how long a measurement may take if nothing else slows the link down. is_usable:
     returns whether a measurement is usable. Raise HarnessError if the effect is too small to distinguish from noise.
     """
@@ -159,7 +166,9 @@ def ends(
     error: str,
     extra_evidence: Mapping[str, Any],
 ) -> LinkFaultProof:
-    """Return the check of a fault that ends connections which stay open without the fault."""
+    """Return the proof of a fault that ends connections, which would stay open without it. is_whole, is_struck: return
+    whether a measurement shows a connection that stayed open, or one that the fault ended.
+    """
     return LinkFaultProof(
         fault,
         # No longer time-out than before: the comparison is how long a connection stays open.
@@ -173,7 +182,9 @@ def ends(
 
 
 async def worse(context: FaultContext, p: FaultExecution, proof: LinkFaultProof) -> None:
-    """Put a fault on the targets' links, measure, keep the fault until its end, remove it, and measure again."""
+    """Put the fault of `proof` on the targets' links, measure, keep the fault until its end, remove it, and measure
+    again.
+    """
     links = _links(context, p)
     name = f"fault-{p.fault.id}"
     seen = {link: LinkMeasurement() for link in links}
@@ -261,8 +272,7 @@ async def _quiet(
     *,
     enough: Callable[[Sequence[bool]], bool],
 ) -> None:
-    """Measure without the fault. If too few links answer, measure those links again whose target runs, for a short
-    while.
+    """Measure the links without the fault. If too few answer, measure for a short while those whose target broker runs.
     """
     waiting = patience(context, p, list(into))
     while True:
@@ -355,7 +365,7 @@ async def answering(context: FaultContext, p: FaultExecution, links: Sequence[Li
 
 
 async def _while_down(context: FaultContext, links: Sequence[Link], down_s: float) -> int:
-    """Return how many links answered while they were cut, at the beginning of this time or just before its end."""
+    """Probe the cut links at the beginning of `down_s` seconds and just before their end. Return how many answered."""
     until, look_s = trio.current_time() + down_s, min(context.probe_timeout_s, 0.4 * down_s)
     first = await context.probes(links, look_s)
     await trio.sleep_until(until - look_s)
@@ -364,7 +374,7 @@ async def _while_down(context: FaultContext, links: Sequence[Link], down_s: floa
 
 
 async def _for(length_s: float, looking: Awaitable[list[ProbeResult]]) -> list[ProbeResult]:
-    """Return the probes' results after at least this length of time."""
+    """Wait for the probes of `looking`, but at least for `length_s` seconds, and return their results."""
     until = trio.current_time() + length_s
     seen = await looking
     await trio.sleep_until(until)

@@ -40,9 +40,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
-    """End the client's process at once. At the end of the fault a successor starts, under another process id in the
-    history.
-    """
+    """End the client at once. At the end of the fault a successor starts, under another process id in the history."""
     me = p.fault.id
     # A client has no process for a moment between two processes, as after a fatal error of a transaction.
     with context.within(ALIVE_WITHIN_S):

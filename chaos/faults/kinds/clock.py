@@ -96,9 +96,9 @@ def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, floa
 
 
 def clock_evidence(words: Sequence[ClockReport], offset_ms: float, rate: float) -> dict[str, Any]:
-    """Return what a node's traced clock proves: how many lines the node wrote, its first and last offset while the
-    clock was wrong, and how often the clock became wrong or right. `undone`: how often the clock had another setting
-    after the fault's. `off`: most of the node's readings match the fault's setting and not the true time.
+    """Return what a node's trace proves about its clock: how many lines the node wrote, its first and last offset while
+    the clock was wrong, and how often the clock became wrong or right. `undone`: how often the clock had a setting
+    other than the fault's. `off`: True if most readings match the fault's setting and not the true time.
     """
     away: list[float] = []
     matches, since, undone = 0, 0, 0

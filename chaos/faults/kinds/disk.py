@@ -51,7 +51,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _at_its_crash_point(context: FaultContext, p: FaultExecution, node: int) -> bool:
-    """Return whether a `crash_at`, which also makes a node's process end by itself, may have ended this node."""
+    """Return whether a `crash_at`, a fault that also ends a broker's process at a chosen call, may have ended this
+    node.
+    """
     return bool(context.others(p, node, FaultTrait.ENDS_BY_ITSELF).keys() - context.others_alike(p, node).keys())
 
 

@@ -66,9 +66,9 @@ def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return the fault with a target that it can hit. The only voter cannot resign in favour of another, and a
-    controller that an earlier fault makes resign just now is no controller any more: the fault then moves a partition
-    instead. A node without a partition has nothing to move or to elect.
+    """Return the fault with a target that it can hit. A controller that is the only voter cannot resign, and a broker
+    that an earlier fault has just made resign is not the controller any more: in these cases the fault moves a
+    partition instead. A node without a partition has nothing to move or to elect.
     """
     if fault.params["how"] == "resign":
         earlier = (other for other in placement.faults if (other.at_s, other.id) < (fault.at_s, fault.id))

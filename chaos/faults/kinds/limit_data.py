@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """End each of the targets' connections after it has carried a given number of bytes."""
+    """End each connection on the targets' links after it has carried a given number of bytes."""
     from squall.chaos.faults.acts.worse_links import ends, worse
 
     limit = int(p.fault.params["limit_bytes"])

@@ -1,4 +1,4 @@
-"""Defines the fault `member_twin`: the harness starts a second process that joins a group with a member's instance id.
+"""Defines the fault `member_twin`: the harness starts a second client that joins a group with a member's instance id.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ s. Other faults may make the coordinator unavailable.
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Start the second process. At the end it ends without leaving the group."""
+    """Start the second client. At the end it ends without leaving the group."""
     from squall.chaos.faults.acts.members import member_of, name_of, settled
 
     handle, me = member_of(context, p, named=True), p.fault.id

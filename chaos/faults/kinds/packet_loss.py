@@ -30,7 +30,7 @@ OFTEN, FEW = 0.3, 10
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Lose packets of the targets, so that their bytes come late."""
+    """Drop packets on the targets' links. TCP sends them again, so their bytes arrive late."""
     from squall.chaos.faults.acts.links import count
 
     loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
@@ -38,8 +38,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return the fault with a target that sends packets: clients talk to leaders. If few records are sent, or brokers
-    replicate nothing, there are few packets, and a larger share is lost.
+    """Return the fault on a target that sends packets, such as a leader, which clients talk to. If few records are
+    sent, or brokers replicate nothing, there are few packets, and a larger share is lost.
     """
     params, target, cluster = dict(fault.params), fault.target, placement.cluster
     if params["side"] == "clients" and target not in ("all", "majority"):

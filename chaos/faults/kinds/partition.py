@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 OF_ITS_TARGET = ("isolate", "one-way")
-"""Lists the shapes that leave all other nodes connected, with a quorum among them or without any change of an ISR. Only
-these shapes exist for clients' links.
+"""Lists the shapes that cut only the target's own links. All other brokers stay connected. Only these shapes exist for
+clients' links.
 """
 OF_THREE = ("ring", "bridge")
 """Lists the shapes that need three brokers."""
@@ -52,7 +52,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def check(params: Params) -> str:
-    """Refuse shapes for clients' links, and directions for refused connections."""
+    """Refuse shapes between brokers for clients' links, and a refusal of connections in only one direction."""
     if params["side"] in TRAFFIC and params["manner"] == "hold":
         return f"manner = 'hold' holds bytes, and side = {params['side']!r} is of requests: drop or refuse them"
     if params["side"] in BETWEEN_BROKERS:
@@ -98,7 +98,7 @@ def more_traits(params: Params) -> frozenset[FaultTrait]:
 
 
 def describe_params(params: Params) -> str:
-    """Format shape, manner and side."""
+    """Format the shape, the manner and the side of the partition."""
     side = params.get("side", "peers")
     return f" ({params.get('shape')}, {params.get('manner')}{'' if side == 'peers' else f', {side}'})"
 

@@ -91,12 +91,14 @@ ASKED: Mapping[str, str] = {
     **dict.fromkeys((*COORDINATED, *OF_GROUPS), "coordinator"),
     "WriteTxnMarkers": "all",
 }
-"""Maps each API to the brokers that receive its requests. On other brokers the fault would hit nothing."""
+"""Maps each API to the brokers that receive its requests (as the name of a target). On other brokers the fault would
+hit nothing.
+"""
 REPLICATED = ("ListOffsets", "OffsetForLeaderEpoch")
 """Lists the APIs that followers call at leaders, beside Fetch."""
 OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics", "EndTxn", "AddOffsetsToTxn", *OF_GROUPS)
 OF_TRANSACTIONS = ("AddPartitionsToTxn", "WriteTxnMarkers")
-"""Lists the APIs between brokers that belong neither to replication nor to the controllers' traffic."""
+"""Lists the APIs between brokers that belong neither to the side `replication` nor to the side `controller`."""
 SPREAD = 3
 """Gives the least number of brokers and of partitions for WriteTxnMarkers. With fewer, each coordinator may lead all
 partitions, and then sends no markers to other brokers.
@@ -122,7 +124,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def check(params: Params) -> str:
-    """Refuse acts that a link cannot do to responses, and APIs that do not belong to the side's traffic."""
+    """Refuse an API that the fault's `side` does not carry, an error that no broker answers to this API, and a
+    duplicate or an error in place of a response: both can be made only of a request.
+    """
     side, api = params["side"], params["api"]
     if side in TRAFFIC and api != "Fetch" and (side == "replication") != (api in REPLICATED):
         return f"api = {api!r} is nothing that side = {side!r} has: leave out the side"
@@ -137,7 +141,9 @@ def check(params: Params) -> str:
 
 
 def refuse(params: Params, setting: PlanCapabilities) -> str:
-    """Refuse requests that the workload never sends, and traffic that the runtime cannot distinguish."""
+    """Refuse an API that the workload's clients never call, and the sides `replication` and `controller` for brokers
+    whose requests to each other the relay cannot classify.
+    """
     api, in_groups = params["api"], ("AddOffsetsToTxn", "TxnOffsetCommit")
     if api in ("EndTxn", *OF_TRANSACTIONS, *in_groups) and not setting.transactional:
         return f"api = {api!r}: the workload has no transactional producers"
@@ -163,7 +169,7 @@ def _unfit(api: str, error: str) -> str:
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Draw the API and the act. APIs with many requests are drawn most often."""
+    """Draw the API and what is done to its requests. APIs that are called often are drawn most often."""
     act = rng.choice(("drop", "delay", "duplicate", "error"))
     stream = rng.choice(("there", "back")) if act in ("drop", "delay") else "there"
     api = rng.choice(("Produce", "Produce", "Produce", "Fetch", "Fetch", "Fetch", "Metadata", "BrokerHeartbeat"))
@@ -198,9 +204,9 @@ def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
 
 
 def likely(seed: int, fault: Fault, in_flight: int) -> Params:
-    """Return parameters under which the fault strikes. A client with fresh metadata sends no Metadata for minutes, so
-    its Fetch is hit instead. If several requests are in flight, some requests that were drawn to be delayed are
-    overtaken instead.
+    """Return parameters with which the fault is likely to hit a request. A client with fresh metadata sends no Metadata
+    for minutes, so its Fetch is hit instead. If several requests are in flight, some requests that were drawn to be
+    delayed are overtaken instead.
     """
     params = fault.params
     if params["api"] == "Metadata":
@@ -212,7 +218,7 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Choose an API, a target and a count with which the fault strikes. Clients send no Metadata unless a leader
+    """Choose an API, a target and a count with which the fault hits a request. Clients send no Metadata unless a leader
     changes; a single broker has no peers; acks=0 has no Produce responses. While another fault holds a node, leaders
     change or are unknown, and producers wait: then few requests are sent. Few heartbeats are sent while a controller is
     elected.

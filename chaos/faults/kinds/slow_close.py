@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Delay the news that a connection of the targets has ended."""
+    """Delay the close of the targets' connections: after a broker closes a connection, the client's end stays open for
+    a while.
+    """
     from squall.chaos.faults.acts.worse_links import SURE, slower, worse
 
     delay_ms = int(p.fault.params["delay_ms"])

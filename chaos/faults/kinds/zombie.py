@@ -34,7 +34,9 @@ OVER_WITHIN_S = 15.0
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Stop the next process of the producer while a successor runs, and resume the stopped process at the end."""
+    """Stop the producer's client inside a transaction while its successor runs, and let the stopped client continue at
+    the end.
+    """
     from squall.chaos.faults.acts.clients import handle_of
 
     handle, me = handle_of(context, p), p.fault.id
