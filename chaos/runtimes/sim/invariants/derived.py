@@ -46,7 +46,7 @@ class SegmentIndexes(NamedTuple):
     there is none.
     """
     interval: int
-    """Is the index.interval.bytes of the segment."""
+    """Is the largest index.interval.bytes that the segment may have been written with."""
     sealed: bool
     """Is True if another segment follows: nothing more will be appended."""
 
@@ -59,12 +59,12 @@ class EpochCacheView(NamedTuple):
     end: int
 
 
-def indexed(log: Log, disk: Any) -> list[SegmentIndexes]:
-    """Return all segments of a log, with their indexes."""
-    return [_segment(log, segment, disk, segment is not log.segments[-1]) for segment in log.segments]
+def indexed(log: Log, disk: Any, interval: int = 0) -> list[SegmentIndexes]:
+    """Return all segments of a log, with their indexes. `interval` is the largest known index.interval.bytes."""
+    return [_segment(log, segment, disk, segment is not log.segments[-1], interval) for segment in log.segments]
 
 
-def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> SegmentIndexes:
+def _segment(log: Log, segment: Segment, disk: Any, sealed: bool, interval: int) -> SegmentIndexes:
     base, path = segment.base_offset, f"{log.directory}/{file_name(segment.base_offset, '')}"
     buffer, rows, at = peek(disk, path + LOG) or b"", [], 0
     size = min(segment.size, len(buffer))
@@ -75,7 +75,7 @@ def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> SegmentInde
     offsets = entries_of(segment.index, path + INDEX, disk)
     times = entries_of(segment.time_index, path + TIME_INDEX, disk)
     latest = segment.max_timestamp, segment.max_timestamp_offset - base
-    return SegmentIndexes(base, tuple(rows), offsets, times, latest, segment._index_interval, sealed)
+    return SegmentIndexes(base, tuple(rows), offsets, times, latest, max(interval, segment._index_interval), sealed)
 
 
 def epochs_of(log: Log) -> EpochCacheView:

@@ -161,6 +161,10 @@ class PartitionModel:
     """Is the leader epoch of the last permitted loss: leaders of earlier epochs no longer count."""
     stale: set[int] = field(default_factory=set)
     """Holds the nodes whose high watermark may be from before a permitted loss."""
+    index_interval: int = 0
+    """Is the largest index.interval.bytes that the topic has been seen with. A broker that starts opens segments before
+    it knows the topic's settings.
+    """
     named: dict[int, int] = field(default_factory=dict)
     """Maps a node to the log start offset in its latest Fetch response."""
     lost: dict[int, LostTail] = field(default_factory=dict)

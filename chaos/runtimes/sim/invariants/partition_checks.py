@@ -91,7 +91,8 @@ class PartitionChecks:
                 wrong = each.check(epochs_of(log), known.copies[node].batches)
                 if wrong is not None:
                     self._report(each, wrong, node, known, {})
-        for each, wrong in wrong_in(indexed(log, disk), entered(CheckTrigger.INDEXES)) if anew else ():
+        segments = indexed(log, disk, known.index_interval) if anew else []
+        for each, wrong in wrong_in(segments, entered(CheckTrigger.INDEXES)):
             self._report(each, wrong, node, known, {})
 
     def started(self, known: PartitionModel, node: int, log: Log, kept: int) -> None:

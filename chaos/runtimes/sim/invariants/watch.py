@@ -241,6 +241,7 @@ class InvariantChecker:
             for replica in seen.replicas:
                 found = settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
                 check_replica(self._report, CheckTrigger.SETTINGS, found, replica)
+                replica.known.index_interval = max(replica.known.index_interval, found.image.index_interval_bytes)
         if seen.id in self.cluster.rotten:
             return
         for kind, topic in COORDINATED.items():

@@ -137,5 +137,6 @@ def test_a_shorter_retention_counts_for_a_partition_that_is_added_later() -> Non
     tracker.configured({"topic": "t", "settings": KAFKAS})
     tracker.administered(0, {"what": "retention", "retention_ms": 1_000}, 5)
     new = tracker.declared(ObservedPartition(1, "t", 1, "delete", -1), {"e": "t", "part": 1, "topic": "t", "index": 1})
-    other = tracker.declared(ObservedPartition(2, "u", 0, "delete", -1), {"e": "t", "part": 2, "topic": "u", "index": 0})
+    line = {"e": "t", "part": 2, "topic": "u", "index": 0}
+    other = tracker.declared(ObservedPartition(2, "u", 0, "delete", -1), line)
     assert [each.retention_ms for each in (old, new, other)] == [1_000, 1_000, -1]
