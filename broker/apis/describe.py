@@ -176,8 +176,8 @@ def describe_cluster(
 
 
 def known_controller(context: AdminContext, listener: str) -> int:
-    """Return the broker that clients shall take for the controller: the active controller if it is a live broker, else
-    any live broker, -1 if there is none. Any broker will do, because every broker forwards requests to the controller.
+    """Return the broker that responses name as the controller: the active controller if it is a live broker, else any
+    live broker, -1 if there is none. Any broker will do, because every broker forwards requests to the controller.
     """
     live = [
         broker.id for broker in context.image.brokers.values() if not broker.fenced and listener in broker.endpoints

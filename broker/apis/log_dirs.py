@@ -1,4 +1,4 @@
-"""Handles DescribeLogDirs: reports size and lag of each replica of this broker (KIP-113, KIP-827)."""
+"""Handles DescribeLogDirs: reports size and lag of the replicas on this broker (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ class OffsetApis:
         self, request: ListOffsetsRequest, slot: PendingResponse
     ) -> ListOffsetsResponse | DeferredResponse:
         """Return offsets by timestamp or by the special values -1 to -6. Consumers see offsets up to the high watermark
-        (up to the last stable offset at read_committed), followers up to the log end offset (KIP-207). As in Kafka, a
-        repeated partition is refused in one row, and each topic has one row.
+        (up to the last stable offset at read_committed), followers up to the log end offset (KIP-207). As in Kafka, the
+        response has one row per topic, and a partition that is requested twice gets one row with an error.
         """
         named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
         rows: dict[tuple[str, int], Part] = {}

@@ -1,4 +1,6 @@
-"""Creates topics because clients ask for them (auto.create.topics.enable), and the topics of the coordinators' logs."""
+"""Creates topics that clients ask for but that do not exist (auto.create.topics.enable), and the topics of the
+coordinators' logs.
+"""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class PartitionImage:
     leader: int
     """Gives the broker id of the leader, or NO_NODE."""
     leader_epoch: int
-    """Counts the changes of the leader, and further changes that the leader must notice although it did not request
-    them.
+    """Counts the changes of the leader, and changes that the leader must notice although it did not propose them (a
+    removed replica, say).
     """
     partition_epoch: int
     """Counts all changes of the partition."""

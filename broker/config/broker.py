@@ -281,7 +281,7 @@ class BrokerConfig:
     whatever the topic's settings say.
     """
     squall_groups_max_bytes: int = long(64 << 20, low=1 << 16)
-    """Limits the bytes that members of classic groups have sent to one coordinator and that it still holds."""
+    """Limits the memory, in bytes, that one group coordinator holds for members of classic groups."""
     squall_group_confirmed_positions: bool = flag(True)
     """Makes a group coordinator answer OffsetFetch with require_stable only after its in-sync followers have fetched
     once more, which proves that it is still the leader. Kafka answers at once.

@@ -331,7 +331,8 @@ def describe_topic(
     """Return every topic-level setting as DescribeConfigs shows it: with its value in force, and the source of the
     value.
 
-    `broker` is the configuration in force on the node. Without `layers`, all of its given settings count as its file's.
+    `broker` is the configuration in force on the node. Without `layers`, every setting that the node was given counts
+    as given in its file.
     """
     in_force = topic_config(broker, overrides)
     layers = layers or ConfigLayers({}, {}, broker.given)

@@ -23,7 +23,9 @@ UNDECLARED_PREFIXES = (
     *("zookeeper.", "listener.name.", "config.providers.", "rlmm.config.", "rsm.config."),
     *("super.users", "allow.everyone.if.no.acl.found"),
 )
-"""Lists prefixes of names that occur in Kafka's files but not in its `ConfigDef`: plug-ins read them."""
+"""Lists prefixes of settings that occur in Kafka's configuration files although its `ConfigDef` lacks them: plug-ins
+read them.
+"""
 
 
 class UnsupportedSettings(NamedTuple):
@@ -115,7 +117,7 @@ def unsupported_row(name: str) -> UnsupportedSettings | None:
 
 
 def refusal(name: str, value: str, ours: Iterable[str]) -> ConfigError | None:
-    """Return the error for a setting that this broker does not have, or None if it may be given, without an effect."""
+    """Return the error for a setting that this broker does not have, or None if the setting is accepted and ignored."""
     row = unsupported_row(name)
     if row is None:
         return unknown("setting", name, [*ours, *NODE])

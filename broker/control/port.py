@@ -34,8 +34,8 @@ NOT_REGISTERED = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Holds which brokers are registered, with their broker epochs, which are fenced and which are shutting down. It
-    comes before the orders that depend on it.
+    """Lists the registered brokers with their broker epochs, and says which are fenced or shutting down. It comes
+    before the orders that depend on it.
     """
 
     brokers: BrokerStatuses

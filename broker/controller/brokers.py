@@ -118,8 +118,8 @@ def _registration_record(command: Command, request: BrokerRegistrationRequest) -
 
 
 def _replace_incarnation(command: Command, existing: Broker, previous_broker_epoch: int) -> list[MetadataRecord]:
-    """Remove the old incarnation from its ISRs and leaderships; if it lost data, the broker is no longer eligible
-    either.
+    """Remove the old incarnation of a broker from its ISRs and leaderships, and, if it did not stop cleanly, from the
+    eligible leader replicas.
     """
     if elr_enabled(command.image) and not stopped_cleanly(existing, previous_broker_epoch):
         return leadership_changes(command, unclean=existing.id)
@@ -132,7 +132,9 @@ def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
 
 
 def heartbeat(command: Command, request: BrokerHeartbeatRequest) -> Heartbeat:
-    """Keep a broker's session, and change its state as it asks if that is allowed. Error: STALE_BROKER_EPOCH."""
+    """Extend a broker's session. Unfence, fence or stop the broker as it asks, if that is allowed. Error:
+    STALE_BROKER_EPOCH.
+    """
     image = command.image
     try:
         check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -195,7 +197,7 @@ def _heartbeat_of_stopping(
 def expire(command: Command) -> Decision[Broker | None]:
     """Fence the broker that has been silent longest beyond its session time-out. The reply is that broker, or None.
 
-    Only one broker is fenced at a time, because where the next one's leaderships go depends on this change.
+    Only one broker is fenced at a time, because the choice of new leaders for the next one depends on this change.
     """
     broker_id = command.sessions.expired(command.image, command.now_ms)
     if broker_id is None:

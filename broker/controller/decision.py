@@ -24,7 +24,8 @@ class Decision(Generic[R]):
     """Holds the outcome of a command. It has no effect until its records are appended and replayed.
 
     The records are one unit: all or none of them reach the log. The reply may be sent once these and all earlier
-    records are committed, because it may depend on the effects of earlier commands on the working image.
+    records are committed: earlier commands have changed the controller's image already, and the reply may depend on
+    that.
     """
 
     reply: R

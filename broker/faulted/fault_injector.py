@@ -24,7 +24,7 @@ TRUNCATION = -1
 
 
 def failure(code: int, path: str) -> OSError:
-    """Return the operating system's error for `code`."""
+    """Return the OSError that the operating system raises with this errno for this path."""
     return OSError(code, os.strerror(code), path)
 
 

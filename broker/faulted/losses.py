@@ -24,7 +24,7 @@ after the loss (empty if the file is gone).
 
 SURVIVES = 0.4
 TEARS = 0.25
-"""Give the odds of an unsynced write to survive (SURVIVES) or tear (TEARS); otherwise it vanishes."""
+"""Give the odds of an unsynced write to survive (SURVIVES), or to survive in part (TEARS); otherwise it vanishes."""
 SECTOR = 512
 
 

@@ -16,7 +16,9 @@ from squall.broker.log.segment import Segment
 from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader
 
 REFILL_BYTES = 1 << 20
-"""Limits how far before a snapshot batches are read to complete it: a snapshot has only each producer's last batch."""
+"""Limits, in bytes, how far before a producer snapshot batches are read to complete it: the snapshot has only the last
+batch of each producer.
+"""
 
 _base = attrgetter("base_offset")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from squall.broker.protocol.record_walk import RecordFault
+from squall.broker.protocol.record_walk import InvalidRecord
 
 
 class AppendResult(NamedTuple):
@@ -18,11 +18,11 @@ class AppendResult(NamedTuple):
     duplicate: bool
     """Is True if the log had the batch already: the offsets are those of the first append."""
     message: str | None
-    faults: tuple[RecordFault, ...] = ()
+    faults: tuple[InvalidRecord, ...] = ()
     """Lists the invalid records, if the error concerns single records."""
 
     @classmethod
-    def refused(cls, error: int, message: str, faults: tuple[RecordFault, ...] = ()) -> AppendResult:
+    def refused(cls, error: int, message: str, faults: tuple[InvalidRecord, ...] = ()) -> AppendResult:
         """Return the result of a batch that is not appended, with the reason."""
         assert error != 0, "a refusal with this code would be taken for an append"
         return cls(int(error), -1, -1, -1, False, message, faults)

@@ -63,8 +63,8 @@ def claims_too_many_records(header: BatchHeader) -> bool:
 
 
 def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> CheckedBatch | AppendResult:
-    """Check the records of a client's batch whose header is valid. Returns what they contain, or the refusal. This may
-    decompress squall.decompressed.batch.max.bytes, so it runs off the event loop if that is much.
+    """Check the records of a client's batch whose header is valid. Returns what they contain, or the refusal. A batch
+    may decompress to squall.decompressed.batch.max.bytes, so callers check large batches off the event loop.
     """
     header = BatchHeader._make(HEADER.unpack_from(records))
     if header.record_count > MOST_RECORDS:

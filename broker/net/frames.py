@@ -5,8 +5,8 @@ small at first, larger once a larger frame comes, and complete frames are handed
 until the next `burst`.
 
 A frame's announced length is not trusted before its bytes arrive: the buffer doubles each time they have filled it.
-Once such a frame is complete, its connection gets a large buffer. `ReceiveMemory` limits the memory of all connections
-beyond their first small buffers (`queued.max.request.bytes`).
+Once such a frame is complete, its connection gets a large buffer. `ReceiveMemoryLimit` limits the memory of all
+connections beyond their first small buffers (`queued.max.request.bytes`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SLOW = 512 << 10
 _LENGTH = Struct(">i").unpack_from
 
 
-class ReceiveMemory:
+class ReceiveMemoryLimit:
     """Limits the memory of enlarged receive buffers of all connections together, in bytes.
 
     If the memory is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`,
@@ -127,7 +127,7 @@ class FrameReader:
         self,
         env: Env,
         link: Transport,
-        memory: ReceiveMemory,
+        memory: ReceiveMemoryLimit,
         max_frame: int,
         *,
         patience_s: float = 10.0,

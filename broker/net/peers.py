@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from squall.broker.env import LinkClosed
-from squall.broker.net.frames import LARGE, FrameReader, ReceiveMemory
+from squall.broker.net.frames import LARGE, FrameReader, ReceiveMemoryLimit
 from squall.broker.protocol.apis import ApiKey, response_class
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
@@ -69,7 +69,7 @@ class _Channel:
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start
-        self._frames = FrameReader(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE, grows_to=LARGE)
+        self._frames = FrameReader(env, link, ReceiveMemoryLimit(1 << 62), MAX_RESPONSE, grows_to=LARGE)
         self._waiting: deque[_PendingExchange] = deque()
         self._unsent: deque[memoryview] = deque()
         self._next_id = 0

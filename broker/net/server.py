@@ -24,7 +24,7 @@ from squall.broker.env import LinkClosed
 from squall.broker.net.connection import Connection, PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.fair_scheduler import FairScheduler, ResponseTask
-from squall.broker.net.frames import FrameReader, ReceiveMemory
+from squall.broker.net.frames import FrameReader, ReceiveMemoryLimit
 from squall.broker.net.large import LARGE, LargeRequestCodec
 from squall.broker.protocol.apis import APIS, ApiKey, request_class
 from squall.broker.protocol.errors import MalformedFrame
@@ -86,7 +86,7 @@ class Server:
     def __init__(self, env: Env, config: BrokerConfig, woken: WakeableSet, nursery: trio.Nursery) -> None:
         self._env, self._config, self._woken, self._nursery = env, config, woken, nursery
         self._large = LargeRequestCodec(env, config)
-        self._memory = ReceiveMemory(config.queued_max_request_bytes)
+        self._memory = ReceiveMemoryLimit(config.queued_max_request_bytes)
         self._max_frame = config.socket_request_max_bytes
         self._max_fetch = config.squall_fetch_request_max_bytes
         self._max_parked = config.squall_connection_parked_max_requests

@@ -24,12 +24,14 @@ def encode_key(message: Message) -> bytes:
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Return `message` behind its version, as in the value of a coordinator's record or in a consumer's metadata."""
+    """Return `message` preceded by its version, as in the value of a coordinator's record or in a consumer's metadata.
+    """
     return _INT16.pack(version) + message.encode(version)
 
 
 def decode_versioned(found: type[M], data: bytes | memoryview) -> M:
-    """Decode a message behind its version. A version above the known ones is read as the highest known one (KIP-915).
+    """Decode a message that its version precedes. A version above the known ones is read as the highest known one
+    (KIP-915).
 
     Raises only MalformedFrame.
     """

@@ -27,7 +27,7 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 _MAGIC_AT, _ATTRIBUTES_AT, _PRODUCER_ID_AT = 16, 22, 43
 _FORMAT = 2
 _MANY: Final = 16
-"""Is the least number of requests between two lines of the same settings."""
+"""Is the least number of requests between two trace lines about the same settings."""
 
 Settings = tuple[str | None, int, bool, str | None, int]
 """Holds a producer's settings: client id, acks, whether there is a producer id, transactional id, codec."""

@@ -80,7 +80,7 @@ def _representable(timestamp: int) -> int:
     return timestamp
 
 
-class RecordFault(NamedTuple):
+class InvalidRecord(NamedTuple):
     """Describes an invalid record of a batch."""
 
     place: int
@@ -92,8 +92,8 @@ class CheckedBatch(NamedTuple):
     """Holds the contents of a batch, as its records show them."""
 
     max_timestamp: int
-    untimely: tuple[RecordFault, ...] = ()
-    keyless: tuple[RecordFault, ...] = ()
+    untimely: tuple[InvalidRecord, ...] = ()
+    keyless: tuple[InvalidRecord, ...] = ()
 
 
 def check_records(
@@ -105,8 +105,8 @@ def check_records(
     assert header.record_count <= MOST_RECORDS
     body = unpacked(header.codec, batch[HEADER_SIZE:], max_bytes)
     base, at, newest = header.base_timestamp, 0, -1
-    untimely: list[RecordFault] = []
-    keyless: list[RecordFault] = []
+    untimely: list[InvalidRecord] = []
+    keyless: list[InvalidRecord] = []
     try:
         for index in range(header.record_count):
             delta, has_key, at = _check_record(body, at, index)
@@ -114,9 +114,9 @@ def check_records(
             newest = max(newest, _representable(stamp))
             if stamp != -1 and not earliest <= stamp <= latest and len(untimely) < MOST_FAULTS:
                 why = f"Timestamp {stamp} of message with offset {index} is out of range."
-                untimely.append(RecordFault(index, f"{why} The timestamp should be within [{earliest}, {latest}]"))
+                untimely.append(InvalidRecord(index, f"{why} The timestamp should be within [{earliest}, {latest}]"))
             if needs_keys and not has_key and len(keyless) < MOST_FAULTS:
-                keyless.append(RecordFault(index, "Compacted topic cannot accept message without key"))
+                keyless.append(InvalidRecord(index, "Compacted topic cannot accept message without key"))
     except IndexError as problem:
         raise MalformedFrame(f"record {index} ends behind its batch") from problem
     if at != len(body):

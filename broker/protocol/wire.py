@@ -266,13 +266,13 @@ def uuids(view: memoryview, at: int, n: int) -> list[bytes]:
 
 
 def string(text: str) -> bytes:
-    """Encode a string behind its int16 length."""
+    """Encode a string, preceded by its int16 length."""
     raw = text.encode()
     return _pack_h(len(raw)) + raw
 
 
 def nullable_string(text: str | None) -> bytes:
-    """Encode a string behind its int16 length, -1 for None."""
+    """Encode a string, preceded by its int16 length, or -1 for None."""
     if text is None:
         return b"\xff\xff"
     raw = text.encode()
@@ -280,13 +280,13 @@ def nullable_string(text: str | None) -> bytes:
 
 
 def compact_string(text: str) -> bytes:
-    """Encode a string behind its length + 1 as a varint."""
+    """Encode a string, preceded by its length + 1 as a varint."""
     raw = text.encode()
     return _STRING_LENGTH[len(raw) + 1] + raw
 
 
 def compact_nullable_string(text: str | None) -> bytes:
-    """Encode a string behind its length + 1 as a varint, 0 for None."""
+    """Encode a string, preceded by its length + 1 as a varint, or 0 for None."""
     if text is None:
         return b"\0"
     raw = text.encode()

@@ -61,7 +61,8 @@ class WriteSnapshotChunk:
 class InstallSnapshot:
     """Asks to make a completely fetched snapshot durable, then to empty the log and begin it at the snapshot's end.
 
-    A crash between both leaves the snapshot and a log that ends before it. The next start then empties the log.
+    A crash between these two steps leaves the snapshot and a log that ends before it. The next start then empties the
+    log.
     """
 
     snapshot: SnapshotId

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from squall.broker.quorum.messages import BatchSpan, Diverging, SnapshotId
 
 
-class LocalLog:
-    """Changes the log's extent at once, and keeps each change as an operation for the caller to apply (`take_ops`)."""
+class LocalLogModel:
+    """Models this node's log. It changes the log's extent at once, and keeps each change as an operation that the
+    caller of the Raft core has to apply to the log on disk (`take_ops`).
+    """
 
     def __init__(self, extent: LogExtent) -> None:
         self.extent = extent

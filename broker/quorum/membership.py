@@ -14,7 +14,7 @@ from squall.broker.quorum.election import LEGAL, Role, VoteTally
 from squall.broker.quorum.election_timers import ElectionTimers
 from squall.broker.quorum.follower import FetchFromLeaderState
 from squall.broker.quorum.leadership import LeaderState
-from squall.broker.quorum.local_log import LocalLog
+from squall.broker.quorum.local_log import LocalLogModel
 from squall.broker.quorum.messages import FetchReply, QuorumMessage, SnapshotId
 from squall.broker.quorum.outbox import NEVER, Outbox
 from squall.broker.quorum.state import MAX_EPOCH, QuorumState
@@ -49,7 +49,7 @@ class QuorumMembership:
         """Holds the leader's state while this node leads, else None."""
         self.settings = settings
         self.timers = ElectionTimers(settings, rng)
-        self.local = LocalLog(log)
+        self.local = LocalLogModel(log)
         self.state = state
         """Holds epoch, vote and leader, which must be durable before messages that depend on them are sent."""
         self.tally: VoteTally | None = None

@@ -8,7 +8,7 @@ These rules make it safe, in these places:
 - a vote only for a log that ends no earlier than the voter's: `_may_grant`
 - a record is committed once a majority, the leader after its own sync, holds it and the epoch's first record durably:
   `LeaderState.committed_offset`
-- a follower's log is a prefix of the leader's, or is truncated by epoch: `LogExtent.agrees`, `LocalLog.truncate`
+- a follower's log is a prefix of the leader's, or is truncated by epoch: `LogExtent.agrees`, `LocalLogModel.truncate`
 - a node that gave up an epoch's leadership never leads that epoch again, even after a restart: Role.RESIGNED
 - a leader notices that a majority has left it: `_check_quorum` (KAFKA-15489)
 - a snapshot of committed records replaces what the log has dropped: `snapshot_taken`, `_on_snapshot_reply` (KIP-630)

@@ -24,7 +24,7 @@ import trio
 
 from squall.broker.env import LinkClosed
 from squall.broker.log.scan import CorruptRecords, UnexpectedOffset
-from squall.broker.net.frames import LARGE, FrameReader, ReceiveMemory
+from squall.broker.net.frames import LARGE, FrameReader, ReceiveMemoryLimit
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
@@ -81,7 +81,7 @@ class Fetcher:
         self._peers, self._resolve, self._broker_epoch, self._start_soon = peers, resolve, broker_epoch, start_soon
         self.following: dict[PartKey, PartitionFetchState] = {}
         self._asking = FetcherSession(config.replica_fetch_max_bytes)
-        self._memory = ReceiveMemory(1 << 62)
+        self._memory = ReceiveMemoryLimit(1 << 62)
         self._link: Transport | None = None
         self._held: list[UnflushedAppend] = []
         """Holds the appends that must be flushed before the next Fetch."""

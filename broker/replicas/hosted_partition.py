@@ -72,7 +72,7 @@ class HostedPartition:
         return None
 
     def read_by(self, connection: Connection) -> None:
-        """Remember, until it closes, that a connection is being sent bytes of this log."""
+        """Remember that bytes of this log's files are being sent on this connection, until the connection closes."""
         readers = self.readers
         readers[connection] = None
         connection.on_close.append(lambda: readers.pop(connection, None))

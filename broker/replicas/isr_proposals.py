@@ -60,7 +60,8 @@ class IsrProposals:
         h.isr_size = effect.leader_epoch, size
 
     def retry(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Propose the ISR again after a pause, because nothing was decided, unless there is a newer proposal by then.
+        """Propose the same ISR again after a pause, because the controller decided nothing. If there is a newer
+        proposal by then, do nothing.
         """
         place = (h.state.topic_id, h.state.index)
         if place not in self._open:

@@ -26,7 +26,8 @@ class IsrProposalPort(Protocol):
         """Propose an ISR to the controller; this replaces an earlier proposal of the same partition."""
 
     def retry(self, h: HostedPartition, proposal: ProposeIsr) -> None:
-        """Propose the ISR again after a pause, because nothing was decided, unless there is a newer proposal by then.
+        """Propose the same ISR again after a pause, because the controller decided nothing. If there is a newer
+        proposal by then, do nothing.
         """
 
     def changed(self, h: HostedPartition, effect: IsrChanged) -> None:

@@ -439,7 +439,8 @@ class Partition(PartitionRules):
     # ---------------------------------------------------------------------------------------------------------- state
 
     def _check(self) -> None:
-        """Assert the invariants that hold before and after every event. Hot events assert only what they change."""
+        """Assert the invariants that hold before and after every event. Frequent events assert only what they change.
+        """
         assert 0 <= self.log_start_offset
         assert self.log_start_offset <= self.high_watermark
         assert self.high_watermark <= self.log_end_offset

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.state import QuorumState
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
-"""Name separate connections, because a parked Fetch would delay the answers behind it on its connection."""
+"""Name the lanes (separate connections): a parked Fetch would delay the answers behind it on its connection."""
 RESIGN_TIMEOUT_S = 0.5
 REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply, FetchSnapshotReply)
 
@@ -77,7 +77,7 @@ class QuorumNodeState(NamedTuple):
     """Holds what one node knows of the quorum at one instant, for invariants and tests."""
 
     state: QuorumState
-    """Holds the epoch, and its vote and leader as this node knows them."""
+    """Holds the node's epoch, its vote in that epoch, and the leader that it knows."""
     role: Role
     leads: bool
     high_watermark: int
@@ -466,7 +466,7 @@ class MetadataQuorum:
     # --------------------------------------------------------------------------------------------------------- telling
 
     def _deliver(self) -> bool:
-        """Deliver newly committed records and changes of leadership. Returns whether there were any."""
+        """Pass newly committed records and changes of leadership to the callbacks. Returns whether there were any."""
         leadership = self._raft.leadership
         if leadership is not self._term:
             old, self._term, announced, self._announced = self._term, leadership, self._announced, False

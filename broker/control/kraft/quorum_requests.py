@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from squall.broker.quorum.messages import Reply, Request
 
 
-class QuorumCore(Protocol):
-    """Decides the requests of other nodes. `MetadataQuorum` implements it."""
+class QuorumRequestPort(Protocol):
+    """Passes the requests of other nodes to the Raft core. `MetadataQuorum` implements it."""
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Pass in (sender, request), and return a ticket. `replied` is called with the reply, now or later."""
+        """Pass (sender, request) to the Raft core, and return a ticket. `replied` is called with the reply, now or
+        later.
+        """
 
     def withdraw(self, ticket: int) -> None:
         """Drop the request with this ticket, because its sender no longer waits for the reply."""
@@ -32,7 +34,7 @@ class QuorumCore(Protocol):
 class QuorumRequestHandler:
     """Handles Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log, and FetchSnapshot."""
 
-    def __init__(self, core: QuorumCore, storage: QuorumStorage, node_id: int, cluster_id: str) -> None:
+    def __init__(self, core: QuorumRequestPort, storage: QuorumStorage, node_id: int, cluster_id: str) -> None:
         self._core, self._storage, self._node_id, self._cluster_id = core, storage, node_id, cluster_id
 
     async def vote(self, request: Any) -> Any:

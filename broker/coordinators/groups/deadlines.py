@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 OF_PLACE = 100
 """Gives the bytes of a heap entry, not counting the group id."""
 OVERTAKEN_MAX = 100_000
-"""Limits the bytes of outdated heap entries: beyond it, and the size of the other entries, they are removed."""
+"""Limits the bytes of outdated heap entries. They are removed once they take more than this and more than the other
+entries.
+"""
 
 
 class GroupDeadlines:

@@ -26,8 +26,8 @@ class MemoryAccount(Protocol):
 class MemoryBudget:
     """Limits the memory of all groups of a coordinator.
 
-    Admitted sizes are added up. Only when the sum exceeds the limit is the memory in use counted, because members come
-    and go. If the limit is reached, it is counted at most once a second.
+    Admitted sizes are added up, and members that leave are not subtracted. So once the sum exceeds the limit, the
+    memory that is really in use is counted instead. While that reaches the limit, it is counted at most once a second.
     """
 
     __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")

@@ -356,7 +356,7 @@ class GroupCoordinatorShard:
         return where in self.ledger.offsets.get(group_id, {}) or self.ledger.is_pending(group_id, where)
 
     def _subscribed(self, group_id: str) -> frozenset[str] | None:
-        """Return the topics that a group's members read; None if they are unknown, so that it may be any topic."""
+        """Return the topics that a group's members read; None if they are unknown, and any topic may be read."""
         group = self.groups.get(group_id)
         if group_id in self.ledger.consumers:
             return frozenset(self.ledger.consumers[group_id].subscribed())

@@ -120,7 +120,8 @@ class TransactionCoordinatorShard(TransactionRules):
         return decision
 
     def _check(self, before: TransactionMetadata | None, after: TransactionMetadata | None) -> None:
-        """Assert the invariants of a new record."""
+        """Assert the invariants of a change of a transaction, from its state before a new record to the state after it.
+        """
         if after is None:
             assert before is not None
             assert before.state in AT_REST

@@ -90,8 +90,9 @@ class TransactionMetadata:
     client_version: int = V1
     """Holds the transaction version, V1 or V2, of the client whose request wrote the latest record."""
     last_epoch: int = field(default=NO_EPOCH, compare=False)
-    """Holds the epoch before the last bump, which its producer may claim (KIP-360). Kafka's records lack it: a new
-    coordinator knows it only if V2 ended a transaction, and fences retries of a bump by InitProducerId.
+    """Holds the epoch before the last bump, which its producer may claim (KIP-360). Kafka's records lack it. So a new
+    coordinator knows it only after the end of a transaction with transaction version 2, and fences retries of a bump by
+    InitProducerId.
     """
 
 

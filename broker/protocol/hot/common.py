@@ -30,7 +30,7 @@ def past_end_error(at: int, view: memoryview) -> MalformedFrame:
 
 
 def read_classic_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
-    """Read a string behind its int16 length, -1 for null. Return the string and the position after it."""
+    """Read a string that its int16 length precedes, -1 for null. Return the string and the position after it."""
     (n,) = _u_h(view, at)
     at += 2
     if n >= 0:
@@ -61,7 +61,8 @@ def read_compact_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
-    """Read a string behind its length + 1, 0 for null. Return the string and the position after it."""
+    """Read a string that its length + 1 (a varint) precedes, 0 for null. Return the string and the position after it.
+    """
     n = view[at]
     at += 1
     if n > 127:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from squall.broker.net.frames import FrameReader, ReceiveMemory
+from squall.broker.net.frames import FrameReader, ReceiveMemoryLimit
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.header import decode_response_header, encode_request
@@ -39,7 +39,7 @@ async def metadata_fetched(
     env: Any = NodeEnv(cluster.network, "curious", 1, MemoryFs())
     link = await env.connect("n1", port)
     link.send((encode_request(ApiKey.FETCH, version, 7, "curious", request.encode(version)),))
-    frames = FrameReader(env, link, ReceiveMemory(1 << 30), 1 << 20)
+    frames = FrameReader(env, link, ReceiveMemoryLimit(1 << 30), 1 << 20)
     with trio.fail_after(5):
         [view] = await frames.burst()
     _, at = decode_response_header(view, ApiKey.FETCH, version)

@@ -9,7 +9,7 @@ import pytest
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.quorum.election import Role
 from squall.broker.quorum.leadership import LeaderState
-from squall.broker.quorum.local_log import LocalLog
+from squall.broker.quorum.local_log import LocalLogModel
 from squall.broker.quorum.log_extent import LogExtent
 from squall.broker.quorum.messages import Diverging, Vote
 from squall.broker.quorum.raft import Raft
@@ -91,11 +91,11 @@ def _grant_to_shorter_log(self: Raft, vote: Vote, candidate: int, now_ms: int) -
     return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
 
 
-def _truncate_to_high_watermark(self: LocalLog, diverging: Diverging, high_watermark: int) -> int:
+def _truncate_to_high_watermark(self: LocalLogModel, diverging: Diverging, high_watermark: int) -> int:
     return _truncate(self, Diverging(self.extent.last_epoch, high_watermark), high_watermark)
 
 
-_truncate = LocalLog.truncate
+_truncate = LocalLogModel.truncate
 
 
 def _lead_again_after_restart(self: Raft, now_ms: int) -> None:
@@ -120,7 +120,7 @@ BUGS: dict[str, tuple[type, str, Any, str]] = {
     "the leader counts itself before its sync": (LeaderState, "committed_offset", _count_unsynced, "DurableMajority"),
     "leads on after a restart": (Raft, "_boot", _lead_again_after_restart, "NeverTwoLeadersInSameEpoch"),
     "believes to hold what only its snapshot holds": (LogExtent, "has_left", _has_everything, "no longer holds"),
-    "truncates to the high watermark": (LocalLog, "truncate", _truncate_to_high_watermark, "LeaderCompleteness"),
+    "truncates to the high watermark": (LocalLogModel, "truncate", _truncate_to_high_watermark, "LeaderCompleteness"),
 }
 """Each with the method that it replaces and the promise that it breaks."""
 

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from squall.broker.env import LinkClosed
-from squall.broker.net.frames import LARGE, SMALL, FrameReader, ReceiveMemory
+from squall.broker.net.frames import LARGE, SMALL, FrameReader, ReceiveMemoryLimit
 from squall.broker.protocol.errors import MalformedFrame
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 
@@ -40,8 +40,10 @@ class Pieces:
         return taken
 
 
-def frames_over(pieces: list[bytes], memory: ReceiveMemory | None = None, max_frame: int = 100 << 20) -> FrameReader:
-    return FrameReader(FakeEnv(), Pieces(pieces), memory or ReceiveMemory(1 << 30), max_frame, patience_s=0.01)  # type: ignore[arg-type]
+def frames_over(
+    pieces: list[bytes], memory: ReceiveMemoryLimit | None = None, max_frame: int = 100 << 20
+) -> FrameReader:
+    return FrameReader(FakeEnv(), Pieces(pieces), memory or ReceiveMemoryLimit(1 << 30), max_frame, patience_s=0.01)  # type: ignore[arg-type]
 
 
 async def received(frames: FrameReader) -> list[bytes]:
@@ -79,7 +81,7 @@ async def test_an_impossible_length_is_malformed(length: int) -> None:
 
 
 async def test_a_length_is_not_believed_before_its_bytes_arrive() -> None:
-    memory = ReceiveMemory(1 << 30)
+    memory = ReceiveMemoryLimit(1 << 30)
     frames = frames_over([pack(">i", 90 << 20), b"x" * 1000], memory)
     with pytest.raises(LinkClosed):
         await frames.burst()
@@ -87,21 +89,21 @@ async def test_a_length_is_not_believed_before_its_bytes_arrive() -> None:
 
 
 async def test_exhausted_receive_memory_ends_the_connection_that_wants_more() -> None:
-    memory = ReceiveMemory(SMALL // 2)
+    memory = ReceiveMemoryLimit(SMALL // 2)
     with pytest.raises(LinkClosed, match="memory"):
         await frames_over([pack(">i", SMALL * 2), b"x" * SMALL * 2], memory).burst()
 
 
 @pytest.mark.parametrize("received", [SMALL + 1, 2 * SMALL + 1, 10 * SMALL, LARGE + 1])
 async def test_at_most_twice_what_has_come_is_claimed(received: int) -> None:
-    memory = ReceiveMemory(1 << 30)
+    memory = ReceiveMemoryLimit(1 << 30)
     with pytest.raises(LinkClosed):
         await frames_over([pack(">i", 90 << 20), b"x" * received], memory).burst()
     assert received - SMALL < memory.used < 2 * received
 
 
 async def test_a_peer_that_this_node_has_chosen_gets_a_large_buffer_at_once() -> None:
-    memory = ReceiveMemory(1 << 30)
+    memory = ReceiveMemoryLimit(1 << 30)
     link: Any = Pieces([pack(">i", SMALL + 10) + bytes(10), bytes(SMALL)])
     env: Any = FakeEnv()
     frames = FrameReader(env, link, memory, 100 << 20, grows_to=LARGE)
@@ -112,7 +114,7 @@ async def test_a_peer_that_this_node_has_chosen_gets_a_large_buffer_at_once() ->
 class Sender:
     """A client that sends when the test says so. `received` has the sizes of its frames, `ended_s` when it ended."""
 
-    def __init__(self, memory: ReceiveMemory, nursery: trio.Nursery, first: bytes = b"") -> None:
+    def __init__(self, memory: ReceiveMemoryLimit, nursery: trio.Nursery, first: bytes = b"") -> None:
         self._there = Pipe(1 << 30)
         self.frames = FrameReader(FakeEnv(), MemoryTransport("c:1", self._there, Pipe(0)), memory, 100 << 20)
         self.received: list[int] = []
@@ -143,7 +145,7 @@ WHOLE = pack(">i", SMALL + 10) + bytes(SMALL + 10)
 
 
 async def test_who_has_sent_a_large_frame_gets_a_large_buffer_and_gives_it_back_when_idle() -> None:
-    memory = ReceiveMemory(1 << 30)
+    memory = ReceiveMemoryLimit(1 << 30)
     async with trio.open_nursery() as nursery:
         sender = Sender(memory, nursery, pack(">i", SMALL * 3) + bytes(SMALL * 3))
         sender.goes_on = trio.Event()
@@ -164,7 +166,7 @@ async def test_who_has_sent_a_large_frame_gets_a_large_buffer_and_gives_it_back_
 
 
 async def test_slow_frames_end_when_others_wait_for_their_memory(autojump_clock: Any) -> None:
-    memory = ReceiveMemory(4 * SMALL)
+    memory = ReceiveMemoryLimit(4 * SMALL)
     async with trio.open_nursery() as nursery:
         slow = [Sender(memory, nursery, HALF) for _ in range(4)]
         await trio.sleep(60)
@@ -180,7 +182,7 @@ async def test_slow_frames_end_when_others_wait_for_their_memory(autojump_clock:
 
 
 async def test_a_frame_that_comes_fast_is_not_ended_for_others(autojump_clock: Any) -> None:
-    memory = ReceiveMemory(LARGE - SMALL + 4 * SMALL)
+    memory = ReceiveMemoryLimit(LARGE - SMALL + 4 * SMALL)
     async with trio.open_nursery() as nursery:
         fast = Sender(memory, nursery, pack(">i", 3 << 20) + bytes((2 << 20) + 10))
         await trio.testing.wait_all_tasks_blocked()
@@ -199,7 +201,7 @@ async def test_a_frame_that_comes_fast_is_not_ended_for_others(autojump_clock: A
 
 
 async def test_empty_buffers_are_given_back_at_once_to_who_waits_and_those_in_use_are_not(autojump_clock: Any) -> None:
-    memory = ReceiveMemory(2 * (LARGE - SMALL))
+    memory = ReceiveMemoryLimit(2 * (LARGE - SMALL))
     async with trio.open_nursery() as nursery:
         quiet, busy = (Sender(memory, nursery, WHOLE) for _ in range(2))
         await trio.testing.wait_all_tasks_blocked()
@@ -217,7 +219,7 @@ async def test_empty_buffers_are_given_back_at_once_to_who_waits_and_those_in_us
 
 
 async def test_of_those_that_hold_most_and_wait_for_more_the_largest_end(autojump_clock: Any) -> None:
-    memory = ReceiveMemory(8 * SMALL)
+    memory = ReceiveMemoryLimit(8 * SMALL)
     async with trio.open_nursery() as nursery:
         stuck = [Sender(memory, nursery, pack(">i", 90 << 20) + bytes(4 * SMALL)) for _ in range(2)]
         await trio.sleep(0.1)
