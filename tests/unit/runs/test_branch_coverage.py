@@ -1,4 +1,4 @@
-"""Which branches of the brokers a batch did not reach: recorded from real code, compared with its source, explained."""
+"""Branches that a batch did not reach are recorded from real code, compared with its source, and explained."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def tracing() -> Iterator[None]:
 
 
 def taken(root: Path, *calls: Callable[[], object]) -> list[dict[str, set[tuple[int, int]]]]:
-    """What one recorder finds new in each of the calls."""
+    """Return what one recorder finds new in each of the calls."""
     recorder, found = ArcRecorder(root), []
     for call in calls:
         with recorder.recording():
