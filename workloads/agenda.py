@@ -41,7 +41,7 @@ def in_burst(since_s: float) -> bool:
 
 
 class RecordSchedule(Protocol):
-    """Yields the records that one producer is to send, in order of time."""
+    """Yields the records that one producer is to send, in order of time: at random times, or at those of a plan."""
 
     due_at: float
     """Gives the time of the next record, by the producer's env.mono(); infinite if no record is left."""
@@ -54,7 +54,7 @@ class RecordSchedule(Protocol):
 
 
 class RandomRecordSchedule(RecordSchedule):
-    """Draws records at a fixed rate from the Env's random stream: `interval_s` apart, the first one within
+    """Draws records at a fixed rate, `interval_s` apart, from the Env's random stream. The first record is due within
     `first_within_s`.
 
     In bursts the records are at most `burst_interval_s` apart.

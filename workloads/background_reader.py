@@ -1,6 +1,7 @@
-"""Runs one of a workload's readers beside the load: the reader polls its partitions from their start until it may end.
+"""Runs one of a workload's readers during the load: it polls its partitions until the harness lets it end.
 
-Some readers begin again and again, as a fresh consumer does: at the start, in the middle and at the end of the log.
+Some readers start anew again and again, as a fresh consumer does: at the start, in the middle and at the end of the
+log.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ async def tail(
     *,
     lookups: bool = False,
 ) -> None:
-    """Run the reader of this number, with Squall's own client or with the library of its zone, until the reader may end
-    and has done its last poll.
+    """Run the reader of this number until it may end and has done its last poll. It uses Squall's own client, or the
+    client library of its zone.
 
     Squall's own reader starts at each of `beginnings` in turn, every `again_s` seconds while the load lasts; it uses
     the settings `consumer` except for their isolation. A library's reader starts at the log's start, with its own
@@ -97,8 +98,8 @@ async def _read(
     *,
     lookups: bool,
 ) -> None:
-    """Run one process of the reader until it may end, or until one of its topics was deleted and created again; in the
-    latter case the next process begins to read the new topic.
+    """Run the reader as one process of the history, until it may end or one of its topics was deleted and created
+    again. In the latter case the next process reads the new topic.
     """
     readers, handle = around.readers, around.controls.readers[number]
     parts = [around.recorder.partitions[place] for place in places]
@@ -126,7 +127,7 @@ async def _read(
 
 
 class _StartPositionCycle:
-    """Chooses the offsets at which a reader starts, and when the reader starts again at other offsets."""
+    """Chooses at which offsets a reader starts, and when it starts anew at other offsets."""
 
     def __init__(
         self, env: Env, reader: RecordedReader, readers: LiveReaders, beginnings: Sequence[Beginning], again_s: float
@@ -136,8 +137,8 @@ class _StartPositionCycle:
         self._again_s, self._again_at = again_s, inf
 
     async def first(self, places: Sequence[Place]) -> None:
-        """Start reading once the start offsets of all partitions are known, or with the known ones if the reader may
-        end before.
+        """Start to read once the start offsets of all partitions are known. If the reader may end before that, start
+        with the known ones.
         """
         beginning, found = next(self._coming), dict[Place, int]()
         while len(found) < len(places) and not self._readers.may_end.is_set():

@@ -39,12 +39,12 @@ async def write_to(
     old: Sequence[bytes],
     wait_s: float,
 ) -> tuple[bytes, int]:
-    """Write a few records to partitions of one topic with acks=all, and return the topic's id and the number of
+    """Write a few records to partitions of one topic with acks=all. Return the topic's id, and the number of
     acknowledged records.
 
-    `old` holds the ids of earlier topics of this name. No record is sent before the topic has a new id and its
-    partitions have leaders; if that takes longer than `wait_s`, the returned id is ZERO_UUID. A record that was
-    acknowledged while a lagging broker still served an earlier topic may be deleted with that topic.
+    `old` holds the ids of deleted topics of this name. No record is sent before the topic has another id and its
+    partitions have leaders. If that takes longer than `wait_s`, the returned id is ZERO_UUID. A record can be
+    acknowledged by a lagging broker that still serves a deleted topic: then it is deleted with that topic.
     """
     ((topic, _), *_), written = places, _ChurnRecordSender(recorder)
     settings = ProducerSettings(linger_ms=5, delivery_timeout_ms=int(WRITE_S * 1000))
@@ -77,8 +77,8 @@ async def write_to(
 
 
 class _ChurnRecordSender:
-    """Sends the records and records their outcomes. A record without an outcome at the end of the time never gets an
-    outcome.
+    """Sends these records, and writes their outcomes into the history. A record that has no outcome when the time is
+    over never gets one.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -1,11 +1,11 @@
 """Crashes and pauses a workload's clients from outside, for fault injection.
 
-A client is one of the workload's producers or readers; the processes of a producer follow each other. A crash ends the
-process that is sending records, without a close: records without an answer stay without an outcome. A pause stops the
-application: nothing is sent or polled, while the connections of its library stay open, as in a long garbage collection
-of a program whose network thread keeps running. A zombie pauses inside a transaction until another process has taken
-over its transactional id, and then continues as if nothing had happened. A client that is a member of a group may get a
-duplicate: a second process with the same group.instance.id.
+A client is one of the workload's producers or readers. It runs as one process of the history after the other: a
+"process" here is Jepsen's logical process. A crash ends the present process without a close: records without an answer
+stay without an outcome. A pause stops the application: nothing is sent or polled, while the connections of its library
+stay open, as in a long garbage collection of a program whose network thread keeps running. A zombie pauses inside a
+transaction until another process has taken over its transactional id, and then continues as if nothing had happened. A
+client that is a member of a group may get a duplicate: a second process with the same group.instance.id.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ZombieRun:
-    """Records the actions and results of one zombie and of its successors. Process ids are those of the history, -1
-    until the process exists.
+    """Records what one zombie process does, and what its successors do meanwhile. Process ids are those of the history,
+    -1 until the process exists.
     """
 
     zombie: int = -1
@@ -83,7 +83,7 @@ class DuplicateMember:
 
 
 class GroupIdentity(NamedTuple):
-    """Identifies a process to a group coordinator: group, member id and instance id."""
+    """Identifies a client's present process to a group coordinator: group, member id and instance id."""
 
     group: str = ""
     member_id: str = ""
@@ -94,8 +94,8 @@ class GroupIdentity(NamedTuple):
 
 
 class ClientHandle:
-    """Pauses, crashes and duplicates one client of the workload. `done` counts the records that the client sent, or its
-    polls.
+    """Lets faults pause, crash and duplicate one client of the workload. `done` counts the records that the client has
+    sent, or its polls. A `holder` in its methods is the number of a fault, because several faults may act at once.
     """
 
     def __init__(self, name: str) -> None:
@@ -114,23 +114,23 @@ class ClientHandle:
         self.group_identity: Callable[[], GroupIdentity] = GroupIdentity
         """Returns the group membership of the present process. The client sets this callable."""
         self.notify: Callable[[], None] = lambda: None
-        """Wakes the client, so that it checks what the harness wants of it. The client sets this callable."""
+        """Wakes the client, so that it checks whether a fault wants something of it. The client sets this callable."""
 
     # ------------------------------------------------------------------ from outside
 
     def hold(self, holder: int) -> None:
-        """Pause the client until every holder has released it by `let_go`."""
+        """Pause the client until every fault that holds it has called `let_go`."""
         self._held.add(holder)
 
     def let_go(self, holder: int) -> None:
-        """Release this holder's pause; the client continues if no other holder pauses it."""
+        """End this fault's pause; the client continues if no other fault pauses it."""
         self._held.discard(holder)
         self._wake_waiters()
 
     @property
     def at_rest(self) -> bool:
-        """Is True if the client has no process or a paused one, so that nothing is in flight and every outcome is
-        recorded. Is False for clients that do not report their processes' lifetimes.
+        """Is True if no process of the client runs, or all are paused, so that nothing is in flight and every outcome
+        is recorded. Is False for clients that do not report when their processes live (`process_lifetime`).
         """
         return self._ever_lived and self._lives == self._resting
 
@@ -198,8 +198,8 @@ class ClientHandle:
 
     @property
     def has_paused_zombie(self) -> bool:
-        """Is True if a zombie is paused and its successor has ended no transaction yet: the successor should not wait
-        for anything.
+        """Is True if a zombie is paused and its successor has ended no transaction yet. The successor should then do
+        one at once.
         """
         return any(zombie_run.zombie >= 0 and not zombie_run.transactions for zombie_run in self._zombie_runs.values())
 
@@ -243,7 +243,7 @@ class ClientHandle:
             self._lives -= 1
 
     def over(self, scope: trio.CancelScope) -> None:
-        """Note that the process of this scope sends nothing any more, so that it cannot crash."""
+        """Note that the process with this cancel scope sends nothing any more, so that it cannot crash."""
         if self._scope is scope:
             self._scope = None
 
@@ -253,7 +253,7 @@ class ClientHandle:
         return bool(self._held)
 
     async def until_released(self, end: trio.Event) -> None:
-        """Wait until no holder pauses the client, or until `end` is set."""
+        """Wait until no fault pauses the client, or until `end` is set."""
         self._resting += 1
         try:
             await self._until(lambda: not self._held, end)
@@ -297,7 +297,7 @@ class AdminLog:
 
 
 class LoadControls:
-    """Holds the handles of a workload's producers and readers, by client number."""
+    """Holds the handles through which faults act on a workload's producers and readers, by client number."""
 
     admin_log: AdminLog | None = None
     """Records topic changes; None if the load is not recorded."""

@@ -56,9 +56,9 @@ class LoadCounters:
     read_errors: int = 0
     """Counts the fetches, or partitions of fetches, that returned an error."""
     producers_replaced: int = 0
-    """Counts the producing processes that ended with records in doubt and got a successor."""
+    """Counts the producers' processes of the history that ended with records in doubt and got a successor."""
     last_ack: dict[int, float] = field(default_factory=dict)
-    """Maps the dense id of a partition to env.mono() of the last acknowledgement there."""
+    """Maps a partition (by its number in the history) to env.mono() of the last acknowledgement there."""
     latencies: SendLatencies = field(default_factory=SendLatencies)
     _before: tuple[float, tuple[int, ...]] | None = None
 
@@ -68,7 +68,7 @@ class LoadCounters:
         return self.sent - self.acked - self.failed - self.info
 
     def acknowledge(self, part: int, handed_over: float, now: float) -> None:
-        """Count an acknowledged record; both times are env.mono()."""
+        """Count an acknowledged record of partition `part` (its number in the history); both times are env.mono()."""
         self.acked += 1
         self.last_ack[part] = now
         self.latencies.take(now - handed_over)

@@ -54,10 +54,10 @@ class FinalReadResult:
     ends: dict[Place, int] = field(default_factory=dict)
     """Maps each partition that was read completely to the end offset that was known when the reader began."""
     waiting: list[Place] = field(default_factory=list)
-    """Lists the partitions of `missing` that the reader still waited for when its time was over."""
+    """Lists the partitions of `missing` that the reader was still reading when its time was over."""
     idle_s: float = 0.0
-    """Gives the seconds before the reader's end in which no awaited partition returned a record; 0 if no partition was
-    awaited.
+    """Gives for how many seconds, before its time was over, the reader got no record of any partition in `waiting`; 0
+    if there is none.
     """
     missing: dict[Place, UnreadPartition] = field(default_factory=dict)
 

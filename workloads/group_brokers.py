@@ -1,4 +1,6 @@
-"""Gives brokers settings that suit consumer groups: a coordinators' log, and sessions as short as the workload's."""
+"""Chooses broker settings for workloads with consumer groups: for the topic __consumer_offsets, and for session
+time-outs as short as the workload's.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 from squall.workloads.scenario import BrokerLimit
 
 FACTOR = "offsets.topic.replication.factor"
-"""Names the replication factor of the coordinators' log: in a cluster of fewer brokers no group finds its coordinator.
+"""Names the replication factor of __consumer_offsets. If a cluster has fewer brokers, no group finds its coordinator.
 """
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
 SEGMENTS = ("4000", "12000")
@@ -35,8 +37,8 @@ SUITED_TO_GROUPS: Mapping[str, str] = {PARTITIONS: "5", SHORTEST_SESSION: "500",
 
 
 def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
-    """Return the broker settings for this load's session time-out: in consumer groups (KIP-848) the brokers decide how
-    long a session is.
+    """Return broker settings that give members this load's session time-out. In consumer groups (KIP-848) the brokers
+    decide how long a session is, and not the members.
     """
     session_ms = table.get("session_timeout_ms", usual_ms)
     speaks = table.get("group_protocol") in ("consumer", "mixed") or table.get("conversions")
@@ -45,9 +47,9 @@ def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]
 
 
 def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerLimit, ...]:
-    """Return the brokers' bounds of session time-outs for members of these protocols. In consumer groups the brokers
-    decide how long a session is: a longer session than the workload's keeps partitions of dead members longer than
-    `longest_wait_s` says.
+    """Return the broker settings that bound session time-outs, for members of these protocols. In classic groups a
+    broker refuses a member whose time-out is out of bounds. In consumer groups the brokers decide: if their session is
+    longer than the workload's, dead members keep partitions longer than `longest_wait_s` says.
     """
     asked, found = ("session_timeout_ms", "no member can join"), list[BrokerLimit]()
     if "classic" in protocols:
@@ -60,7 +62,9 @@ def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerL
 
 
 def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return broker settings that let committed offsets expire, if this load leaves the group empty for long enough."""
+    """Return broker settings with which committed offsets expire during a run, if this load leaves the group empty for
+    long enough.
+    """
     away_s = table.get("away_s", 0)
     if not isinstance(away_s, int) or away_s < LEAST_RETENTION_S:
         return {}
@@ -68,8 +72,9 @@ def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def often_asked(protocol: str, *commits: str, both: bool = False) -> tuple[str, ...]:
-    """Return the requests that members of such a group send to their coordinator again and again. If the group has
-    members of both protocols, return only the common requests: which protocol the group has depends on timing.
+    """Return the APIs of the requests that group members send to their coordinator throughout a load, for faults that
+    act on requests. If the group has members of both protocols, return only what both send: which protocol the group
+    has depends on timing.
     """
     return commits if both else (HEARTBEATS[protocol], *commits)
 
@@ -88,8 +93,7 @@ def sessions_of(session_ms: int) -> dict[str, str]:
 
 
 def drawn_of_groups(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
-    """Draw broker settings for one plan of a swarm: few partitions of the coordinators' log, sometimes many segments.
-    """
+    """Draw broker settings for one plan of a swarm: few partitions of __consumer_offsets, sometimes many segments."""
     found = {**SUITED_TO_GROUPS, PARTITIONS: rng.choice(("1", "2", "3"))}
     found[FIRST_REBALANCE] = rng.choice(("0", "500"))
     if workload["topic_settings"].get("flush.messages") == "1":

@@ -1,7 +1,8 @@
-"""Writes the history of a group member: the partitions it owned and when, its commits, and the offsets where it began.
+"""Writes a group member's part of the history: the partitions it owned and when, its commits, and the offsets at which
+it started to read.
 
-The line formats are the contract with `squall.checkers.history` (docs/run-directory.md). Each process has a
-`MemberHistoryWriter` of its own.
+The line formats are the contract with `squall.checkers.history` (docs/run-directory.md). Each process of the history
+has a `MemberHistoryWriter` of its own.
 """
 
 from __future__ import annotations

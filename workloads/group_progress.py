@@ -1,4 +1,4 @@
-"""Holds what workloads with a group share: the schedule of a client's operations, and the progress of the group."""
+"""Holds what workloads with a group share: the schedule of a client's operations, and how far the group has read."""
 
 from __future__ import annotations
 
@@ -56,15 +56,18 @@ class OperationSchedule(Generic[T]):
 
 @dataclass(slots=True)
 class GroupProgress:
-    """Tracks how far any member of the group has read: the harness waits for this progress after all faults are healed.
+    """Tracks how far any member of the group has read. After all faults are healed, the harness waits until the group
+    has read the records written since.
     """
 
     around: ScenarioEnvironment
     places: list[Place]
     process: int = -1
-    """Identifies the group to the harness: the id of the first member's process, -1 until a member begins."""
+    """Identifies the group to the harness: the history's id of the first member's process, -1 until a member begins."""
     positions: dict[int, int] = field(default_factory=dict)
-    """Maps the dense id of a partition to the group's position; a topic that is created again has new ids."""
+    """Maps a partition (by its number in the history) to the group's position. The partitions of a topic that is
+    created again have new numbers.
+    """
     client: str = "squall"
     reports: bool = False
     """Is True if the members report by themselves what they have read: the harness does not wait for a member that

@@ -1,8 +1,8 @@
 """Defines what client libraries must do as producers, readers and group members of a workload, and records what they
 do.
 
-The harness starts each library in a process of its own (`squall.chaos.drivers`). Its operations are recorded here, in
-the same history as those of Squall's own client.
+The harness starts each library in an OS process of its own, a driver program (`squall.chaos.drivers`). Its operations
+are recorded here, in the same history as those of Squall's own client.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class SelfPollingReader(Protocol):
 
 
 class ConsumingTransactionalSender(TransactionalSender, Protocol):
-    """Sends records in transactions with a library, and polls with a consumer in the same process."""
+    """Sends records in transactions with a library, and polls with a consumer in the same OS process."""
 
     async def poll(self) -> Sequence[ReaderAssigned | PolledRecords | ReaderPositionReset | PollError]:
         """Poll once, and return the events of the poll and of the consumer's resets. Never raises for the cluster's
@@ -265,26 +265,24 @@ OfMember = (
     | OffsetCommitBegan | OffsetCommitEnded | MemberLeft | ReaderAssigned | PolledRecords | ReaderPositionReset
     | PollError
 )  # fmt: skip
-"""Lists the events of a library's member: its own actions, and what the library reports to it."""
+"""Lists the events that a library's group member reports: its own actions, and what the library's callbacks say."""
 
 
 class MemberListener(Protocol):
     """Receives the events of a group member that a library runs."""
 
     def heard(self, said: OfMember) -> None:
-        """Handle one event of the member."""
+        """Record one event of the member."""
 
     def giving(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:
-        """Return the offsets that the member must commit before it gives up these partitions, where `at` holds its
-        positions.
-        """
+        """Return the offsets to commit now, before the member gives up these partitions. `at` holds its positions."""
 
     def kept(self, end: CommitOutcome) -> None:
-        """Handle the result of the commit that `giving` asked for."""
+        """Record the result of the commit that `giving` asked for."""
 
 
 class ProgramOutput(NamedTuple):
-    """Holds a record that a program is to write, and the callback for its outcome."""
+    """Holds a record that a user's program is to write, and the callback for its outcome."""
 
     key: str
     value: bytes
@@ -292,7 +290,7 @@ class ProgramOutput(NamedTuple):
 
 
 class ProgramListener(MemberListener, Protocol):
-    """Receives the events of a member that polls and commits by itself: a program under test."""
+    """Receives the events of a user's program that is a group member, and that polls and commits by itself."""
 
     def has(self, place: Place) -> bool:
         """Return whether the run has this partition."""
@@ -304,18 +302,21 @@ class ProgramListener(MemberListener, Protocol):
 
 
 class LibraryConsumer(Protocol):
-    """Runs a library's member of a group. The caller makes one call at a time; the library decides when to call back.
+    """Controls a group member that a library runs in its driver program. The caller makes one call at a time; the
+    library's callbacks may come during any call.
     """
 
     @property
     def ended(self) -> bool:
-        """Is True if the member's process has ended."""
+        """Is True if the member's OS process has ended."""
 
     async def poll(self) -> Sequence[PolledRecords]:
         """Poll once and return the records. The listener has received all events of the poll before."""
 
     async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitOutcome:
-        """Commit offsets as the member `who`. The result is FAIL if the consumer is another member by now."""
+        """Commit offsets as the member `who`. The result is FAIL if the consumer has another member id or generation by
+        now.
+        """
 
     async def rewind(self) -> None:
         """Seek to the group's committed offsets at the next poll."""
@@ -324,10 +325,10 @@ class LibraryConsumer(Protocol):
         """Close the consumer: it gives up its partitions and leaves the group."""
 
     def halt(self, *, still: bool) -> None:
-        """Pause the whole process, or let it continue."""
+        """Stop the member's whole OS process, or let it continue."""
 
     def kill(self) -> None:
-        """Kill the process at once."""
+        """Kill the member's OS process at once."""
 
 
 class MemberConfig(NamedTuple):
@@ -338,18 +339,18 @@ class MemberConfig(NamedTuple):
 
 
 class TransactionalMember(TransactionalSender, Protocol):
-    """Sends the records of a process that is also a member of a group. Without a transactional id it has no
-    transactions.
+    """Sends the records of an application that is also a group member, from the same OS process. Without a
+    transactional id it uses no transactions.
     """
 
     async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitOutcome:
-        """Commit offsets as the member `who` in the open transaction. The result is FAIL if it is another member by
-        now.
+        """Commit offsets as the member `who` in the open transaction. The result is FAIL if the consumer has another
+        member id or generation by now.
         """
 
 
 class InstanceConfig(NamedTuple):
-    """Configures a process that reads as a member of a group and writes outputs."""
+    """Configures an application in one OS process that reads as a group member and writes an output for each input."""
 
     settings: MemberSettings
     isolation: int
@@ -359,7 +360,7 @@ class InstanceConfig(NamedTuple):
 
 
 class MemberProcess(NamedTuple):
-    """Holds the consumer and the producer of one process that reads as a group member and writes."""
+    """Holds the consumer and the producer of one OS process that reads as a group member and writes."""
 
     member: LibraryConsumer
     producer: TransactionalMember
@@ -398,14 +399,14 @@ class LibraryClientFactory(Protocol):
     async def instance(
         self, nursery: trio.Nursery, task: InstanceConfig, hearing: MemberListener, flush: Callable[[], None]
     ) -> MemberProcess:
-        """Start a fresh process: a subscribed consumer, and a producer to be initialised. `flush` is called as in
-        `producer`.
+        """Start a fresh OS process with a subscribed consumer, and a producer that is not initialised yet. `flush` is
+        called as in `producer`.
         """
 
 
 class ClientZone(NamedTuple):
-    """Describes clients that have network links of their own to the brokers: their bootstrap addresses and their
-    library.
+    """Describes a zone: clients with network links of their own to the brokers. It has their bootstrap addresses and
+    their client library.
     """
 
     name: str

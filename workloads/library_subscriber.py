@@ -1,9 +1,9 @@
-"""Runs and records a library's consumer that is a member of a group, as `squall.workloads.subscriber.Subscriber` does
-for Squall's own client.
+"""Runs and records a group member that a client library runs, as `squall.workloads.subscriber.Subscriber` does for
+Squall's own client.
 
-The library joins, assigns and gives up partitions; the events of its callbacks go into the history in their order. It
-commits only what its polls have returned to the harness, and as the member that it was then. What a library does not
-report is left out: heartbeats, and why it joins anew.
+The library joins, assigns and gives up partitions; the events of its callbacks are written to the history in their
+order. Offsets are committed only for records that its polls have returned to the harness, and as the member that it was
+then. What a library does not report is missing in the history: heartbeats, and why it joins anew.
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ CRASH = "crash"
 
 
 class LibrarySubscriber(MemberListener):
-    """Runs one process of a library's group member. `run` keeps the process alive; the application calls `poll` until
-    `out` is set.
+    """Runs a library's group member in one OS process, and records it as one process of the history.
+
+    `run` keeps the OS process alive. The workload, as the application, calls `poll` again and again until `out` names
+    the error that ended the membership.
     """
 
     POLLS_BY_ITSELF: ClassVar[bool] = False
-    """Is True if the process reads although the application does not poll: then only stopping the process pauses it."""
+    """Is True if the member polls without calls of `poll`: then it can be paused only by stopping its OS process."""
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class LibrarySubscriber(MemberListener):
         moved: Moved,
         start: Start | None = None,
     ) -> None:
-        """Prepare the subscriber. `start` starts its process; None starts a process that is a member and has no
+        """Prepare the subscriber. `start` starts its OS process; None starts one that has only a consumer and no
         producer.
         """
         self._start = start or self._member
@@ -85,7 +87,7 @@ class LibrarySubscriber(MemberListener):
         self._who = MemberIdentity()
         """Holds the member id and generation that the library reported last."""
         self._held: dict[Place, int] = {}
-        """Maps owned partitions that are not being read just now (after a rewind) to the last position."""
+        """Maps owned partitions that are not being read at present (after a rewind) to their last position."""
         self._committed: dict[Place, int] = {}
         self._wanted: dict[Place, int] = {}
         self._op = -1
@@ -100,7 +102,7 @@ class LibrarySubscriber(MemberListener):
         """Lists the errors that mean that another process has this instance id, as `Subscriber.fencings` does."""
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Declare the process in the history, unless `process` was declared already, and return its number."""
+        """Add a process to the history for this member, unless it has one already (`process`), and return its id."""
         member, driver = self._settings.member, self._driver
         told = {**about, **about_member(self._settings)}
         self.process = (
@@ -112,8 +114,8 @@ class LibrarySubscriber(MemberListener):
         return self.process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the library's process until this task is cancelled, which kills the process: its partitions are recorded
-        as lost.
+        """Run the library's OS process until this task is cancelled. That kills it, and its partitions are recorded as
+        lost.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -129,7 +131,7 @@ class LibrarySubscriber(MemberListener):
 
     @property
     def is_member(self) -> bool:
-        """Is True if the process is a member now, as far as it knows."""
+        """Is True if the library is a member of the group now, as far as it knows."""
         return self.was_member and self._who.generation >= 0 and not self.out
 
     @property
@@ -158,7 +160,7 @@ class LibrarySubscriber(MemberListener):
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
     async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitOutcome:
-        """Commit these offsets as the member `who`, even if the settings say that the member does not commit."""
+        """Commit these offsets as the member `who`, even if the settings leave commits to the application."""
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1)
         try:
@@ -187,7 +189,7 @@ class LibrarySubscriber(MemberListener):
         self._recorder.flush()
 
     def halt(self, *, still: bool) -> None:
-        """Pause all threads of the process, the library's own included, or let them continue."""
+        """Stop all threads of the library's OS process, or let them continue."""
         if self._grouped is not None:
             self._grouped.halt(still=still)
 
@@ -195,7 +197,7 @@ class LibrarySubscriber(MemberListener):
         """Do nothing: all events of the library are recorded as they arrive."""
 
     def crashed(self) -> None:
-        """Kill the process, and record that it crashed and lost its partitions."""
+        """Kill the library's OS process, and record that the member crashed and lost its partitions."""
         if self._grouped is not None:
             self._grouped.kill()
         if self._op >= 0:
@@ -284,7 +286,7 @@ class LibrarySubscriber(MemberListener):
 
     @property
     def group_identity(self) -> GroupIdentity:
-        """Returns the membership by which the coordinator knows the process now."""
+        """Returns the group, member id and instance id by which the coordinator knows this member now."""
         member = self._settings.member
         return GroupIdentity(member.group, self._who.member_id, member.instance, bool(self._held or self.positions))
 

@@ -8,7 +8,7 @@ from squall.workloads.client.settings import ProducerSettings
 
 
 class LibraryRequirements(NamedTuple):
-    """Lists the settings that a scenario requires of a client library, whichever library it is."""
+    """Lists the settings that a workload requires of its client library, whichever library it is."""
 
     producer: ProducerSettings
     request_timeout_ms: int

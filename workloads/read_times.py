@@ -10,8 +10,9 @@ KEPT = 10_000
 
 
 class RecordTimestamps:
-    """Remembers offsets and timestamps of one reader's records, by dense partition id. Only records of the same leader
-    epoch are kept: a leader truncates nothing of its log, but the next leader may lack a record that this one returned.
+    """Remembers offsets and timestamps of one reader's records, by the partition's number in the history. Only records
+    of the same leader epoch are kept: a leader truncates nothing of its log, but the next leader may lack a record that
+    this one returned.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Implements a reader whose every poll goes into the history."""
+"""Implements a reader of Squall's own client that writes every poll into the history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ERROR_EVERY_NS = 500_000_000
 
 
 class RecordedReader:
-    """Reads partitions as one recorded process. Needs a running client."""
+    """Reads partitions as one process of the history. Needs a running client."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class RecordedReader:
         process: int | None = None,
         times: RecordTimestamps | None = None,
     ) -> None:
-        """Declare the process with this role, unless `process` was declared already with the consumer's isolation.
-        `times` is an empty `RecordTimestamps` if the reader looks up offsets by timestamp.
+        """Add a process with this role to the history, unless `process` was added already with the consumer's
+        isolation. `times` is an empty `RecordTimestamps` if the reader looks up offsets by timestamp.
         """
         self._env = env
         self._client = client

@@ -91,7 +91,7 @@ class Recorder:
         self, env: Env, path: str, run: str, *, served: Served | None = None, about: Mapping[str, Any] | None = None
     ) -> None:
         """Create the history file. `served` is called with the records that a reader gets from a partition. `about`
-        holds further fields of the header.
+        holds further fields of the file's first line.
         """
         if env.fs.exists(path):
             raise FileExistsError(f"{path}: a history is never written over")
@@ -112,8 +112,8 @@ class Recorder:
         """Maps each open operation that is no send to its name."""
         self._parts: dict[tuple[str, int], int] = {}
         self.partitions: Mapping[tuple[str, int], int] = self._parts
-        """Maps (topic, partition index) to a dense id, in order of declaration; without the partitions of deleted
-        topics.
+        """Maps (topic, partition index) to the partition's number in the history ("dense id"), in the order in which
+        partitions were declared; without the partitions of deleted topics.
         """
         self.settings: dict[str, Mapping[str, str]] = {}
         """Maps a topic to its settings in force, from the last call of `topic_settings`."""
@@ -150,7 +150,7 @@ class Recorder:
         }
 
     def place(self, part: int) -> tuple[str, int]:
-        """Return (topic, partition index) of a dense id."""
+        """Return (topic, partition index) of a partition's number in the history."""
         return self._places[part]
 
     def now_ns(self) -> int:
@@ -160,7 +160,9 @@ class Recorder:
     def process(
         self, role: str, version: str, settings: Mapping[str, Any], *, client: str = "squall", zone: str = ""
     ) -> int:
-        """Declare a logical process and return its id. `role` is producer, reader, final or admin."""
+        """Add a process (Jepsen's logical process, for example one producer) to the history and return its id. `role`
+        is producer, reader, final or admin.
+        """
         process = self._next_process
         self._next_process += 1
         line = {"e": "p", "p": process, "role": role, "client": client, "version": version, "zone": zone}
@@ -177,8 +179,9 @@ class Recorder:
         retention_bytes: int = -1,
         added: bool = False,
     ) -> int:
-        """Declare a partition and return its dense id; a second call for the same partition declares nothing. Retention
-        is given as configured, -1 for none. `added` is True if the partition is created while the load runs.
+        """Add a partition to the history and return its number there ("dense id"); a second call for the same partition
+        adds nothing. Retention is given as configured, -1 for none. `added` is True if the partition is created while
+        the load runs.
         """
         known = self._parts.get((topic, index))
         if known is not None:
@@ -217,8 +220,8 @@ class Recorder:
             self.complete(op, OperationStatus.OK)
 
     def remakes(self, process: int, topic: str, topic_id: str) -> None:
-        """Record that a topic with the id `topic_id` is deleted now and created again with the same partitions: later
-        records are about the new topic.
+        """Record that the topic with the id `topic_id` is deleted now and created again with the same partitions. Later
+        lines about its name mean the new topic.
         """
         again = {place: self._declared[part] for place, part in self._parts.items() if place[0] == topic}
         self.deletes(process, topic, topic_id=topic_id)

@@ -1,9 +1,10 @@
-"""Defines the port to a workload: plan, run, swarm, shrinking, drivers and commands know only this module.
+"""Defines the interface of a workload (`Scenario`): plans, runs, swarms, shrinking, drivers and commands know only this
+module.
 
 A scenario is the plan's `[workload]` table: a model of its own checks the table and holds it, and no setting of it is
-copied anywhere else. A scenario adds a folder of `workloads/` and one line of `squall.workloads.registry`. It says what
-it needs (topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are, which
-checks apply to it, how it shrinks, and what its own section of the report contains.
+copied anywhere else. A new scenario is a folder of `workloads/` and one line of `squall.workloads.registry`. It says
+what it needs (topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are,
+which checks apply to it, how it shrinks, and what its own section of the report contains.
 
 Some settings have the same name in every scenario, because checkers read them from the plan to know what was promised:
 `replication_factor`, `min_isr`, `topic_settings`, and, if a scenario leaves them open, `acks`, `idempotence` and
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
     from squall.workloads.section import WorkloadSection
 
 POLLS_TO_READ = 3
-"""A record waits for at most this many polls: an earlier answer and a request for another broker may come first. A
-partition of a group moves in as many: its owner gives it up, the next owner joins, and then reads.
+"""Is after how many of its polls a reader has certainly returned a record: polls before may return an earlier answer,
+or wait for another broker. A group's partition needs as many to move: its owner gives it up, the next owner joins, and
+then reads.
 """
 BATCH_BYTES = 256
 """Is an upper bound of the bytes that a batch of one record adds to the record's value."""
@@ -79,7 +81,7 @@ class LoadProfile(NamedTuple):
     """Describes a load for faults, invariants and swarms: its clients, rate, groups and transactional ids."""
 
     producers: int
-    """Counts the logical producers; each is one process after the other."""
+    """Counts the producers; each is one process of the history after the other."""
     readers: int
     rate: int
     """Gives the records per second of all producers together, rounded up."""
@@ -193,13 +195,15 @@ class Scenario(BaseModel, ABC):
     own.
     """
     LIGHT: ClassVar[Mapping[str, Any]] = {}
-    """Holds the settings of a single simulated seed if the user gives no rate: in the simulator every request costs
-    CPU, and time is free.
+    """Holds the settings of a single simulated run if the user gives no rate. They are small: in the simulator every
+    request costs CPU time, while virtual time is free.
     """
     CHECKS: ClassVar[tuple[str, ...] | None] = None
-    """Lists the anomalies that can show in this workload; None means all anomalies with a finder."""
+    """Lists the anomalies that can occur in this workload; None means all anomalies that the checkers can find."""
     MEANT_FOR: ClassVar[tuple[str, ...]] = ()
-    """Lists the anomalies that every run of this workload can show: a history that cannot show them lacks evidence."""
+    """Lists the anomalies that every run of this workload must be able to show. If a history could not have shown one,
+    evidence is missing.
+    """
     BROKERS: ClassVar[Mapping[str, str]] = {}
     """Holds the broker settings that suit the workload, for use if the plan gives no others."""
     COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = ()
@@ -209,7 +213,7 @@ class Scenario(BaseModel, ABC):
     COUNTED: ClassVar[tuple[str, ...]] = ()
     """Lists the settings that are counts: shrinking searches for the smallest values."""
     PLAIN: ClassVar[Mapping[int, Any]] = {}
-    """Maps the index of an operation's field to its plainest value, for shrinking."""
+    """Maps the index of a field of an operation to the field's simplest value, for shrinking."""
     RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
     """Lists functions that turn the load into a load with fewer topics, partitions or clients."""
 

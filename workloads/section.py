@@ -10,7 +10,7 @@ Tone = Literal["good", "bad", "neutral", "mark"]
 
 
 class TimelineBar(NamedTuple):
-    """Draws the interval [begin_s, end_s] of the run's time in a timeline."""
+    """Represents the interval [begin_s, end_s] of the run's time as a bar in a timeline."""
 
     begin_s: float
     end_s: float
@@ -27,7 +27,7 @@ class TimelineLane(NamedTuple):
 
 
 class TimelineStrip(NamedTuple):
-    """Describes a picture of lanes above each other over one axis of time."""
+    """Describes a picture with several lanes, one above the other, over one time axis."""
 
     title: str
     begin_s: float

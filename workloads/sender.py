@@ -1,8 +1,9 @@
-"""Runs one of a workload's producers: a paced open loop, one recorded process after the other.
+"""Runs one of a workload's producers: one process of the history after the other. Records are due by the clock (an open
+loop).
 
-Records are due by the clock, not by the cluster's answers, so an outage does not slow the load down until the
-producer's buffer is full. A process that ends with records in doubt is never used again; a successor with a new process
-id, a new client and a new producer id takes over while the old process finishes.
+The cluster's answers do not slow the load down, so an outage does not either, until the producer's buffer is full. A
+process that ends with records in doubt is never used again; a successor with a new process id, a new client and a new
+producer id takes over while the old process finishes.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class SenderSettings:
 
 @dataclass
 class _ProducerProcess:
-    """Holds the state of one process of a producer."""
+    """Holds the state of one of a producer's processes of the history."""
 
     scope: trio.CancelScope
     task_status: trio.TaskStatus[None]
@@ -61,7 +62,7 @@ class _ProducerProcess:
 
 
 class ProducerLoop:
-    """Runs one producer of the load as one process after the other."""
+    """Runs one producer of the load as one process of the history after the other."""
 
     def __init__(
         self, env: Env, around: ScenarioEnvironment, settings: SenderSettings, number: int, agenda: RecordSchedule

@@ -1,4 +1,4 @@
-"""Chooses where in a log a reader begins: at its start, in its middle, or at its end."""
+"""Chooses where in a log a reader starts: at the log's start, in its middle, or at its end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BEGINNINGS: tuple[Beginning, ...] = ("start", "middle", "end")
 async def positions_at(
     reader: RecordedReader, places: Sequence[Place], beginning: Beginning, limit_s: float
 ) -> dict[Place, int]:
-    """Return the offsets of that beginning, for the partitions whose leaders answered within `limit_s` for each
-    request.
+    """Return the offset at which to start in each partition, for this kind of beginning. Partitions whose leaders did
+    not answer within `limit_s` for each request are left out.
 
     The end is the last offset that the reader's isolation level can see.
     """

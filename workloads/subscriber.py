@@ -42,7 +42,9 @@ FENCINGS = ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")
 AUTO, MANUAL, ON_REVOCATION, ON_CLOSE = "auto", "manual", "revoke", "close"
 
 Moved = Callable[[Mapping[Place, int]], None]
-"""Takes a reader's positions after assignments, and after polls if the reader commits them itself."""
+"""Is called with a reader's positions after assignments, and also after polls if the reader commits its positions
+itself.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,16 @@ class SubscriberSettings:
     commit_limit_ms: int
     """Limits in ms how long a commit is tried."""
     commits: bool = True
-    """Is True if the member commits by itself. Otherwise the application commits, and reports when it has processed the
-    polled records.
+    """Is True if this class commits the member's positions. Otherwise the application commits, and reports when it has
+    processed the polled records.
     """
 
 
 class Subscriber(MembershipListener):
-    """Runs one process of a group member. `run` keeps its connections; the application calls `poll` until `out` is set.
+    """Runs a group member with Squall's own client, and records it as one process of the history.
+
+    `run` keeps its connections open. The workload, as the application, calls `poll` again and again until `out` names
+    the error that ended the membership.
     """
 
     def __init__(
@@ -98,7 +103,7 @@ class Subscriber(MembershipListener):
         self._commit_at = env.mono() + settings.commit_every_ms / 1000
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Declare the process in the history, unless `process` was declared already, and return its number."""
+        """Add a process to the history for this member, unless it has one already (`process`), and return its id."""
         member = self._settings.member
         told = {**about, **about_member(self._settings)}
         self.reader = RecordedReader(
@@ -125,7 +130,7 @@ class Subscriber(MembershipListener):
 
     @property
     def group_identity(self) -> GroupIdentity:
-        """Returns the membership by which the coordinator knows the process now."""
+        """Returns the group, member id and instance id by which the coordinator knows this member now."""
         member = self._settings.member
         return GroupIdentity(member.group, self.member.who.member_id, member.instance, bool(self._held))
 
@@ -212,7 +217,7 @@ class Subscriber(MembershipListener):
         self._recorder.flush()
 
     def halt(self, *, still: bool) -> None:
-        """Pause the whole process, heartbeats included, or let it continue."""
+        """Stop the whole client, heartbeats included, as a paused OS process is; or let it continue."""
         self.member.halt(still=still)
 
     def hear(self) -> None:

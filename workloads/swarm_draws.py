@@ -1,4 +1,4 @@
-"""Draws settings of small loads that several workloads of a swarm have in common."""
+"""Draws settings that several workloads share, for the small random loads of a swarm (many simulated runs)."""
 
 from __future__ import annotations
 

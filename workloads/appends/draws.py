@@ -1,4 +1,6 @@
-"""Draws `appends` from a seed: the operations of a load, and the settings in a swarm."""
+"""Draws the workload `appends` from a seed: the records of a load, and the settings of a seed in a swarm (many
+simulated runs with random plans).
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def operations(
     end_s: float,
     burst: int = 0,
 ) -> tuple[PlannedRecord, ...]:
-    """Draw the records of a load at this rate, in order of time, each producer's from a stream of its own. In bursts
-    the rate is `burst` instead, if that is higher.
+    """Draw the records of a load, in order of time, at `rate` records per second of all producers together. Each
+    producer has its own random stream. In bursts the rate is `burst` instead, if that is higher.
     """
     interval_s = producers / rate
     found = _bursts(stream, producers, burst - rate, places, sizes, begin_s, end_s) if burst > rate else []
@@ -60,7 +62,7 @@ def _bursts(
     begin_s: float,
     end_s: float,
 ) -> list[PlannedRecord]:
-    """Draw the records that bursts add to the usual ones: `more` per second, of all producers together."""
+    """Draw the records that bursts add to the usual ones: `more` per second of all producers together."""
     found = []
     begins = range(int((end_s - begin_s) / BURST_EVERY_S) + 1)
     for producer in range(producers):
@@ -108,14 +110,14 @@ def settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[s
 
 
 def _of_segments(segment_bytes: str) -> dict[str, Any]:
-    """Return settings with which a batch fits into a segment, and readers keep up although each fetch of a partition
-    ends at the segment's end.
+    """Return workload settings for topics with this segment size: a batch fits into a segment, and readers keep up
+    although each fetch of a partition ends at the segment's end.
     """
     return {"batch_bytes": FITS[segment_bytes], "poll_pause_ms": 20} if segment_bytes in FITS else {}
 
 
 def _of_clients(stream: RandomStreamFactory, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Draw settings of clients that behave as Kafka's own, each in some seeds."""
+    """Draw settings that make Squall's clients behave more like Kafka's own; each is on in some seeds only."""
     found: dict[str, Any] = {}
     if stream("bursts").random() < BURST_SHARE:
         # In between there is less, so that the seed costs hardly more.

@@ -48,7 +48,8 @@ BUFFER_BYTES = 8 * 1024 * 1024
 """Gives the size of each producer's buffer."""
 PLAIN_BYTES = 100
 ASKS_AGAIN_MS = 1_000
-"""Gives the length of a reader's poll in ms: only after it does the reader send another request behind a waiting fetch.
+"""Gives the length of a reader's poll in ms. A fetch may wait longer at the broker; the reader sends a further request
+only after the poll has ended.
 """
 
 

@@ -1,20 +1,21 @@
-"""Decides batches, sequences, retries and outcomes of one producer's records (P1, P2), without I/O.
+"""Decides batches, sequences, retries and outcomes of one producer's records, without I/O (mechanisms P1, P2: producers
+batch records for leaders, and a batch sent again is not appended again).
 
 Records of a partition queue in the partition's *lane*, in batches numbered in the order of sending. The edge
 (`producer`) takes batches out, sends them, and reports the result of each attempt: `acked`, `refused` with an error, or
-`lost` with its connection. Every call returns the batches that it settled.
+`lost` with its connection. Every call returns the batches that now have their final outcome ("settled").
 
 How order is kept (with idempotence, or with one batch in flight):
 - A batch never changes its sequence or its bytes: a retry is the same batch, and a broker that has it already answers
-  with its first offset.
+with its first offset.
 - While a lane has batches in flight, its next batch uses the same connection, so that no broker sees a later batch
-  before an earlier batch that is still on its way to another broker.
+before an earlier batch that is still on its way to another broker.
 - After any failure a lane waits until it has nothing in flight, then sends from the lowest number, one batch at a time,
-  until a batch is acknowledged. The same holds for a lane's first batch: a broker without state for a producer accepts
-  *any* sequence (kafka-wire, section 4), so a second batch could be appended although the first was not.
+until a batch is acknowledged. The same holds for a lane's first batch: a broker without state for a producer accepts
+*any* sequence (kafka-wire, section 4), so a second batch could be appended although the first was not.
 - A batch that got a sequence and is not acknowledged leaves a gap, and a batch in doubt may still arrive. Nothing may
-  be sent after it: its lane stops, unsent batches fail, and the producer takes no new records. The other lanes finish.
-  The caller continues with a new producer (a new producer id); no epoch is bumped, nothing is guessed.
+be sent after it: its lane stops, unsent batches fail, and the producer takes no new records. The other lanes finish.
+The caller continues with a new producer (a new producer id); no epoch is bumped, nothing is guessed.
 
 A batch is FAIL only if each of its attempts got an error that proves that nothing was appended, or never left the
 client. With one attempt in doubt it is INFO, unless a later attempt is acknowledged.
@@ -48,7 +49,7 @@ Header = tuple[str, bytes | None]
 
 
 class BufferFull(Exception):
-    """Reports that the producer already holds `buffer_bytes` of unsettled records."""
+    """Reports that the producer already holds `buffer_bytes` of records without a final outcome."""
 
 
 class ProducerRetired(Exception):
@@ -68,8 +69,8 @@ class QueuedRecord(NamedTuple):
 
 
 class ProducerBatch:
-    """Holds records of one partition that are sent together and have the same status. A batch is sealed (takes no more
-    records) once it was taken out or is full.
+    """Holds records of one partition that are sent together and share one status. It is sealed (takes no more records)
+    once it is full or was taken out to be sent.
     """
 
     __slots__ = (
@@ -98,7 +99,7 @@ class ProducerBatch:
         self.sealed = False
         self.attempts = 0
         self.doubts = 0
-        """Counts the attempts that may have appended the batch."""
+        """Counts the attempts after which the broker may have appended the batch."""
         self.error = ""
         """Names the error of the last attempt."""
         self.encoded: bytes | None = None
@@ -130,7 +131,7 @@ class SettledBatch(NamedTuple):
 
 
 class PartitionQueue:
-    """Holds the batches of one partition that are not settled yet."""
+    """Holds the batches of one partition that have no final outcome yet."""
 
     __slots__ = (
         "confirmed",
@@ -169,7 +170,9 @@ class PartitionQueue:
 
 
 class RecordAccumulator:
-    """Holds the unsettled batches of one producer, in one queue (lane) for each partition. Times are monotonic ms."""
+    """Holds one producer's batches that have no final outcome yet, in one queue (lane) for each partition. Times are
+    monotonic ms.
+    """
 
     def __init__(
         self, settings: ProducerSettings, rng: random.Random, *, backoff_ms: int = 100, backoff_max_ms: int = 1_000
@@ -184,7 +187,7 @@ class RecordAccumulator:
         self._lane_limit = min(settings.max_in_flight, IDEMPOTENT_IN_FLIGHT) if self._ordered else 1 << 30
         self._flushing = False
         self.buffered_bytes = 0
-        """Counts the bytes of records that were passed in and are not settled."""
+        """Counts the bytes of records that have no final outcome yet."""
         self.idle_until_ms = 0
         """Gives a time before which no batch becomes sendable or expires, because all batches linger."""
         self.retired = ""
@@ -196,13 +199,15 @@ class RecordAccumulator:
         return not self._busy
 
     def takes(self, size: int) -> bool:
-        """Return whether a record of `size` bytes (in a batch) would be queued. The first record always is."""
+        """Return whether `add` would accept a record that adds `size` bytes to a batch. The first record is always
+        accepted.
+        """
         fits = not self.buffered_bytes or self.buffered_bytes + size <= self._settings.buffer_bytes
         return fits and not self.retired
 
     def add(self, topic: str, index: int, record: QueuedRecord, now_ms: int) -> int | None:
-        """Queue a record. Return the time at which the edge must look again because of it, or None if it looks earlier
-        anyway.
+        """Queue a record. Return the time at which the caller must call `sendable` and `expire` because of it, or None
+        if it will call them earlier anyway.
 
         Raises BufferFull or ProducerRetired; the record is then not queued.
         """
@@ -288,8 +293,8 @@ class RecordAccumulator:
         return self._requeue(batch, now_ms)
 
     def expire(self, now_ms: int) -> list[SettledBatch]:
-        """Settle waiting batches whose delivery time-out has passed. Batches in flight wait for their response or
-        connection.
+        """Give waiting batches whose delivery time-out has passed their final outcome. Batches in flight wait for their
+        response or for the end of their connection.
         """
         settled: list[SettledBatch] = []
         for lane in list(self._busy.values()):
@@ -298,7 +303,9 @@ class RecordAccumulator:
         return settled
 
     def abandon(self, why: str) -> list[SettledBatch]:
-        """Settle all batches as they are, because the producer is closed without waiting."""
+        """Give every batch the outcome that it has at this moment (FAIL or INFO), because the producer is closed
+        without waiting.
+        """
         self._retire(why)
         settled: list[SettledBatch] = []
         for lane in list(self._busy.values()):
@@ -399,8 +406,8 @@ class RecordAccumulator:
         return int(exponential * (0.8 + 0.4 * self._rng.random()))
 
     def _give_up(self, batch: ProducerBatch) -> list[SettledBatch]:
-        """Settle a batch that was not acknowledged, and stop its partition's queue if later batches could get out of
-        order.
+        """Give a batch that was not acknowledged its final outcome. Stop its partition's queue if later batches could
+        get out of order.
         """
         lane = batch.lane
         gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)

@@ -313,9 +313,10 @@ async def describe_quorum(client: Client) -> QuorumView:
 
 
 async def unseat_controller(client: Client) -> QuorumView:
-    """Make the active controller resign as leader of the quorum, without a restart. Return the quorum as it was before.
+    """Make the active controller resign as leader of the metadata quorum, without a restart. Return the quorum as it
+    was before.
 
-    A vote request for the next epoch is sent to the controller in the name of another voter, as from a voter that lost
+    A vote request for the next epoch is sent to the controller, in the name of another voter that pretends to have lost
     contact. By the rules of Raft the controller moves to that epoch and no longer leads; the next leader has all
     committed records. `client` must use the listener between brokers. Nothing happens if another epoch has begun
     meanwhile. Raises RequestFailed.
@@ -354,7 +355,7 @@ def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
 
 
 def _refuse(code: int, tolerated: object = False) -> None:
-    """Raise RequestFailed for an error of the whole response, unless `tolerated`."""
+    """Raise RequestFailed if this error code of a whole response is an error, unless it is the `tolerated` one."""
     if code and not tolerated:
         raise RequestFailed(name_of(code), sent=True, detail="refused as a whole")
 

@@ -256,8 +256,8 @@ class Client:
                 slot.connection.close()
 
     async def _control_connection(self) -> BrokerConnection:
-        """Return the control connection to the current candidate. If it cannot be reached, the next candidate's turn
-        comes.
+        """Return the control connection to the current candidate broker. If it cannot be reached, the next candidate is
+        tried at the next call.
         """
         candidates = self._candidates()
         for address in [address for address in self._controls if address not in candidates]:

@@ -1,4 +1,5 @@
-"""Keeps a client's view of the cluster: brokers, topics, leaders (P1). It is pure: responses go in, changes come out.
+"""Keeps a client's view of the cluster: brokers, topics, leaders (mechanism P1: producers send to leaders). It is pure:
+responses are passed in, changes are returned.
 
 What is known of a partition only moves forward, by leader epoch: metadata from a broker that lags behind never replaces
 a newer response or the leader's own information (KIP-951), unless the topic was recreated (another topic id).
@@ -32,7 +33,7 @@ NO_LEADER = Leader(-1, -1)
 
 @dataclass(slots=True)
 class TopicView:
-    """Holds what the latest metadata says about a topic."""
+    """Holds the latest known metadata of a topic: its id and its partitions' leaders."""
 
     topic_id: bytes = ZERO_UUID
     error: int = 0

@@ -60,7 +60,7 @@ class UnsupportedApi(Exception):
 
 
 Answer = Callable[[memoryview | None, RequestFailed | None], None]
-"""Is called once, with the body of the response or with the failure.
+"""Is called once for a request, with the body of its response or with its failure.
 
 It may raise MalformedFrame before it has any effect; it is then called again, with that failure.
 """

@@ -25,7 +25,7 @@ class UnreadableBatch(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """Holds the records of one partition's part of a Fetch response."""
+    """Holds the records that were decoded from one partition of a Fetch response."""
 
     records: list[Record]
     """Holds the records; their timestamps are NOT_KNOWN if the broker set them (LogAppendTime)."""
@@ -42,8 +42,8 @@ def read_records(
     """Return the visible records from `position` on. `aborted` lists (producer id, first offset) of aborted
     transactions, as the broker reported them.
 
-    For a damaged batch one offset is reported and skipped; the next fetch gets the batch again unless it had only that
-    offset. Bytes in which no batch can be found end the reading.
+    A damaged batch is reported and one offset is skipped; the next fetch returns the batch again, unless it had only
+    that offset. Decoding ends at bytes in which no batch can be found.
     """
     found: list[Record] = []
     damage: list[UnreadableBatch] = []

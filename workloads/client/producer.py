@@ -63,10 +63,11 @@ class _ProduceInFlight:
 
 
 class Producer:
-    """Sends records with the guarantees of `accumulator`, over a running `Client` of its own or a shared one.
+    """Sends records in the order and with the outcomes that `accumulator` decides, over a running `Client` of its own
+    or a shared one.
 
-    `before_send` is called before any bytes of records are passed to a link, `after_outcomes` after some records got
-    their outcomes: a recorder writes its entries then. An exception from either ends the producer's task.
+    `before_send` is called before any bytes of records are passed to a connection, `after_outcomes` after some records
+    got their outcomes: a recorder writes its entries then. An exception from either ends the producer's task.
     """
 
     def __init__(
@@ -179,7 +180,8 @@ class Producer:
             await self._room.wait()
 
     def close(self) -> None:
-        """Give every record without outcome its present outcome, FAIL or INFO, and send nothing more."""
+        """Give every record without an outcome the one that it has at this moment, FAIL or INFO, and send nothing more.
+        """
         if not self._closed:
             self._closed = True
             self._settle(self._accumulator.abandon(CLOSED))
@@ -198,8 +200,8 @@ class Producer:
             nursery.cancel_scope.cancel()
 
     def _look(self) -> int | None:
-        """Settle expired records and send what may be sent. Return the time of the next check in ms by env.mono(), or
-        None.
+        """Give expired records their outcomes, and send what may be sent. Return the time of the next check in ms by
+        env.mono(), or None.
         """
         now_ms = int(self._env.mono() * 1000)
         if now_ms < self._accumulator.idle_until_ms:

@@ -49,8 +49,8 @@ class FetchSessionRequest(NamedTuple):
 
 
 class ClientFetchSession:
-    """Tracks the fetch session with one broker. Only one request is in flight at a time. `wanted` is false for a
-    consumer that uses no sessions.
+    """Tracks a consumer's incremental fetch session with one broker (KIP-227). Only one request is in flight at a time.
+    `wanted` is false for a consumer that uses no sessions.
     """
 
     def __init__(self, *, wanted: bool) -> None:

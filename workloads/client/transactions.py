@@ -145,7 +145,8 @@ class TransactionManager:
         self._added: set[Place] = set()
 
     async def begin_writing(self) -> ProducerIdAndEpoch:
-        """Send InitProducerId, which fences every earlier producer of this id and ends its open transaction.
+        """Initialise the transactional id (InitProducerId), which fences every earlier producer of this id and ends its
+        open transaction.
 
         Raises TransactionRefused and TransactionRequestTimedOut.
         """

@@ -1,4 +1,5 @@
-"""Implements the workload `command`: a user's program sends, reads or both, and speaks lines of JSON with the harness.
+"""Implements the workload `command`: a user's program produces, consumes or both. It talks to the harness in lines of
+JSON.
 """
 
 from squall.workloads.command.scenario import CommandLoad

@@ -1,4 +1,4 @@
-"""Records a program's group member, which polls and commits by itself and reports its actions."""
+"""Records a user's program that is a group member: it polls and commits by itself, and reports that to the harness."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ KEYS = 64
 
 
 class ProgramSubscriber(LibrarySubscriber, ProgramListener):
-    """Runs and records one process of a user's program that is a group member and polls and commits by itself.
+    """Runs one OS process of a user's program that is a group member, and records it as one process of the history. The
+    program polls and commits by itself.
 
     `outputs` lists the partitions to which it writes, `record_bytes` is the size of an output. `commits` says when it
     commits its positions, in the words of `squall.checkers.guarantees`.
@@ -41,12 +42,14 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         super().__init__(*of)
         self._outputs, self._about, self._record_bytes = outputs, {"commits": commits}, record_bytes
         self._commits: dict[int, tuple[int, Mapping[Place, int]]] = {}
-        """Maps the program's number of each open commit to its operation and offsets."""
+        """Maps the number that the program gave an unfinished commit to the commit's operation id in the history, and
+        its offsets.
+        """
         self._sequence = 0
 
     @override
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """Declare the process in the history and return its number. A process that writes outputs is declared as a
+        """Add a process to the history for this program and return its id. A program that writes outputs is added as a
         producer.
         """
         writes = bool(self._outputs)
@@ -76,7 +79,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
 
     @override
     def crashed(self) -> None:
-        """Record the end of the process. The results of its open commits are unknown."""
+        """Record that the program's OS process has ended. The results of its unfinished commits are unknown."""
         super().crashed()
         for op, at in self._commits.values():
             self._ended(op, at, CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1))

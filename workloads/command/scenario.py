@@ -51,15 +51,16 @@ if TYPE_CHECKING:
 MEMBER = "member"
 TOPIC, OUTPUT, GROUP = "command-0", "command-out-0", "squall-group"
 COMMITTED = {"at-most-once": "before", "at-least-once": "after", "exactly-once": "transaction"}
-"""Maps the promise of a member with outputs to the moment of its commits, in the words of `squall.checkers.guarantees`.
+"""Maps the promise of a group member with outputs to when it commits its offsets, in the words of
+`squall.checkers.guarantees`.
 """
 BUFFER_BYTES = 8 * 1024 * 1024
 """Limits, per producer, the bytes of the records that were passed to the program and have no answer yet."""
 
 
 class CommandLoad(Scenario):
-    """Runs a user's program as producer, reader or group member. The program is given the same settings that it is held
-    to.
+    """Runs a user's program as producer, reader or group member. The checkers hold the program to the same settings
+    that it was given.
     """
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedRecord

@@ -12,12 +12,13 @@ SEND, PAUSE, HALT, LEAVE, CRASH, TWIN = "send", "pause", "halt", "leave", "crash
 RECESS, CONVERT, DELETE = "recess", "convert", "delete"
 OF_MEMBERS = (PAUSE, HALT, LEAVE, CRASH, TWIN)
 OF_ALL = (RECESS, CONVERT, DELETE)
-"""Lists the actions of one member that make all members leave and come back."""
+"""Lists the actions of one member after which all members leave the group and come back."""
 MAX_MS, MAX_RECESS_MS = 60_000, 3_600_000
 FIRST_S = 1.5
 """Gives the seconds without actions at the begin of a load, in which the group forms."""
 RECESS_AT_S = 4.0
-"""Gives the begin of a load's only recess, in seconds after the load's begin."""
+"""Gives the seconds from the begin of a load to its only recess, an interval in which all members have left the group.
+"""
 
 
 class GroupAction(NamedTuple):
@@ -65,7 +66,7 @@ class GroupActionMix:
     deletions: int = 0
     """Gives the deletions of the group per minute."""
     away_ms: int = 0
-    """Gives the length of the only recess in ms; 0 if there is none."""
+    """Gives the length of the only recess (an interval in which all members have left) in ms; 0 if there is none."""
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
         """Yield one producer's records, a fixed time apart on average."""

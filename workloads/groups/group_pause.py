@@ -31,7 +31,7 @@ LOOKS_EVERY_S = 0.1
 
 @dataclass(slots=True)
 class EmptyGroupInterval:
-    """Describes the current interval in which the group must be empty, or the last one."""
+    """Describes the current or the last interval in which all members must have left the group."""
 
     protocol: str
     """Names the group protocol of every member process that begins from now on."""

@@ -1,4 +1,4 @@
-"""Runs one member of the load: one recorded process after the other, each of which joins the group anew.
+"""Runs one member of the load: one process of the history after the other, each of which joins the group anew.
 
 A process polls and commits what its polls returned. In between it does the actions that are due: it pauses, leaves or
 crashes.
@@ -40,7 +40,9 @@ LAST_LIMIT_S = 3.0
 
 
 class MemberSlot:
-    """Runs one member of the group as one process after the other, and second processes with its instance id."""
+    """Runs one member of the group as one process of the history after the other, and duplicates: second processes with
+    its group.instance.id.
+    """
 
     def __init__(
         self,
@@ -223,11 +225,11 @@ class MemberSlot:
                 twins.start_soon(self._run_duplicate, math.inf, duplicate)
 
     async def _run_duplicate(self, for_s: float, duplicate: DuplicateMember | None = None) -> None:
-        """Run a second process with the same instance id for a while: it takes over the id, and the other process is
-        fenced.
+        """Run a second process with the same group.instance.id for a while: it takes over the id, and the first process
+        is fenced.
 
-        `duplicate` is the record of the fault that asked for the process and says when to stop it; None if the load
-        asked.
+        `duplicate` records the result for the fault that asked for this process, and says when to stop it; None if the
+        load itself planned it.
         """
         subscriber = self._subscriber(self._settings)
         duplicate = duplicate or DuplicateMember()

@@ -1,4 +1,5 @@
-"""Implements the workload `pipeline`: applications read records, write outputs, and commit the input offsets with them.
+"""Implements the workload `pipeline`: an application reads records, writes an output for each, and commits its input
+offsets in the same transactions.
 """
 
 from squall.workloads.pipeline.scenario import PipelineLoad

@@ -1,4 +1,4 @@
-"""Gives a process of an instance its clients, Squall's own or a library's: a group member and a producer."""
+"""Provides the clients of an application's instance: a group member and a producer, Squall's own or a library's."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class PolledInputs(NamedTuple):
     at: Mapping[Place, int]
     """Maps each partition to the position behind its inputs."""
     who: CommitIdentity
-    """Identifies the member that read the inputs. At the time of the commit the process may have no member id any more,
-    and a coordinator fences only a member id that it knows.
+    """Identifies the member that read the inputs, as it was at the poll. The commit names this member: the process may
+    have lost its membership since, and a coordinator fences only a member id that it is given.
     """
 
 
 class ClientDependencies(NamedTuple):
-    """Holds the settings and services from which a process's clients are made."""
+    """Holds the settings and services from which the clients of one process of the history are made."""
 
     env: Env
     zone: ClientZone
@@ -72,8 +72,8 @@ class ClientDependencies(NamedTuple):
 
 
 class ProcessClients(Protocol):
-    """Provides the group member and the producer of one process. The producer's settings say whether it has
-    transactions.
+    """Provides the group member and the producer that one process of the history uses. The producer has transactions if
+    its settings have a transactional id.
     """
 
     @property
@@ -225,7 +225,7 @@ class OwnClients(ProcessClients):
 
 
 class LibraryClients(ProcessClients):
-    """Provides a library's consumer and producer, which run in one process."""
+    """Provides a library's consumer and producer, which run together in one OS process."""
 
     def __init__(self, tools: ClientDependencies, driver: LibraryClientFactory, process: int) -> None:
         self._tools, self._driver = tools, driver
@@ -274,7 +274,7 @@ class LibraryClients(ProcessClients):
 
     @override
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """Run the library's process while `live` runs."""
+        """Run the library's OS process while `live` runs."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.subscriber.run)
             await live()
@@ -282,7 +282,7 @@ class LibraryClients(ProcessClients):
 
     @override
     async def poll(self) -> PolledInputs:
-        """Poll once. Records of partitions that a callback took away meanwhile are left out."""
+        """Poll once. Records of partitions that a rebalance callback took away during the poll are left out."""
         polled, own = await self.subscriber.poll(), self.subscriber.positions
         parts = [part for read in polled for part in read.parts if part.records and part.place in own]
         values = [(part.place, value) for part in parts for _, value in part.records if value >= 0]

@@ -1,4 +1,5 @@
-"""Runs one instance of an application that reads, transforms and writes: a group member, one process after the other.
+"""Runs one instance of an application that reads, transforms and writes. It is a group member, and one process of the
+history after the other.
 
 The instance does the actions that are due: it pauses, leaves in good order, or crashes while it processes a poll.
 """
@@ -40,7 +41,9 @@ class InstanceProcessFactory(Protocol):
 
 
 class ApplicationInstance:
-    """Runs one instance as one process after the other. `handle` numbers the instance among the load's producers."""
+    """Runs one instance of an application as one process of the history after the other. `handle` is its number among
+    the load's producers, by which faults find it.
+    """
 
     def __init__(
         self,

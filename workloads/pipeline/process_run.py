@@ -1,4 +1,5 @@
-"""Runs one process of an instance: it reads as a group member, and writes an output for each input.
+"""Runs one process of an application's instance: it reads as a group member, and writes an output for each input. Each
+is one process of the history.
 
 Subclasses decide when and how it commits its positions, and thereby whether an input is lost or doubled when the
 process crashes in between.
@@ -26,7 +27,7 @@ from squall.workloads.subscriber import SubscriberSettings, about_member
 
 KEYS = 64
 LAST_WORD_S = 0.0005
-"""Gives the seconds that a crashing process still has to send a request that it has begun."""
+"""Gives the seconds that a crashing process still has to finish a request of which it has sent a part."""
 
 
 class ProcessCrashed(Exception):
@@ -48,8 +49,8 @@ class InstanceSettings:
 
 
 class InstanceProcess(ABC):
-    """Runs one process of an instance. `commits` says when it commits its positions, in the words of
-    `squall.checkers.guarantees`.
+    """Runs one process of an application's instance. `commits` says when it commits its positions: before or after the
+    outputs, or in a transaction.
     """
 
     commits: str

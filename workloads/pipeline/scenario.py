@@ -77,8 +77,8 @@ class PipelineApplication(NamedTuple):
 
 
 class MultiInstanceLoad(Scenario):
-    """Runs applications that read, transform and write. The instances of the same number in all applications do the
-    same actions at the same time. One more reader reads inputs and outputs at read_committed.
+    """Runs applications that read, transform and write. In all applications, instances of the same number do the same
+    actions at the same time. One more reader reads inputs and outputs at read_committed.
     """
 
     INPUT: ClassVar[str]

@@ -11,8 +11,8 @@ from typing import NamedTuple
 SEND, PAUSE, LEAVE, ABORT, HALT = "send", "pause", "leave", "abort", "halt"
 POLLED, SENT, OFFSETS, ENDING, ENDED = "polled", "sent", "offsets", "ending", "ended"
 STEPS = (POLLED, SENT, OFFSETS, ENDING, ENDED)
-"""Lists the steps of a transaction behind which a crash may come: records were polled; outputs were acknowledged;
-offsets are pending; the request to end it is in flight; that request was answered.
+"""Lists the steps of a transaction after which a planned crash may come: records were polled; outputs were
+acknowledged; offsets are pending; the request to end it is in flight; that request was answered.
 """
 CRASHES = tuple(f"crash {step}" for step in STEPS)
 OF_INSTANCES = (PAUSE, LEAVE, ABORT, HALT, *CRASHES)

@@ -1,4 +1,4 @@
-"""Gives brokers settings that suit transactions: a coordinators' log, and quick checks of time-outs."""
+"""Chooses broker settings for transactions: for the topic __transaction_state, and frequent checks of time-outs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 from squall.workloads.scenario import BrokerLimit
 
 FACTOR = "transaction.state.log.replication.factor"
-"""Names the replication factor of the coordinators' log: in a cluster of fewer brokers no producer gets its id."""
+"""Names the replication factor of __transaction_state. If a cluster has fewer brokers, no transactional producer gets
+its id.
+"""
 PARTITIONS, SEGMENT_BYTES = "transaction.state.log.num.partitions", "transaction.state.log.segment.bytes"
 FLUSH = "log.flush.interval.messages"
 EXPIRE_AFTER = "transactional.id.expiration.ms"
@@ -25,7 +27,7 @@ SUITED: Mapping[str, str] = {ABORT_EVERY: "1000"}
 
 
 def timeout_limit(timeout_ms: int) -> BrokerLimit:
-    """Return the brokers' bound of transaction time-outs."""
+    """Return the broker setting that bounds transaction time-outs, with the time-out that this workload asks for."""
     why = "no producer gets its transactional id"
     return BrokerLimit("transaction.max.timeout.ms", timeout_ms, "transaction_timeout_ms", why)
 

@@ -1,4 +1,6 @@
-"""Runs one recorded process of a transactional producer: it takes over the transactional id and does transactions."""
+"""Runs one process (of the history) of a transactional producer: it takes over the transactional id, and does one
+transaction after the other.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ KEYS = 64
 
 @dataclass(slots=True)
 class TransactionRecording:
-    """Holds the recorder and the counters for a process's operations, and the zombie that the process may become."""
+    """Holds what one process needs to record its operations: the recorder, the counters, and the zombie that it may
+    become.
+    """
 
     recorder: Recorder
     counters: LoadCounters

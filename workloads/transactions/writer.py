@@ -1,4 +1,5 @@
-"""Runs one of the workload's producers: one recorded process after the other, each doing transactions in sequence.
+"""Runs one of the workload's producers: one process of the history after the other, each doing transactions in
+sequence.
 
 A process whose transaction came to an unknown or an impossible end is never used again, and a process that leaves a
 transaction open ends there. Its successor takes over its transactional id, which fences it.
@@ -56,7 +57,8 @@ class WriterSettings:
 
 
 class TransactionalWriter:
-    """Runs one transactional producer: one process after the other, all with the same transactional id."""
+    """Runs one transactional producer: one process of the history after the other, all with the same transactional id.
+    """
 
     def __init__(
         self, env: Env, around: ScenarioEnvironment, settings: WriterSettings, number: int, began: float

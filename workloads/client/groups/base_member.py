@@ -15,7 +15,9 @@ from squall.workloads.client.groups.offsets import CommitIdentity
 
 
 class MembershipListener(Protocol):
-    """Describes the application's callbacks. They run in the application's task unless noted otherwise."""
+    """Is notified of what happens to a group member, as Kafka's ConsumerRebalanceListener is. The methods are called in
+    the task that polls unless noted otherwise.
+    """
 
     def rejoining(self, why: str) -> None:
         """Handle that the member is about to join again, for the reason `why`."""
@@ -32,12 +34,13 @@ class MembershipListener(Protocol):
         """Handle that these partitions are revoked. The application must not read them any more."""
 
     def lost(self, places: Collection[Place], why: str) -> None:
-        """Handle that these partitions may belong to other members by now. The application must not read them any more.
+        """Handle that this member lost these partitions without revoking them: other members may own them by now. The
+        application must not read them any more.
         """
 
     def left(self, who: CommitIdentity, why: str, error: str) -> None:
-        """Handle that the member `who` has left and that its request was answered or failed. The heartbeat task may
-        call this, too.
+        """Handle that the member `who` has sent its request to leave, and the request was answered or failed. The
+        heartbeat task may call this, too.
         """
 
 
@@ -53,7 +56,7 @@ class MembershipState(Protocol):
 
     @property
     def has_lost(self) -> bool:
-        """Return whether the partitions are lost and the application does not know yet."""
+        """Return whether the member lost its partitions and the application was not notified yet."""
 
 
 C = TypeVar("C", bound=MembershipState)
@@ -91,7 +94,7 @@ class BaseGroupMember(Generic[C]):
 
     @property
     def has_lost(self) -> bool:
-        """Return whether the partitions are lost and `hear` has not reported that yet."""
+        """Return whether the member lost its partitions and the listener was not notified yet (see `hear`)."""
         return self.core.has_lost
 
     @property
@@ -105,12 +108,12 @@ class BaseGroupMember(Generic[C]):
         return bool(self.core.rejoin or self.core.out)
 
     def halt(self, *, still: bool) -> None:
-        """Pause the whole process, including heartbeats, or let it continue."""
+        """Stop the whole client, heartbeats included, as a paused OS process is; or let it continue."""
         self._halted = still
         self._wake.set()
 
     def hear(self) -> None:
-        """Report lost partitions to the listener. `keep_up` does so as well, but not after the end of the membership.
+        """Notify the listener of lost partitions. `keep_up` does so as well, but not after the end of the membership.
         """
         if self.core.has_lost:
             places, self.core.owned = self.core.owned, ()

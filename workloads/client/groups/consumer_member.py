@@ -35,8 +35,8 @@ _OUTDATED = (
 
 
 class ConsumerMember(BaseGroupMember[ConsumerMembership]):
-    """Keeps a membership in a consumer group. Run `run` in a nursery. `client` must be used for nothing else: it holds
-    the connections to coordinators.
+    """Runs one member of a consumer group (KIP-848). Run `run` in a nursery. `client` must be used for nothing else: it
+    holds the connections to coordinators.
     """
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:
@@ -44,7 +44,9 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
         super().__init__(client, settings, listener, core)
         self._may_join = self._asked_in = -1
-        """Hold the `life` in which the application wants to join, and the `life` in which a heartbeat was last sent."""
+        """Count memberships (`ConsumerMembership.life`): `_may_join` is the one in which the application wants to join,
+        and `_asked_in` the one in which a heartbeat was last sent.
+        """
         self._failures = 0
         self._reported: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())
         """Holds the epoch and the partitions that were last reported to the application."""
@@ -63,7 +65,9 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
     # --------------------------------------------------------------------------------------- the application's task
 
     async def keep_up(self) -> None:
-        """Reconcile one step towards the assignment, before each poll. A join continues while the application polls."""
+        """Take one step towards the partitions that the coordinator assigns: give up revoked ones, or start to own new
+        ones. Call it before each poll. A join continues while the application polls.
+        """
         self._polled_at = self._env.mono()
         self.hear()
         if self.core.rejoin and not self.core.out:

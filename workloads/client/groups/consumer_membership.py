@@ -1,7 +1,7 @@
-"""Decides for a member of a consumer group what its next heartbeat says and what responses mean (P6, KIP-848). The code
-is pure.
+"""Decides for a member of a consumer group what its next heartbeat contains and what responses mean (KIP-848; mechanism
+P6: a partition has one owner at a time). The code is pure.
 
-`ConsumerMember` is its edge: it sends the requests and passes in the responses. The coordinator assigns partitions. A
+`ConsumerMember` does the I/O: it sends the requests and passes in the responses. The coordinator assigns partitions. A
 member gives up partitions that are no longer its own, says so in its next heartbeat, and gets partitions that other
 members have given up in a response.
 """
@@ -38,7 +38,7 @@ NameOf = Callable[[bytes], str | None]
 
 
 class HeartbeatInFlight(NamedTuple):
-    """Holds what a heartbeat that is not answered yet has said."""
+    """Holds what must be remembered of a heartbeat until it is answered."""
 
     life: int
     owned: tuple[Place, ...]
@@ -47,8 +47,8 @@ class HeartbeatInFlight(NamedTuple):
 
 
 class ConsumerMembership:
-    """Holds the state of one member, from its process's first heartbeat to its last. The process generates `member_id`
-    (KIP-1082).
+    """Holds the state of one member of a consumer group, from its client's first heartbeat to its last. The client
+    generates `member_id` (KIP-1082).
     """
 
     def __init__(self, settings: MemberSettings, member_id: str) -> None:
@@ -71,11 +71,12 @@ class ConsumerMembership:
         """Holds the assignment from the coordinator: topic ids and partitions."""
         self._names: dict[bytes, str] = {}
         self._said: tuple[Place, ...] | None = None
-        """Holds the owned partitions that the coordinator knows of; None if that is unknown, so that the next heartbeat
-        must be full.
+        """Holds the owned partitions that the coordinator has learned from heartbeats; None if it is unknown what it
+        has learned, so that the next heartbeat must have all fields.
         """
         self._unsettled = self._acknowledges = False
-        """Say whether an assignment is not reconciled yet, and whether a reconciled assignment is not acknowledged yet.
+        """`_unsettled` is True if an assignment is not carried out yet, and `_acknowledges` if one is carried out but
+        not acknowledged in a heartbeat yet.
         """
 
     @property
@@ -174,7 +175,9 @@ class ConsumerMembership:
         return ResponseAction.OUT
 
     def unanswered(self, asked: HeartbeatInFlight) -> None:
-        """Make the next heartbeat full, because it is unknown what the coordinator received."""
+        """Make the next heartbeat contain all fields, because it is unknown whether the coordinator received the last
+        one.
+        """
         if asked.life == self.life:
             self._said = None
 
@@ -202,8 +205,8 @@ class ConsumerMembership:
         self.owned = tuple(sorted({*self.owned, *places}))
 
     def acknowledges(self) -> bool:
-        """Note that the assignment is reconciled. Return whether it has to be acknowledged, even if nothing has
-        changed.
+        """Note that the assignment is carried out. Return whether the next heartbeat must acknowledge it, even if no
+        partition has changed.
         """
         if self._unsettled and not self.unnamed:
             self._unsettled, self._acknowledges = False, True

@@ -38,8 +38,8 @@ CLOSE = "close"
 
 
 class GroupMember(BaseGroupMember[ClassicMembership]):
-    """Keeps a membership in a classic group. Run `run` in a nursery. `client` must be used for nothing else: it holds
-    the connections to coordinators.
+    """Runs one member of a classic group. Run `run` in a nursery. `client` must be used for nothing else: it holds the
+    connections to coordinators.
     """
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:

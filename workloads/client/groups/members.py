@@ -18,7 +18,9 @@ from squall.workloads.client.groups.offsets import CommitIdentity
 
 
 class GroupConsumer(Protocol):
-    """Offers a membership to an application. Run `run` in a nursery; call `keep_up` before each poll."""
+    """Represents a group member for the application that polls: it joins, keeps the session, and reports its
+    partitions. Run `run` in a nursery; call `keep_up` before each poll.
+    """
 
     coordination: GroupCoordinatorClient
     beat_sent: float
@@ -43,7 +45,7 @@ class GroupConsumer(Protocol):
 
     @property
     def has_lost(self) -> bool:
-        """Return whether the partitions are lost and `hear` has not reported that yet."""
+        """Return whether the member lost its partitions and the listener was not notified yet (see `hear`)."""
 
     @property
     def out(self) -> str:
@@ -54,16 +56,18 @@ class GroupConsumer(Protocol):
         """Return whether the member has to join again, or its membership has ended."""
 
     def halt(self, *, still: bool) -> None:
-        """Pause the whole process, including heartbeats, or let it continue."""
+        """Stop the whole client, heartbeats included, as a paused OS process is; or let it continue."""
 
     async def keep_up(self) -> None:
-        """Do what is due before each poll. Then `owned` holds the partitions that this member may read."""
+        """Join, or carry out a new assignment, if that is due. Call it before each poll; then `owned` holds the
+        partitions that this member may read.
+        """
 
     def heed(self, code: int) -> None:
         """Handle an error of this member's OffsetCommit or OffsetFetch."""
 
     def hear(self) -> None:
-        """Report lost partitions to the listener."""
+        """Notify the listener of lost partitions."""
 
     async def leave(self, why: str = CLOSE) -> None:
         """Give up all partitions and leave the group."""

@@ -1,6 +1,7 @@
-"""Decides for a member of a classic group what it requests next and what each response means (P6). The code is pure.
+"""Decides for a member of a classic group what it requests next and what each response means (mechanism P6: a partition
+has one owner in each generation). The code is pure.
 
-`GroupMember` is its edge: it sends the requests and passes in the responses. Errors mean what KIP-345, KIP-394 and
+`GroupMember` does the I/O: it sends the requests and passes in the responses. Errors mean what KIP-345, KIP-394 and
 KIP-429 say, and what Kafka's own consumer makes of them.
 """
 
@@ -96,7 +97,7 @@ class AssignmentChange:
 
 
 class ClassicMembership:
-    """Holds the state of one member, from its process's first JoinGroup to its last heartbeat."""
+    """Holds the state of one member of a classic group, from its client's first JoinGroup to its last heartbeat."""
 
     def __init__(self, settings: MemberSettings) -> None:
         self.settings = settings
@@ -111,7 +112,7 @@ class ClassicMembership:
         self.out = ""
         """Names the error that ended the membership for good; empty if there was none."""
         self.counted: dict[str, int] = {}
-        """Maps each topic to the number of partitions that the leader last assigned."""
+        """Maps each topic to its number of partitions when this member, as group leader, last assigned."""
 
     @property
     def has_lost(self) -> bool:

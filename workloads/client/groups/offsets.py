@@ -1,4 +1,6 @@
-"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), with exact outcomes (P5)."""
+"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), and tells certain failures from unknown results
+(mechanism P5: offsets are in a replicated log).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Commits a group's offsets within a transaction (TxnOffsetCommit), with exact outcomes (KIP-98, KIP-447)."""
+"""Commits a group's offsets within a transaction (TxnOffsetCommit), with exact outcomes: ok, fail or info (KIP-98,
+KIP-447).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ async def commit_in_transaction(
     v2: bool,
 ) -> CommitOutcome:
     """Send TxnOffsetCommit: the group's coordinator keeps these offsets pending until the transaction ends. OK means
-    that it does.
+    that it has stored them as pending.
     """
     client, failures, doubt, asking = coordination.client, 0, False, False
     metadata = metadata_of(offsets)
