@@ -1,5 +1,7 @@
-"""Plants librdkafka #3257, a bug of a client: a consume-transform-produce application does not go back to its committed
-offsets after an abort, and its next transaction commits offsets behind inputs that have no output.
+"""Plants librdkafka PR 3258, a bug of a client: a consume-transform-produce application does not go back to its
+committed offsets after an abort, and its next transaction commits offsets behind inputs that have no output.
+
+The example in librdkafka went back in some of its partitions. Here it goes back in none.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ MUTANT = Mutant(
     id="91",
     name="aborts-without-rewind",
     title="is sound; its client reads on after a transaction that it has aborted",
-    source="librdkafka #3257 (2021)",
+    source="librdkafka PR 3258 (2021)",
     replaces=(ReplacedFunction(Subscriber, "rewind", rewind),),
     expected=("eos-loss",),
     faults=(),

@@ -1,5 +1,5 @@
-"""Plants Redpanda #11360: replicas hold the same records in different epochs. A follower that catches up writes its
-leader's present epoch into every batch.
+"""Plants what Redpanda #11360 found: replicas hold the same offset in different epochs. Its cause is not known there.
+Here a follower that catches up writes its leader's present epoch into every batch.
 
 No checksum covers the epoch in a batch's header, and no client reads from this follower.
 """

@@ -17,6 +17,7 @@ from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.purgatory import DelayedProduce, ProducePurgatory, ProduceResult
 from squall.chaos.mutants import find
+from squall.workloads.client import consumer
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log
@@ -180,3 +181,33 @@ def test_71_writes_down_what_is_not_durable() -> None:
     with find("71").planted():
         LogManager.checkpoint_recovery_points(manager)
     assert b"t 0 9" in fs.open(f"d/{RECOVERY_POINTS}").pread(999, 0)
+
+
+def test_86_returns_small_batches_first() -> None:
+    log = open_log(MemoryFs())
+    for count in (3, 1):
+        log.append_as_leader(batch(count), 1, 1000)
+    sent = memoryview(b"".join(bytes(data) for _, data in log.read_batches(0, 4)))
+    assert [record.offset for record in consumer.read_records(sent, 0, None, 0).records] == [0, 1, 2, 3]  # type: ignore[attr-defined]
+    with find("86").planted():
+        assert [record.offset for record in consumer.read_records(sent, 0, None, 0).records] == [3, 0, 1, 2]  # type: ignore[attr-defined]
+
+
+def test_92_withholds_the_last_record_that_is_replicated() -> None:
+    partition = leader(log_end=9)
+    partition.high_watermark = 7
+    assert partition.read_limit(0, None) == 7
+    with find("92").planted():
+        assert partition.read_limit(0, None) == 6
+        assert partition.read_limit(1, 3) == 3
+
+
+def test_93_writes_the_epoch_in_which_a_follower_fetches() -> None:
+    source, copy = open_log(MemoryFs()), open_log(MemoryFs())
+    source.append_as_leader(batch(1), 1, 1000)
+    (sent,) = source.read_batches(0, 1)
+    with find("93").planted():
+        copy.append_as_follower(memoryview(bytes(sent[1])), 4)
+    (kept,) = copy.read_batches(0, 1)
+    assert (sent[0].leader_epoch, kept[0].leader_epoch) == (1, 4)
+    assert sent[0].crc == kept[0].crc
