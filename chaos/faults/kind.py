@@ -337,8 +337,10 @@ class DrawRules:
     """Returns what some faults of this kind become if the workload has consumer groups, whose members often send
     requests of the APIs `asked`.
     """
-    under_groups: Callable[[Random, Params], Params] = lambda rng, params: params
-    """Returns parameters that only members of groups can handle, for a swarm whose clients are members of groups."""
+    own_topics: Callable[[Random, Params], Params] = lambda rng, params: params
+    """Returns parameters with which some faults of a swarm remake the workload's own topics, if its clients can handle
+    that.
+    """
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
     """Returns a fault of another kind, with its target, in place of some of a swarm's faults of this kind; None: keep
     the fault.

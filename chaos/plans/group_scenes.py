@@ -66,6 +66,28 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
     return build_scene(builder, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
 
 
+def markers_while_loading(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
+    """Let transactions time out while the coordinator of their group has replayed its log and waits until followers
+    have it: no follower can fetch. Decisions do not wait for followers, because their log has one replica. Slow links
+    to clients keep transactions open for most of the time.
+    """
+    builder, at_s = SceneBuilder(), rng.uniform(3.0, 4.0)
+    builder.add(1.0, 24, "latency", "all", side="clients", latency_ms=rng.randint(60, 120), jitter_ms=20)
+    for _ in range(2):
+        builder.add(at_s, rng.uniform(4.0, 5.0), "partition", "all", side="replication", manner="drop")
+        builder.add(at_s + rng.uniform(0.05, 0.2), rng.uniform(2, 3), "kill", f"coordinator:{rng.choice(groups)}")
+        at_s += rng.uniform(11, 12)
+    settings = {
+        "replica.lag.time.max.ms": "6000",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "3",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    }
+    load = {**BUSY, "churn": 10, "rate": 15, "instances": 3, "transaction_timeout_ms": 2000}
+    return build_scene(builder, load, settings, None)
+
+
 def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
     """Delay, duplicate or drop members' requests on their way during a rebalance."""
     builder, at_s = SceneBuilder(), 2.0
@@ -117,3 +139,5 @@ GROUP_SCENES: tuple[GroupScene, ...] = (
     members_that_vanish,
     members_that_vanish,
 )
+TRANSACTIONAL_GROUP_SCENES: tuple[GroupScene, ...] = (*GROUP_SCENES, markers_while_loading, markers_while_loading)
+"""Lists the scenes of groups whose members commit offsets in transactions."""

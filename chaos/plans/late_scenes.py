@@ -82,6 +82,33 @@ def unreplicated_markers(rng: Random) -> RarePathScene:
     return RarePathScene(tuple(faults.made), {**_load(rng, (1, 2, 2)), **many}, settings)
 
 
+def markers_without_a_leader(rng: Random) -> RarePathScene:
+    """Kill all replicas of a partition while markers for it are late: its transactions complete once it leads again."""
+    faults = SceneBuilder()
+    for number in range(4):
+        at_s, place = rng.uniform(2.0, 3.0) + 6.0 * number, f"transactions-0-{rng.randint(0, 1)}"
+        late = {"act": "delay", "delay_ms": 1000, "count": 0, "side": "peers"}
+        faults.add(at_s - 0.5, 2.0, "protocol", "all", api="WriteTxnMarkers", **late)
+        faults.add(at_s, rng.uniform(2.5, 3.5), "kill", f"leader:{place}")
+    load = {**_load(rng, (1, 2, 2)), "replication_factor": 1, "min_isr": 1, "transaction_timeout_ms": 4000}
+    return RarePathScene(tuple(faults.made), load, {})
+
+
+def completions_below_min_isr(rng: Random) -> RarePathScene:
+    """Let markers arrive late, and meanwhile keep followers from fetching from the coordinator: it has decided when
+    its ISR was full, and has to complete when it is too small.
+    """
+    faults = SceneBuilder()
+    for number in range(2):  # followers need some seconds to be in sync again
+        at_s = rng.uniform(3.0, 4.0) + 12.5 * number
+        late = {"act": "delay", "delay_ms": rng.randint(1800, 2200), "count": 0, "side": "peers"}
+        faults.add(at_s - 1.5, 4.0, "protocol", "all", api="WriteTxnMarkers", **late)
+        faults.add(at_s, 4.0, "partition", "coordinator:squall-0", side="replication", manner="drop")
+    settings = {"replica.lag.time.max.ms": "1000", "transaction.state.log.num.partitions": "1"}
+    many = {"partitions": 6, "producers": 4, "rate": 15, "transaction_timeout_ms": 10_000}
+    return RarePathScene(tuple(faults.made), {**_load(rng, (1, 2, 2)), **many}, settings)
+
+
 def _slow_clients(rng: Random) -> SceneBuilder:
     faults = SceneBuilder()
     latency_ms = rng.randint(40, 100)
@@ -108,4 +135,6 @@ LATE_SCENES: tuple[Callable[[Random], RarePathScene], ...] = (
     late_records,
     lost_answers_to_markers,
     unreplicated_markers,
+    markers_without_a_leader,
+    completions_below_min_isr,
 )

@@ -194,6 +194,44 @@ def power_within_fsyncs(rng: Random) -> RarePathScene:
     return RarePathScene(tuple(faults.made), {**_in_sync(), **workload}, {})
 
 
+def deletions_with_a_kill(rng: Random) -> RarePathScene:
+    """Delete records while followers fetch late, and kill the leader before they have deleted the records too."""
+    faults, at_s, place = SceneBuilder(), rng.uniform(2, 3), "appends-0-0"
+    for _ in range(3):
+        late = {"api": "Fetch", "act": "delay", "delay_ms": rng.choice((200, 400)), "count": 0, "side": "replication"}
+        faults.add(at_s - 1, 3, "protocol", "all", **late)
+        deletion = len(faults.made)
+        faults.add(at_s, 3, "topics", "all", how="delete_records", value=0)
+        faults.add_when(f"after fault {deletion} began", at_s, rng.uniform(1, 3), "kill", f"leader:{place}")
+        at_s += rng.uniform(7, 8)
+    workload = {"topics": 1, "partitions": 1, "rate": 20, "acks": -1, "topic_settings": {}}
+    return RarePathScene(tuple(faults.made), {**_in_sync(), **workload}, {}, when=faults.when)
+
+
+def restarts_within_a_session(rng: Random) -> RarePathScene:
+    """Kill leaders and start them again before the controller misses their heartbeats: the controller still counts
+    them as leaders, in the ISR, although they have lost what they had in memory.
+    """
+    faults, at_s = SceneBuilder(), 2.0
+    for _ in range(5):
+        faults.add(at_s, rng.uniform(0.2, 0.9), rng.choice(("kill", "power_loss")), "leader")
+        at_s += rng.uniform(4, 5)
+    workload = {"rate": rng.choice((20, 40)), "acks": -1, "topics": 1, "partitions": rng.choice((1, 2))}
+    return RarePathScene(tuple(faults.made), {**_in_sync(), **workload}, {})
+
+
+def power_behind_rolls(rng: Random) -> RarePathScene:
+    """Cut the power of a node whose logs begin a new segment all the time: the newest segments are not durable yet."""
+    faults, at_s = SceneBuilder(), rng.uniform(2, 4)
+    for node in rng.sample((1, 2, 3), 2):
+        faults.add(at_s, rng.uniform(1, 3), "power_loss", f"node:{node}")
+        at_s += rng.uniform(9, 11)
+    topic = {"segment.bytes": rng.choice(("1024", "2048"))}
+    workload = {"topics": 1, "partitions": 2, "min_bytes": 100, "max_bytes": 400, "rate": 40, "batch_bytes": 1024}
+    often = {"acks": -1, "poll_pause_ms": 20, "topic_settings": topic}
+    return RarePathScene(tuple(faults.made), {**_in_sync(), **workload, **often}, {})
+
+
 def _in_sync() -> dict[str, Any]:
     return {"replication_factor": NODES, "min_isr": 2}
 
@@ -207,4 +245,7 @@ SCENES: tuple[Callable[[Random], RarePathScene], ...] = (
     lonely_voter,
     flapping_leaders,
     power_within_fsyncs,
+    deletions_with_a_kill,
+    restarts_within_a_session,
+    power_behind_rolls,
 )

@@ -18,7 +18,7 @@ from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultError, 
 from squall.chaos.faults.kinds import KINDS as ALL
 from squall.chaos.faults.targets import CoordinatorKeys, minority_size
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.plans.group_scenes import GROUP_SCENES, WAITS_S
+from squall.chaos.plans.group_scenes import GROUP_SCENES, TRANSACTIONAL_GROUP_SCENES, WAITS_S
 from squall.chaos.plans.landing import in_the_way, landing
 from squall.chaos.plans.late_scenes import LATE_SCENES
 from squall.chaos.plans.parts import FAST_FAILOVER
@@ -44,7 +44,7 @@ TIME_S, WARMUP_S = 26.0, 2.0
 VOTERS = (1, 3, 3, 3, 3, 4, 5, 5)
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """Give the length in s, the records per second and the share of long loads, in which events occur that take minutes."""
-SCENE_SHARE, LATE_SHARE, GROUP_SHARE = 0.08, 0.25, 0.25
+SCENE_SHARE, LATE_SHARE, GROUP_SHARE = 0.11, 0.3, 0.25
 """Give the shares of seeds that play a scene: of `SCENES`; with transactional producers, of `LATE_SCENES`; with
 consumer groups, of `GROUP_SCENES`.
 """
@@ -65,7 +65,8 @@ def _scene(seed: int, table: Mapping[str, Any]) -> RarePathScene | None:
     traffic = SCENARIOS[table["name"]].model_validate(table).traffic()
     draw, rng = rng_for(seed, "swarm", "scene").random(), rng_for(seed, "swarm", "the scene")
     if traffic.groups:
-        return rng.choice(GROUP_SCENES)(rng, traffic.groups, table) if draw < GROUP_SHARE else None
+        of_groups = TRANSACTIONAL_GROUP_SCENES if traffic.ids else GROUP_SCENES
+        return rng.choice(of_groups)(rng, traffic.groups, table) if draw < GROUP_SHARE else None
     share, scenes = (LATE_SHARE, LATE_SCENES) if traffic.ids else (SCENE_SHARE, SCENES)
     return rng.choice(scenes)(rng) if draw < share else None
 
@@ -107,9 +108,10 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     faults = landing(
         seed, aimed, ClusterTraits(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after, voters)
     )
-    # A zombie's successor that crashes with all others would prove nothing of the zombie.
-    grouped = bool(traffic.members) and FaultTrait.NEEDS_TRANSACTIONS not in traits
-    faults = (*faults, *_beside(seed, len(aimed), time_s, grouped=grouped))
+    # A zombie's successor that crashes with all others would prove nothing of the zombie, and transactional producers
+    # without a group do not come to rest.
+    remade = bool(traffic.members or not traffic.ids) and FaultTrait.NEEDS_TRANSACTIONS not in traits
+    faults = (*faults, *_beside(seed, len(aimed), time_s, remade=remade))
     return {
         "seed": seed,
         "runtime": "sim",
@@ -193,9 +195,9 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
     return _with_quiet(seed, found, time_s)
 
 
-def _beside(seed: int, first: int, time_s: float, *, grouped: bool) -> list[Fault]:
+def _beside(seed: int, first: int, time_s: float, *, remade: bool) -> list[Fault]:
     """Draw, for some seeds, further faults of the kinds in `BESIDE`. first: the id of the first of these faults.
-    grouped: the clients are members of groups.
+    remade: the clients can handle that their topics are deleted and created again.
     """
     rng = rng_for(seed, "swarm", "beside")
     if rng.random() >= BESIDE_SHARE or time_s < TIME_S:
@@ -204,8 +206,8 @@ def _beside(seed: int, first: int, time_s: float, *, grouped: bool) -> list[Faul
     for number in range(rng.choice((1, 1, 2, 3))):
         kind, at_s = rng.choice(BESIDE), round(rng.uniform(1.0, time_s - 8.0), 2)
         params: Params = kind.draw.params(rng)
-        if grouped:
-            params = kind.draw.under_groups(rng_for(seed, "swarm", "members beside", number), params)
+        if remade:
+            params = kind.draw.own_topics(rng_for(seed, "swarm", "remade", number), params)
         target = kind.draw.target(rng, params) if kind.draw.target is not None else None
         found.append(make_fault(first + number, at_s, round(rng.uniform(1, 4), 2), kind.name, target or "all", params))
     return found

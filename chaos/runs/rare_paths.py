@@ -43,6 +43,10 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "unclean election": ("leader_elected", lambda line: bool(line.get("unclean"))),
     "broker fenced": ("broker_fenced", _always),
     "registration lost": ("registration_lost", _always),
+    "broker started within its session": (
+        "registration_refused",
+        lambda line: line["error"] == "DUPLICATE_BROKER_REGISTRATION",
+    ),
     "controlled shutdown": ("node_stopped", lambda line: bool(line.get("controlled"))),
     "controller resigned": ("controller_resigned", _always),
     "quorum election": ("election", lambda line: line.get("role") == "leader"),
@@ -75,6 +79,11 @@ WORLD = (
     "dedup hit",
     "producer fenced",
     "producer epochs used up",
+    "marker waits for a leader",
+    "completion refused below min ISR",
+    "marker between replay and service",
+    "leader died while it deleted records",
+    "power lost just after a roll",
     "rebalance while its coordinator loads",
     "coordinator lost in a rebalance",
     "member fenced",
@@ -90,6 +99,7 @@ WORLD = (
 
 BY_REQUEST: Mapping[str, str] = {
     "churn": "topic made again",
+    "remake": "topic of the workload made again",
     "partitions": "partition added",
     "delete_records": "records deleted by request",
     "min_isr": "min ISR altered",
@@ -113,6 +123,8 @@ OF_TRANSACTIONS = (
     "transactional id expired",
     "producer epochs used up",
     "producer fenced",
+    "marker waits for a leader",
+    "completion refused below min ISR",
 )
 """Lists the paths taken only for producers with a transactional id: every other producer has its own producer id, whose
 epoch never changes.
@@ -127,8 +139,17 @@ OF_GROUPS = (
 )
 """Lists the paths taken only for members of groups."""
 
+OF_BOTH = ("marker between replay and service",)
+"""Lists the paths taken only if members of groups commit offsets in transactions."""
+
 OF_COORDINATORS = ("coordinator loaded", "coordinator unloaded")
 """Lists the paths taken only with transactional ids or groups: without these, a coordinator has nothing to load."""
+
+OF_ACTIONS: Mapping[str, str] = {
+    "power lost just after a roll": "power_loss",
+    "leader died while it deleted records": "topics",
+}
+"""Maps a path to the kind of fault without which no run takes it."""
 
 OF_ROT = ("bad records fetched",)
 """Lists the paths taken only if files of brokers are damaged."""
@@ -177,6 +198,7 @@ def impossible(load: Scenario, faults: Collection[FaultSpec] | None = None) -> f
     plain = not traffic.ids and not traffic.groups
     found.update(() if traffic.ids else OF_TRANSACTIONS)
     found.update(() if traffic.groups else OF_GROUPS)
+    found.update(() if traffic.ids and traffic.groups else OF_BOTH)
     found.update(OF_COORDINATORS if plain else ())
     found.update(path for path, setting in OF_SETTINGS.items() if setting not in type(load).model_fields)
     if faults is None:
@@ -186,6 +208,8 @@ def impossible(load: Scenario, faults: Collection[FaultSpec] | None = None) -> f
         found.update(path for path, setting in OF_SETTINGS.items() if getattr(load, setting, None) is False)
         hows = {fault.params.get("how") for fault in faults}
         found.update(path for how, path in BY_REQUEST.items() if how not in hows)
+        actions = {fault.action for fault in faults}
+        found.update(path for path, action in OF_ACTIONS.items() if action not in actions)
         damages = any(FaultTrait.DAMAGES_FILES in KINDS[fault.action].traits for fault in faults)
         found.update(() if damages else OF_ROT)
     return frozenset(found)

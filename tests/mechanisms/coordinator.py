@@ -220,7 +220,7 @@ COORDINATOR_REMOVALS = (
     Removal(
         "waits for a deleted partition",
         SENDER,
-        "MarkerSender._leader_of",
+        "MarkerSender.leader_of",
         piece="return None if found is None else found.leader",
         by="return NO_NODE if found is None else found.leader",
     ),

@@ -144,7 +144,7 @@ class MarkerSender:
         """
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in list(job.remaining):
-            leader = self._leader_of(partition)
+            leader = self.leader_of(partition)
             if leader == job.in_flight.get(partition, NO_NODE):
                 continue  # also if there is no leader: wait for the image
             if leader is None:
@@ -160,7 +160,8 @@ class MarkerSender:
             job.in_flight.update(dict.fromkeys(found, leader))
             batches.setdefault(leader, []).append((job, found))
 
-    def _leader_of(self, partition: TopicPartition) -> int | None:
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """Return the partition's leader, NO_NODE if it has none now, or None if its topic is gone."""
         topic_id = self._image.topic_ids.get(partition[0])
         found = self._image.partition(topic_id, partition[1]) if topic_id is not None else None
         return None if found is None else found.leader

@@ -46,14 +46,14 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Draw each `how` equally often, but `churn` twice as often. `remake` is not drawn, because not all clients can
-    handle it.
+    """Draw each `how` equally often, but `churn` twice as often. `remake` is drawn by `own_topics`, because not all
+    clients can handle it.
     """
     how = rng.choice(("churn", *(each for each in ASKS if each != "remake")))
     return {"how": how, "value": rng.choice(VALUES.get(how, (0,)))}
 
 
-def under_groups(rng: Random, params: Params) -> Params:
+def own_topics(rng: Random, params: Params) -> Params:
     """Turn half of the faults `churn` into `remake`, which deletes and recreates the workload's own topics."""
     return {**params, "how": "remake"} if params["how"] == "churn" and rng.random() < 0.5 else params
 
@@ -110,7 +110,7 @@ KIND = FaultKind(
     nowhere_else="it would change topics of somebody else's cluster",
     asks=ASKS,
     check=check,
-    draw=DrawRules(params=drawn, target=lambda rng, params: "all", swarm="beside", under_groups=under_groups),
+    draw=DrawRules(params=drawn, target=lambda rng, params: "all", swarm="beside", own_topics=own_topics),
     play=play,
     verify=proofs.changed_topics,
     evidence="what was requested and accepted: ids of the topics, offsets, values; an added partition acknowledged "

@@ -10,9 +10,15 @@ from typing import Any
 
 from squall.broker.apis.fetch_session import FetchSessions, SessionError
 from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import MarkersWritten
 from squall.broker.log.log import Log
+from squall.broker.log.segment import LOG, file_name
 from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.replicas.coordinators.marker_sender import MarkerSender
+from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 from squall.chaos.runtimes.sim.group_coverage_probes import OF_GROUPS
+from squall.chaos.runtimes.sim.node import SimNode
 
 
 @contextmanager
@@ -26,6 +32,9 @@ def count_paths(counts: Counter[str]) -> Iterator[None]:
         (Log, "offset_for_timestamp", _lookup),
         (FetchSessions, "open", _eviction),
         (TransactionCoordinatorShard, "decide", _decision),
+        (TransactionCoordinator, "submit", _completion),
+        (MarkerSender, "leader_of", _leaderless),
+        (SimNode, "die", _death),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in listened]
     for (owner, name, rule), (_, _, make) in zip(before, listened, strict=True):
@@ -87,5 +96,41 @@ def _decision(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., A
         if before is not None and decision.used_producer_id:
             counts["producer epochs used up"] += 1
         return decision
+
+    return heard
+
+
+def _completion(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(coordinator: TransactionCoordinator, request: Any, answer: Callable[..., None]) -> Any:
+        def completed(response: Any) -> None:
+            # What a client would be told if the log is below its min ISR.
+            counts["completion refused below min ISR"] += response.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answer(response)
+
+        return rule(coordinator, request, completed if isinstance(request, MarkersWritten) else answer)
+
+    return heard
+
+
+def _leaderless(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(sender: MarkerSender, partition: Any) -> Any:
+        leader = rule(sender, partition)
+        counts["marker waits for a leader"] += leader == NO_NODE
+        return leader
+
+    return heard
+
+
+def _death(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(sim_node: SimNode, *, power: bool = False) -> Any:
+        hosted = [] if sim_node.node is None else sim_node.node.replicas.hosted()
+        counts["leader died while it deleted records"] += sum(bool(each.deletions) for each in hosted)
+        rolled = [each.log for each in hosted if power and len(each.log.segments) > 1]
+        newest = [f"{log.directory}/{file_name(log.segments[-1].base_offset, LOG)}" for log in rolled]
+        counts["power lost just after a roll"] += sum(sim_node.disk.durable(path) is None for path in newest)
+        return rule(sim_node, power=power)
 
     return heard

@@ -122,8 +122,19 @@ def _dissolved(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., 
     return heard
 
 
+def _marked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(coordinator: GroupCoordinator, h: Any, *args: Any) -> Any:
+        shard = coordinator.shards.get(h.state.index)
+        counts["marker between replay and service"] += shard is not None and shard.replayed and not shard.serves
+        return rule(coordinator, h, *args)
+
+    return heard
+
+
 OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
     (GroupCoordinator, "submit", _asked),
+    (GroupCoordinator, "transaction_ended", _marked),
     (GroupCoordinatorShard, "submit", _decided),
     (GroupCoordinatorShard, "tick", _ticked),
     (GroupCoordinatorShard, "fail_waiting_requests", _dissolved),

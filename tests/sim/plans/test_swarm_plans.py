@@ -8,22 +8,28 @@ from random import Random
 import pytest
 
 from squall.chaos.plans import swarm
+from squall.chaos.plans.group_scenes import markers_while_loading
 from squall.chaos.plans.late_scenes import (
     LATE_SCENES,
+    completions_below_min_isr,
     late_ends,
     late_markers,
     late_records,
     lost_answers_to_markers,
+    markers_without_a_leader,
     unreplicated_markers,
 )
 from squall.chaos.plans.scenes import (
     SCENES,
     RarePathScene,
+    deletions_with_a_kill,
     flapping_leaders,
     lonely_voter,
     lost_registrations,
+    power_behind_rolls,
     power_within_fsyncs,
     refused_proposals,
+    restarts_within_a_session,
     rotten_segments,
     slow_follower,
     stale_sessions,
@@ -40,6 +46,9 @@ TAKEN = {
     lonely_voter: "metadata log truncated",
     flapping_leaders: "leader elected",
     power_within_fsyncs: "log truncated",
+    deletions_with_a_kill: "leader died while it deleted records",
+    restarts_within_a_session: "broker started within its session",
+    power_behind_rolls: "power lost just after a roll",
 }
 AT_LEAST = {flapping_leaders: 10}
 
@@ -61,8 +70,15 @@ HIT = {
     late_records: b'"Produce"',
     lost_answers_to_markers: b'"WriteTxnMarkers"',
     unreplicated_markers: b'"WriteTxnMarkers"',
+    markers_without_a_leader: b'"WriteTxnMarkers"',
+    completions_below_min_isr: b'"WriteTxnMarkers"',
 }
 """What a scene's faults hit."""
+TAKEN_LATE = {
+    late_markers: "marker written before",
+    markers_without_a_leader: "marker waits for a leader",
+    completions_below_min_isr: "completion refused below min ISR",
+}
 
 
 @pytest.mark.parametrize("scene", LATE_SCENES)
@@ -73,7 +89,15 @@ def test_a_scene_of_late_requests_lands_and_proves_something(
     monkeypatch.setattr(swarm, "LATE_SHARE", 1.0)
     result = simulate(swarm_plan(1, workload="transactions"))
     assert result.verdict == "valid", result.reasons
-    if scene is late_markers:
-        assert result.counts["marker written before"] > 0
+    if scene in TAKEN_LATE:
+        assert result.counts[TAKEN_LATE[scene]] > 0
     hit = [line for line in result.files["nemesis.jsonl"].splitlines() if HIT[scene] in line]
-    assert len(hit) > 2
+    assert len(hit) >= 2
+
+
+def test_markers_come_to_a_coordinator_of_groups_that_does_not_serve_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swarm, "TRANSACTIONAL_GROUP_SCENES", (markers_while_loading,))
+    monkeypatch.setattr(swarm, "GROUP_SHARE", 1.0)
+    result = simulate(swarm_plan(0, workload="pipeline"))
+    assert result.verdict == "valid", result.reasons
+    assert result.counts["marker between replay and service"] > 0

@@ -139,7 +139,7 @@ def test_operations_count_as_faults_do_and_the_workload_begins_with_the_warm_up(
 
 def test_a_seed_is_one_plan_and_seeds_differ() -> None:
     assert swarm_plan(7) == swarm_plan(7)
-    plans = [swarm_plan(seed) for seed in range(200)]
+    plans = [swarm_plan(seed) for seed in range(400)]
     assert {plan.cluster.nodes for plan in plans} == {1, 2, 3, 4, 5}
     assert {plan.cluster.voters for plan in plans} == {None, 1, 3, 4, 5}, "None: of scenes"
     assert {plan.workload.acks for plan in plans} == {-1, 0, 1}
