@@ -26,7 +26,7 @@ def test_every_command_of_the_table_loads_and_says_what_it_is_for(name: str) -> 
 def test_every_module_of_commands_is_in_the_table() -> None:
     # What commands share, and what none of them is by itself.
     shared = {"__init__", "completions", "conclusion", "durability", "grouped", "night_end", "night_evidence"}
-    shared |= {"engines", "json_output", "outputs", "run_output"}
+    shared |= {"engines", "json_output", "outputs", "run_output", "sim_batch", "sim_coverage"}
     stems = {path.stem for path in (ROOT / "chaos/commands").glob("*.py")}
     modules = {f"squall.chaos.commands.{stem}" for stem in stems - shared}
     assert modules == {module for module, _ in cli.COMMANDS.values()}

@@ -41,7 +41,7 @@ DRIFTED = ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2, 3)}, {"t-0": (1,
 class World:
     """A runtime that does what it is asked to. `hits`: how often its faults strike."""
 
-    nodes = (1, 2, 3)
+    nodes = controllers = (1, 2, 3)
     noise_ms = 0.0
 
     def __init__(self, hits: int = 3) -> None:
