@@ -1,11 +1,10 @@
-"""Decides whether a finding is the fault of the cluster, or of a client that is not ours.
+"""Decides whether a finding is the fault of the cluster, or of a client that is not Squall's: a client library, or a
+program under test.
 
-If a workload's client made no progress after healing, it is blamed only if fresh clients were served meanwhile
-(`stuck.CLIENT`). Fresh clients have no transactions and are in no group, so a finding in transactions or groups stays
-the cluster's.
-
-A program under test that is a member of a group is blamed if its own reports prove what it did; for records that it
-skipped, only if Squall's own readers got them.
+If a workload's client made no progress after healing, it is blamed only if fresh clients, which the harness started
+then, were served meanwhile (`stuck.CLIENT`). Fresh clients have no transactions and are in no group, so a finding in
+transactions or groups stays the cluster's. A program under test that is a member of a group is blamed if its own
+reports prove what it did; for records that it skipped, only if Squall's own readers got them.
 """
 
 from __future__ import annotations
@@ -96,7 +95,9 @@ def proven_by_reports(
 
 
 def client_in_words(client: str) -> str:
-    """Return the words for a client of a history."""
+    """Return how sentences name a client that is not Squall's: the program under test, or the client library by its
+    name.
+    """
     return "the program under test" if client == PROGRAM else f"the client library {client}"
 
 

@@ -51,7 +51,7 @@ class Finding:
     partition.
     """
     signs: int = 0
-    """Holds the signs that all its witnesses have."""
+    """Holds the bits of `squall.checkers.mechanisms.MechanismSign` that all its witnesses have."""
 
 
 def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:

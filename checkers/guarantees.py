@@ -92,7 +92,7 @@ class PermissionCell:
 
 
 NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
-"""Name the faults of a cell that is not about a single class."""
+"""Name the faults that a cell of the guarantee matrix covers, for cells that are not about a single class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +386,7 @@ ADDED: tuple[GuaranteeRow, ...] = (
         ),
     ),
 )
-"""Lists further rows; each that holds for a configuration permits more."""
+"""Lists rows of the guarantee matrix beside the base row; each that holds for a configuration permits more."""
 
 LOSS_EXPECTED = _added(
     "a loss is expected (--expect loss)",

@@ -98,9 +98,11 @@ class Leaderships:
     """Is True if some partition, coordinators' partitions included, had more than one leader epoch."""
 
     def cut_of(self, part: int, off: int, t0: int, t1: int) -> int:
-        """Return the lowest start offset of an epoch that is later than the term of a leader which may have
-        acknowledged this record; EVER if no such epoch starts at or below the record's offset. -1 for `off` or `t1`
-        means that it is not known.
+        """Return from which offset on a later leader may have truncated this record's log; EVER if no later leader can
+        have truncated the record.
+
+        It is the lowest start offset, at or below the record's offset, of the epochs after that of a leader which may
+        have acknowledged the record. -1 for `off` or `t1` means that it is not known.
         """
         place, done = off if off >= 0 else ANYWHERE, t1 if t1 >= 0 else EVER
         may_have = (each for each in self.rows if each.part == part and each.may_have_acknowledged(place, t0, done))
@@ -307,8 +309,9 @@ def _assembled(
 
 
 def _by_topic(known: list[list[int]], partitions: Sequence[ObservedPartition]) -> Iterator[tuple[int, list[list[int]]]]:
-    """Yield each partition of one name with its terms. If a topic is created again, its epochs begin at 0 again, so
-    terms are split by the deletion. The id -1 stands for a partition that the history does not know.
+    """Yield (partition id, its leader terms) for all partitions of one name. Several have the same name if a topic was
+    deleted and created again; its epochs begin at 0 again, so the terms are split at the deletion. The id -1 is used
+    for a partition that the history does not know.
     """
     after = -1
     for each in partitions:
@@ -403,7 +406,7 @@ def _read(
 
 
 def _others(nodes: Iterable[int], reported: Collection[int], brokers: Collection[int]) -> list[int]:
-    """Return the brokers in the folder that have no trace and that the plan does not name."""
+    """Return the brokers that have a folder in the run directory but no trace, and that the plan does not name."""
     return sorted(node for node in nodes if node not in reported and node not in brokers)
 
 

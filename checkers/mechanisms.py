@@ -17,9 +17,9 @@ class MechanismSign(IntFlag):
     """Names what was seen of one witness that speaks for a mechanism."""
 
     LATER_EPOCH = 1
-    """Is set if a leader epoch, later than that of a leader which may have acknowledged the witness's record, starts at
-    or below the record's offset. If two records were acknowledged for one offset (`signs.PLACE_OF_OTHER`), that may be
-    true of either record.
+    """Is set if a later leader may have truncated the witness's record: that leader's epoch starts at or below the
+    record's offset, and follows the epoch of a leader which may have acknowledged the record. If two records were
+    acknowledged for one offset (`signs.PLACE_OF_OTHER`), that may be true of either record.
     """
     LED_ANEW = 2
     """Is set if the witness's partition had more than one leader epoch."""
@@ -92,7 +92,7 @@ OF_WITNESS = (
     | MechanismSign.RESENT
     | MechanismSign.INTERRUPTED
 )
-"""Combines the signs of the witness itself."""
+"""Combines the signs that were seen of the witness's own record, not only of its partition or run."""
 BY_EPOCHS = MechanismSign.LATER_EPOCH | MechanismSign.LED_ANEW | MechanismSign.MOVED | MechanismSign.SEVERAL_LED
 """Combines the signs that can be excluded only if the leader epochs are known."""
 BY_LOST_RECORDS = MechanismSign.POWER_LOST | MechanismSign.SYNC_FAILED

@@ -18,11 +18,13 @@ from squall.checkers.signs import RunCircumstances
 from squall.checkers.verdict_inputs import VerdictInputs
 
 FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
-"""Names the anomalies whose witnesses have signs."""
+"""Names the anomalies that finders see in the history; only their witnesses have signs (`MechanismSign`)."""
 
 
 class PermissionContext(NamedTuple):
-    """Holds what decides whether a reason of the matrix applies to partitions, which are given by their dense ids."""
+    """Holds what decides whether a reason for permitting a finding applies to its partitions, which are given by their
+    dense ids.
+    """
 
     plain: frozenset[int]
     """Holds the partitions to which no transaction wrote."""

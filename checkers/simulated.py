@@ -71,9 +71,8 @@ def listed(run_dir: Path) -> tuple[list[dict[str, Any]], str]:
 
 
 def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> SimulatorFindings:
-    """Return the failures that the simulator saw. Raises nothing.
-
-    `info` is run.json, as far as it can be read. `seals` is `History.seals`, empty if they are not known.
+    """Return the failures that the simulator saw. Raises nothing. `info` is run.json, as far as it can be read. `seals`
+    holds the CRC-32 of each file as the history has it (`History.seals`), empty if they are not known.
     """
     reported = info.get(KEY)
     violations, unread = listed(run_dir)

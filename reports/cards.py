@@ -13,7 +13,8 @@ _MARKUP = re.compile(r"<[^>]*>")
 
 
 def with_names(html: str) -> str:
-    """Return the page with the column's name in `data-what` of each cell of a table with a head. Tables hold no tables.
+    """Return the page with the column's name in `data-what` of each cell of a table with a head. Tables are never
+    nested.
     """
     return _TABLE.sub(lambda table: _named(table[0]), html)
 

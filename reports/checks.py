@@ -207,8 +207,8 @@ def notes_of(files: RunFiles) -> list[str]:
 
 
 def sentence(files: RunFiles) -> str:
-    """Return the verdict in a few sentences. If there are several reasons, the sentences lead to the list of
-    `reasons_of`.
+    """Return the verdict in a few sentences. If there are several reasons, the text ends with a colon, and the list of
+    `reasons_of` is to follow.
     """
     word, reasons = word_of(files), reasons_of(files)
     if word == VALID:

@@ -1,5 +1,6 @@
-"""Shows which process made the outputs of an input that has two outputs, or none: in which application, transaction and
-group membership. It reads the history alone. Pure but for reading.
+"""Shows which process made the outputs of an input record that has two outputs, or none: in which application,
+transaction and group membership. Applications that read, transform and write make one output of each input. Reads the
+history alone. Pure but for reading.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class _FetchedPosition(NamedTuple):
 
 @dataclass(slots=True)
 class _InputHistory:
-    """Collects from the history what happened to one input."""
+    """Collects from the history what happened to one input record of an application that reads, transforms and writes.
+    """
 
     files: RunFiles
     value: int

@@ -127,7 +127,7 @@ class RunFiles:
 
     @property
     def planted(self) -> str:
-        """Returns the known bug that a simulation has; empty for an unchanged broker."""
+        """Returns the bug that was put into a simulation's brokers on purpose; empty for unchanged brokers."""
         told = mapping(self.run.get(simulated.KEY))
         return str(told.get("planted") or told.get("mutant") or "")
 

@@ -1,5 +1,5 @@
-"""Describes a client that made no progress while fresh clients were served, and how the fresh clients were served.
-Pure.
+"""Describes a client that made no progress while fresh clients, which the harness started after healing, were served,
+and how these were served. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from squall.reports.story_facts import ACKNOWLEDGED, PartitionFacts, SeenRecord,
 @dataclass(frozen=True, slots=True)
 class ProducerStall:
     """Describes a producer that got no acknowledgement from `since` to `until`: its longest such time after a fresh
-    client was served.
+    client's first write was acknowledged.
     """
 
     last: SentRecord | None
@@ -86,7 +86,7 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
 
 
 def witness_problem(check: CheckResult, witness: Json) -> StorySubject:
-    """Return the subject of a finding with this witness."""
+    """Return the subject of the story about a finding with this witness."""
     topic, _, index = str(witness.get("partition")).rpartition("-")
     offset, op, process, other = (integer(witness.get(name)) for name in ("off", "op", "proc", "other"))
     offsets = (offset,) if offset >= 0 else ()

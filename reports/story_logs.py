@@ -91,7 +91,7 @@ class ReconstructedReplica:
 
 @dataclass
 class ReplicaLogs:
-    """Holds every replica of the partition."""
+    """Holds every broker's replica of the partition, as far as traces show it."""
 
     replicas: dict[int, ReconstructedReplica] = field(default_factory=dict)
     led_until: dict[int, float] = field(default_factory=dict)

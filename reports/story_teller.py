@@ -60,7 +60,7 @@ class _StoryBuilder:
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
-        """Holds the restarted brokers that do not serve yet: the controller has their earlier state."""
+        """Holds restarted brokers that do not serve yet, of which the controller has the state before the restart."""
         self._on_event: dict[str, Callable[[BrokerTraceLine, ReconstructedReplica], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,

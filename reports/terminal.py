@@ -52,7 +52,9 @@ def summary(run_dir: Path, console: Console, here: Callable[[str], str] = str) -
 
 
 def _put(console: Console, part: Table | Text) -> None:
-    """Print a part of the summary. In a pipe its lines end with their text: tables would fill them up with blanks."""
+    """Print a part of the summary. In a pipe each line ends with its text, because a table would pad its lines with
+    blanks.
+    """
     if console.is_terminal:
         console.print(part)
         return

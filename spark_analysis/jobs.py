@@ -84,13 +84,13 @@ def analyse(
     the converter raises for missing files, and what `session.start` and Spark raise. findings.json is removed first, so
     a findings.json that exists is complete and belongs to this history.
 
-    `ahead` says that there is no history yet: this function returns when there is one. Meanwhile Spark starts and runs
-    every statement once over a history of a few records, so that its code is compiled. An exception of `ahead` ends the
-    analysis at once, and the process should then end. Raises HistoryTooLarge if the history then needs a larger
-    session.
+    `ahead` is given if the run has no history yet: it is a function that returns when the history is there. Meanwhile
+    Spark starts and runs every statement once over a history of a few records, so that its code is compiled. An
+    exception of `ahead` ends the analysis at once, and the OS process should then end. Raises HistoryTooLarge if the
+    history then needs a larger session.
 
-    Raises NoStart if Spark has not started `start_limit_s` seconds after the history was converted. Spark's processes
-    may still run then, so the process should end, and its children with it.
+    Raises NoStart if Spark has not started `start_limit_s` seconds after the history was converted. Spark's OS
+    processes may still run then, so this OS process should end, and its children with it.
     """
     out = out or run_dir
     analysis.remove(out)

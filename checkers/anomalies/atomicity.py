@@ -39,7 +39,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses of each transaction, over all partitions together."""
+    """Yield a witness for each transaction of which only a part, or nothing, is visible in the final reads. The
+    partitions of a transaction are looked at together.
+    """
     finals = _committed_finals(seen.history)
     standing = _final_values(seen.history)
     of_txn: dict[int, list[tuple[ObservedValue, ObservedPartition]]] = {}

@@ -33,7 +33,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses of all partitions."""
+    """Yield a witness for each value that was read at two offsets of a partition, in all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

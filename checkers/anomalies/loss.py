@@ -44,7 +44,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses of all partitions."""
+    """Yield a witness for each acknowledged record that is gone, in all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

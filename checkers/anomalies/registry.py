@@ -111,7 +111,9 @@ SILENT_MEMBERS = {
     HistoryNeed.MEMBERS: f"the program reported no `processed`, and no `assigned` with an `offset`: {PAGE_OF_MEMBERS}",
     HistoryNeed.PROOFS: f"the program reported no commit in a `generation`: {PAGE_OF_MEMBERS}",
 }
-"""Says, for each need that the history does not meet, what the members of a program under test have not reported."""
+"""Gives the reason why anomalies were not looked for, for each `HistoryNeed` that is not met because the members of a
+program under test did not report something.
+"""
 LOOKED_FOR = "looked for: "
 """Begins the note of a verdict that lists the anomalies which the run could have shown."""
 

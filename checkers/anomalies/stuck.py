@@ -40,7 +40,9 @@ LOAD = "load"
 WRITES = "writes"
 """Is the evidence that the write to every partition after healing got no acknowledgement."""
 CLIENT = "client"
-"""Is the evidence that the workload's own client got nothing while a fresh client was served in the same partition."""
+"""Is the evidence that the workload's own client got nothing while a fresh client, which the harness started after
+healing, was served in the same partition.
+"""
 OF_PRODUCER, OF_ID = "producer", "transactional id"
 """Are the kinds of evidence that one producer or one transactional id of the workload was stuck while no partition was.
 """

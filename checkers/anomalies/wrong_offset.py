@@ -52,7 +52,7 @@ def unplaced(measures: Iterable[MeasurementRow], processes: Iterable[ClientProce
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield the witnesses of all partitions."""
+    """Yield a witness for each record that is not at its acknowledged offset, in all partitions."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

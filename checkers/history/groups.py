@@ -101,8 +101,8 @@ class GroupTableBuilder:
         apart: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Create a builder for the tables of `history`. `name` returns a text's index in History.names. `forget` is
-        called if the position of (process, partition) may have moved. `apart` is as in
-        `squall.checkers.nemesis_log.apart`.
+        called if the position of (process, partition) may have moved. `apart` holds the times in which faults kept
+        brokers apart (`squall.checkers.nemesis_log.apart`).
         """
         self._history = history
         self._name = name
@@ -112,7 +112,8 @@ class GroupTableBuilder:
         self._apart = apart
         self._holds: dict[tuple[int, int], _OpenOwnership] = {}
         self._told: dict[tuple[int, int], _AssignmentsByGeneration] = {}
-        """Maps process and group to the assignments that it learned, since the generations may have been counted anew.
+        """Maps (process, group) to the assignments that the process learned; emptied when generations may be counted
+        anew.
         """
         self._heard: dict[tuple[int, int], int] = {}
         """Maps process and group to when the process last learned of a generation, in ns."""

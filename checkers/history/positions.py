@@ -23,7 +23,9 @@ class ReaderPositionTracker:
         self._assigned: dict[int, Iterable[int]] = {}
 
     def seg(self, proc: int, part: int) -> int:
-        """Return the number that a read of this partition by this process carries now."""
+        """Return how often this process's position in this partition has become unknown so far. Its next reads carry
+        this number.
+        """
         return self._seg.get((proc, part), 0)
 
     def assigned(self, proc: int, at: Mapping[int, int]) -> None:

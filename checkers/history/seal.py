@@ -120,7 +120,7 @@ def notes(ends: bool, torn_bytes: int) -> list[str]:
 
 
 def read_info(run_dir: Path) -> Mapping[str, Any]:
-    """Return the content of run.json; empty if it cannot be read, which the modules that need it report."""
+    """Return the content of run.json; empty if it cannot be read. The modules that need it then report that."""
     try:
         info = json.loads((run_dir / RUN).read_text())
     except (OSError, ValueError, RecursionError):

@@ -19,8 +19,8 @@ PROVEN = (VALID, INVALID)
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationNight:
-    """Holds the results of a configuration in one night, on the brokers of one target in one runtime. A value that is
-    not known is None.
+    """Holds the results of a configuration in one night, on one target (Squall's brokers or Apache Kafka) in one
+    runtime (processes, containers, ...). A value that is not known is None.
     """
 
     night: str

@@ -135,17 +135,17 @@ class NightlyReport:
 
     @property
     def acknowledged(self) -> int:
-        """Counts the acknowledged records of the table."""
+        """Counts the acknowledged records of the durability table."""
         return sum(cell.acknowledged for cell in self.cells)
 
     @property
     def lost_against(self) -> int:
-        """Counts the records of the table that were lost although that is not permitted."""
+        """Counts the records of the durability table that were lost although their configuration does not permit it."""
         return sum(cell.lost for cell in self.cells if not cell.may_lose)
 
     @property
     def lost_permitted(self) -> int:
-        """Counts the records of the table that were lost as their configuration permits."""
+        """Counts the records of the durability table that were lost as their configuration permits."""
         return sum(cell.lost for cell in self.cells if cell.may_lose)
 
     @property

@@ -187,13 +187,13 @@ Place = tuple[str, str, str]
 
 
 def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
-    """Return the places at which runs have a verdict."""
+    """Return the (configuration, target, runtime) of the runs that have a verdict."""
     proven = (run for run in runs if run["verdict"] in (VALID, INVALID))
     return frozenset((run["configuration"], run["target"], run["runtime"]) for run in proven)
 
 
 def ran_again(gone: FindingStatus, where: Collection[Place]) -> bool:
-    """Return whether a night tested a configuration of a finding that it no longer shows. `where` is the night's
-    `places_tested`.
+    """Return whether a night tested, on the same target and runtime, a configuration of a finding that it no longer
+    shows. `where` is the night's `places_tested`.
     """
     return any((row["configuration"], row["target"], row["runtime"]) in where for row in gone.rows)

@@ -27,7 +27,9 @@ CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class DurabilityCell:
-    """Holds the results of a configuration under a class of faults, on the brokers of one target in one runtime."""
+    """Holds the results of a configuration under a class of faults, on one target (Squall's brokers or Apache Kafka) in
+    one runtime (processes, containers, ...).
+    """
 
     configuration: str
     classes: str
@@ -110,7 +112,9 @@ class DurabilityCell:
 
     @property
     def promised(self) -> str:
-        """Says what is promised of records."""
+        """Says in words whether records may be lost or duplicated under these faults, by what the configuration
+        promises.
+        """
         if not self.promise:
             return "not known"
         may = ["loss"] * self.may_lose + ["duplicates"] * self.may_double

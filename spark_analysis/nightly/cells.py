@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 CELL = ("configuration", "classes", "target", "runtime")
-"""Lists the columns that identify a row of the table."""
+"""Lists the columns that identify a row of the durability table."""
 
 COUNTED = """
 select * from stored_runs where counts{where}
@@ -37,8 +37,8 @@ select {", ".join(CELL)},
 from (select *, measured and verdict in ('valid', 'invalid') proven from counted_runs)
 group by {", ".join(CELL)} order by {", ".join(CELL)}
 """
-"""Selects the rows of the table. Runs without a verdict count nowhere, because they may have ended before they showed
-something.
+"""Selects the rows of the durability table. Runs without a verdict count nowhere, because they may have ended before
+they showed something.
 """
 
 HISTOGRAMS = f"""
