@@ -31,14 +31,14 @@ class AppendCall:
     checked: CheckedBatch | AppendResult | None
 
     def go(self) -> Appended:
-        """Call the original `ProduceApi._append` with these arguments."""
+        """Append as the correct broker does: call `ProduceApi._append` with these arguments."""
         return _SOUND(
             self.api, self.h, self.index, self.records, self.version, self.acks, self.now_ms, self.wall_ms, self.checked
         )
 
 
 def around_append(rule: Callable[[AppendCall], Appended]) -> ReplacedFunction:
-    """Return a replacement of the broker's append by `rule`."""
+    """Return a mutant's replacement of the broker's append: `rule` is called in its place."""
 
     # The parameters are on one line, because they only repeat those of the replaced function.
     def _append(self, h, index, records, version, acks, now_ms, wall_ms, checked):  # type: ignore[no-untyped-def]

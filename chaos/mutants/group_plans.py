@@ -1,4 +1,5 @@
-"""Makes the plans of a hunt for bugs of group coordinators: few members, few partitions, and acts listed one by one.
+"""Makes the plans of a hunt for bugs of group coordinators: few members, few partitions, and acts (such as joining,
+leaving or crashing) that are listed one by one.
 
 The coordinators' logs have one partition each, so that there is one coordinator of each kind. Session time-outs are
 short: a coordinator notices within a second or two that a member is gone.
@@ -64,9 +65,9 @@ def group_plan(
     sends_s: float = 0.0,
     **plan: Any,
 ) -> Plan:
-    """Return a plan of a small cluster with these acts of members and these faults, and a load of `time_s` that sends
-    records to one partition after the other. to: the partitions that get any records; empty: all. sends_s: how long
-    records are sent, in s; 0: all the time.
+    """Return a plan of a small cluster with these faults, these acts of members, and a load of `time_s` seconds that
+    sends records to one partition after the other. to: the partitions that get any records; empty: all. sends_s: how
+    long records are sent, in s; 0: all the time.
     """
     table = {**load, **(workload or {})}
     return hunt_plan(
@@ -95,5 +96,7 @@ def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[in
 
 
 def act(at_s: float, who: int, do: str, for_s: float = 0.0) -> list[Any]:
-    """Return one act of a member or an instance, as the workload's operation."""
+    """Return one act of a group member, or of a pipeline instance (a member that also produces), as an operation of the
+    workload.
+    """
     return [round(at_s, 3), who, do, round(for_s * 1000), 0]

@@ -1,5 +1,5 @@
-"""Hunts planted bugs: finds out whether each bug is found, how soon, by which check, and whether a correct broker
-raises no alarm under that plan.
+"""Hunts mutants (planted bugs): finds out whether each one is found, how soon, by which check, and whether a correct
+broker raises no alarm under the same plan.
 
 Plans are drawn seed by seed until one fails with the mutant planted. The same plan then runs without the mutant. If
 that run fails too, the plan finds nothing: it shows a false alarm, or a bug of the broker itself.
@@ -93,7 +93,9 @@ class MutantHuntResult:
 
     @property
     def is_as_required(self) -> bool:
-        """Is True if the mutant was found, or is known to be masked, and there was no false alarm."""
+        """Is True if there was no false alarm, and the mutant was found or is known to be masked (another rule of the
+        broker prevents its effect).
+        """
         return (self.seed is not None or bool(find(self.mutant).masked)) and not self.false_alarms
 
 
@@ -162,14 +164,16 @@ class MutantSearch:
         return FailingPlan(seed, plan, failure)
 
     def finds_as_expected(self) -> Iterator[FailingPlan]:
-        """Yield further plans that find the mutant by its own checks: another check may show another problem."""
+        """Yield further plans that find the mutant by one of its own checks (`Mutant.expected`): any other check may
+        show another problem.
+        """
         while (found := self.next_failing_plan()) is not None:
             if found.failure.name in self.mutant.expected:
                 yield found
 
     def first_as_named(self) -> FailingPlan | None:
-        """Return the first plan that finds the mutant by its own checks; if there is none, the first plan that finds it
-        at all.
+        """Return the first plan that finds the mutant by one of its own checks (`Mutant.expected`); without such a
+        plan, the first that finds it at all.
         """
         other: FailingPlan | None = None
         while (found := self.next_failing_plan()) is not None:
@@ -234,7 +238,9 @@ def _fewest_steps(
     shrink: Shrink,
     say: Callable[[str], None],
 ) -> MutantHuntResult:
-    """Shrink one failing plan after the other until a plan has few steps. The next one is searched only when needed."""
+    """Shrink one failing plan after another until one has at most `FEW_STEPS` steps, and keep the one with the fewest.
+    The next plan is searched for only when it is needed.
+    """
     best = hunted
     for found in finds:
         plan, steps = shrink(found.plan, found.failure, search.fails_as(found.failure))

@@ -1,5 +1,5 @@
-"""Makes the plans of a hunt: small clusters with short time-outs, few partitions, few records, and faults close
-together.
+"""Makes the plans of a hunt for mutants: small clusters with short time-outs, few partitions, few records, and faults
+close together.
 
 A bug mostly needs two things at once: a follower that lags, and a leader that fails. So the time-outs here are a tenth
 of a run's, and the faults overlap. All faults stay inside what the configuration promises to survive: under the same
@@ -113,7 +113,7 @@ SMALL: Mapping[str, Any] = {
 
 
 def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kill") -> list[Values]:
-    """Return faults that take nodes down one after the other, each a moment after the one before has come back.
+    """Return faults that take nodes down one after the other, each a moment after the previous node has come back.
 
     After a power loss there is time to catch up. Otherwise the next power loss would hit several nodes at once, which
     no configuration without fsync survives.
@@ -129,7 +129,7 @@ def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kil
 
 
 def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 80) -> list[Values]:
-    """Return faults that take nodes down one after the other while links are slow: responses are in flight, and
+    """Return faults that take nodes down one after the other while links are slow, so that responses are in flight and
     followers lag.
     """
     rng = draw(seed, mutant)
@@ -138,8 +138,8 @@ def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 8
 
 
 def somewhat_late(seed: int, mutant: str) -> list[Values]:
-    """Return a fault that slows links for a while, for mutants that need no fault: then their plans differ in what is
-    in flight together.
+    """Return a fault that slows links for a while, for mutants that need no fault. It makes their plans differ in what
+    is in flight at the same time.
     """
     rng = draw(seed, f"{mutant}: links")
     return [slow_links(rng, rng.uniform(0.1, 0.8), rng.uniform(0.8, 1.6), most_ms=40)]

@@ -1,5 +1,5 @@
-"""Plants the bug before KIP-279: the leader answers epoch and offset at which two logs diverge, and the follower uses
-only the offset.
+"""Plants the bug before KIP-279: the leader answers with the epoch and the offset at which two logs diverge, and the
+follower uses only the offset.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def truncation_target(self: Partition, epochs: EpochCachePort, epoch: int, end_o
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which leadership moves to and fro between logs that never met: one broker dies, the other leads
-    after an unclean election, and dies.
+    """Return a plan in which leadership moves to and fro between two logs that were never in sync: one broker dies, the
+    other leads after an unclean election, and dies.
     """
     rng = draw(seed, "2")
     at_s, order = 0.5, rng.sample((1, 2, 3), 2)

@@ -1,7 +1,8 @@
-"""Plants the bug before KIP-320: a fetch does not carry its leader epoch, so zombies serve fetches and get records.
+"""Plants the bug before KIP-320: a fetch does not carry its leader epoch, so a leader that was replaced still serves
+fetches.
 
-A follower then does not know either which epoch a batch may not exceed. That check (KAFKA-18723) came years later, and
-would hide the bug that is shown here.
+A follower then cannot check either that a batch has no later epoch than the leader. This check (KAFKA-18723) came years
+later, and would hide the bug that is shown here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def check_leader_epoch(self: Partition, request_epoch: int) -> ErrorCode:
-    """Accept the request as any leader, whatever its epoch is."""
+    """Accept the request whatever its epoch is, as long as this broker takes itself for the leader."""
     return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -50,9 +51,10 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return a plan in which a follower learns decisions late. It follows the leader of two epochs ago, which leads
-    again and counts it as in sync. Then the follower learns of the epoch between, whose leader does not know that it
-    was replaced, and truncates acknowledged records. It is in the ISR, and its leader dies.
+    """Return a plan in which a follower learns late what the controller decides. It still follows the leader of two
+    epochs ago, which leads again and counts it as in sync. Then the follower learns of the epoch in between. The leader
+    of that epoch does not know that it was replaced, and the follower truncates acknowledged records to match it. The
+    follower is in the ISR, and its leader dies.
     """
     rng = draw(seed, "3: seen")
     faults = [

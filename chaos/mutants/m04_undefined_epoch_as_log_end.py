@@ -1,4 +1,4 @@
-"""Plants KAFKA-6857: for the end of an epoch that the leader never saw, it answers the end of its log."""
+"""Plants KAFKA-6857: if a leader is asked for the end of an epoch that it never saw, it answers the end of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plants KAFKA-10432: recovery takes the first epoch, 0, for no epoch, and forgets it."""
+"""Plants KAFKA-10432: recovery takes epoch 0, the first one, for a missing epoch, and forgets it."""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ def plan(seed: int) -> Plan:
 
 def seen_plan(seed: int) -> Plan:
     """Return a plan in which a leader dies with records that no other replica has. The next leader writes other records
-    in their place, in an epoch that it has forgotten when it was stopped and leads again, as the last member of the
-    ISR. The first leader comes back, gets no reason to truncate, and as the preferred leader serves its old records.
+    in their place. It is the last member of the ISR; it is stopped and leads again, but has forgotten the epoch of
+    these records. The first leader comes back, gets no reason to truncate, and as the preferred leader serves its old
+    records.
     """
     rng = draw(seed, "7: seen")
     faults = [

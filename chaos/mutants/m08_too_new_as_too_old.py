@@ -1,4 +1,6 @@
-"""Plants KAFKA-2143: a follower whose log is too long takes its log for too old, and deletes it."""
+"""Plants KAFKA-2143: a follower whose log is longer than its leader's believes that its log is outdated, and deletes
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return a plan in which the leader dies while one follower has more records than the other, which is elected. The
-    follower with more records is in the ISR and deletes its log, and the responses with which it would copy all records
-    again are late: its leader dies before they arrive.
+    """Return a plan in which the leader dies, and the follower with fewer records is elected. The other follower, which
+    is in the ISR, deletes its log. The responses with which it would copy all records again are late: the new leader
+    dies before they arrive.
     """
     rng = draw(seed, "8: seen")
     faults = [

@@ -13,13 +13,15 @@ from squall.chaos.plans.plan import Plan
 
 
 def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the committed ISR: it contains replicas about to leave, and lacks replicas about to join."""
+    """Return the committed ISR. It contains replicas that the leader has proposed to remove, but lacks those that it
+    has proposed to add.
+    """
     return committed
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which a paused follower joins again. Its leader learns that some time after the controller has
-    decided it, and records arrive meanwhile.
+    """Return a plan in which a paused follower joins the ISR again. Its leader learns this some time after the
+    controller has decided it, and records arrive meanwhile.
     """
     rng = draw(seed, "10")
     at_s, node = 0.5, f"node:{rng.randint(1, 3)}"

@@ -15,8 +15,8 @@ def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> No
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which a request to let a follower join is late, is sent again, and arrives after the follower
-    has lagged and left.
+    """Return a plan in which a leader's request to add a follower to the ISR is late. The leader sends it again, and
+    the follower joins, lags and leaves the ISR. Then the late request arrives.
     """
     rng = draw(seed, "11")
     faults = []
@@ -33,9 +33,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return a plan in which a request to let a follower join is late. The request is sent again, the follower joins,
-    gets no more records, and leaves. The late request lets the follower in again. The leader does not learn that,
-    continues without the follower and dies.
+    """Return a plan in which a leader's request to add a follower to the ISR is late. The leader sends it again, and
+    the follower joins, gets no more records, and leaves. Then the late request adds the follower again. The leader does
+    not learn that, continues without the follower, and dies.
     """
     rng = draw(seed, "11: seen")
     faults = [

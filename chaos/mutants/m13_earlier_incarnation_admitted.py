@@ -1,4 +1,4 @@
-"""Plants KAFKA-14617 (KIP-903): a broker joins an ISR because of what its earlier incarnation held."""
+"""Plants KAFKA-14617 (KIP-903): a restarted broker joins an ISR because of the log that it had before the restart."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def leader_is_same_incarnation(self: Partition, replica: FollowerReplicaState) -
 
 
 def is_stale_fetch(self: Partition, replica: FollowerReplicaState, broker_epoch: int) -> bool:
-    """Return False: accept the fetch of any incarnation."""
+    """Return False: accept the fetch whatever its broker epoch is, even if it was sent before a restart of the
+    follower.
+    """
     return False
 
 
 def plan(seed: int) -> Plan:
     """Return a plan in which a follower's fetch is late, so that it fetches again over another connection, and then
-    loses its power. When the late fetch arrives, the next incarnation runs, over a slow link, and has lost much; no
-    more records are written meanwhile.
+    loses its power. When the late fetch arrives, the follower has restarted and has lost many records. Its link is
+    slow, and no more records are written meanwhile.
     """
     rng = draw(seed, "13")
     node, last_s = f"node:{rng.randint(1, 3)}", 2.0
@@ -55,8 +57,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return a plan in which a follower's fetches are late, and it loses its power. Its next incarnation fetches from
-    the new end of its log, and waits for the responses. Then the late fetches let it join, and its leader dies.
+    """Return a plan in which a follower's fetches are late, and it loses its power. After its restart it fetches from
+    the new end of its log, and waits for the responses. Then the late fetches from before let it join the ISR, and its
+    leader dies.
     """
     rng = draw(seed, "13: seen")
     faults = [

@@ -21,7 +21,7 @@ def has_reached_isr(self: Partition, replica: FollowerReplicaState) -> bool:
 def plan(seed: int) -> Plan:
     """Return a plan in which a follower's links are so slow that it leaves the ISR, and it lacks just the last record
     when the leader dies. The next leader learns only later that this record is committed, and admits the follower by
-    the high watermark that it knows. Neither is a voter: the controller stays.
+    the high watermark that it knows. Neither broker is a voter of the metadata quorum, so the controller stays.
     """
     rng = draw(seed, "14")
     far, leader = rng.sample((4, 5), 2)
@@ -48,9 +48,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return a plan in which a follower is fenced and lacks just the last record. The other follower has it, and
-    becomes leader before it learns that the record is committed. It lets the first follower join, whose copy of the
-    record is late, and dies.
+    """Return a plan in which a follower is fenced and lacks just the last record. The other follower has this record,
+    and becomes leader before it learns that the record is committed. It lets the first follower join the ISR, but the
+    response with the record is late. Then it dies.
     """
     rng = draw(seed, "14: seen")
     faults = [

@@ -14,8 +14,8 @@ def _ended_cleanly(self: LogManager, marker_epoch: int | None) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with power losses under a load of large records, most of which are synced. Of the last but one
-    write only the head is left, and the last write hides that.
+    """Return a plan with power losses under a load of large records, most of which are synced. Of the last write but
+    one, only the beginning is left, and the last write hides that.
     """
     rng = draw(seed, "16")
     workload = {"rate": 60, "min_bytes": 3000, "max_bytes": 9000, "topic_settings": {"flush.messages": "3"}}

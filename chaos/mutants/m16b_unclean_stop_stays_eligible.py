@@ -1,4 +1,4 @@
-"""Plants a bug against KIP-966: the controller takes a broker that lost power for one that stopped cleanly, and lets it
+"""Plants a bug against KIP-966: the controller believes that a broker which lost power has stopped cleanly, and lets it
 lead again.
 """
 

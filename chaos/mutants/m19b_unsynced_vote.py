@@ -28,8 +28,8 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return `plan` with a longer load. A broker may find half of a vote that was not synced, and then does not start;
-    without a second voter no leader can be elected any more.
+    """Return `plan` with a longer load. A broker may find only half of its unsynced vote, and then does not start.
+    Without a second voter no leader can be elected any more.
     """
     rng = draw(seed, "19b: seen")
     at_s, faults = 0.5, []

@@ -17,7 +17,7 @@ def never(self: Partition) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Return the plan for the last in-sync replica, which acknowledges records here."""
+    """Return the plan of mutant 15: a leader is alone in the ISR, and with this bug it acknowledges records."""
     return last_one_standing(seed)
 
 

@@ -1,4 +1,4 @@
-"""Plants a bug: the broker answers error 19 (NOT_ENOUGH_REPLICAS) after the append, which means that nothing was
+"""Plants a bug: the broker answers NOT_ENOUGH_REPLICAS after the append, although this error means that nothing was
 appended.
 """
 

@@ -1,4 +1,6 @@
-"""Plants KAFKA-2334 (KIP-207): a new leader answers "latest" with a high watermark that is behind its predecessor's."""
+"""Plants KAFKA-2334 (KIP-207): a new leader answers ListOffsets for `latest` with a high watermark that is behind its
+predecessor's.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def latest_offset_available(self: Partition) -> bool:
-    """Return True at once."""
+    """Return True at once, even before the new leader has committed a record of its own epoch."""
     return True
 
 

@@ -21,8 +21,8 @@ def is_stale_stop(self: Partition, leader_epoch: int) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which followers leave and join all the time, so that responses, metadata and further proposals
-    cross on their way.
+    """Return a plan in which followers leave and join the ISR all the time, so that the controller's responses and
+    metadata and the leaders' further proposals arrive in another order than they were sent.
     """
     rng = draw(seed, "24")
     latency_ms = rng.randint(20, 40)
@@ -36,9 +36,9 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """Return a plan in which a follower leaves and joins again. Its leader knows that from the controller's responses,
-    and learns it once more from late metadata: the leaving first. By then the follower gets no records, and the leader
-    continues without it.
+    """Return a plan in which a follower leaves the ISR and joins it again. Its leader learns this from the controller's
+    responses. Later it gets the same two changes once more, in metadata, and applies the first of them again. By then
+    the follower gets no records, and the leader continues without it.
     """
     rng = draw(seed, "24: seen")
     cut_s = 2.1 + rng.uniform(0.15, 0.3)

@@ -1,7 +1,7 @@
 """Plants KAFKA-14402: a record that arrives after the marker of its transaction opens a transaction that never ends.
 
-In transactions V1 the marker leaves the producer's epoch unchanged. Since KIP-890 part 1, Kafka's leaders ask the
-coordinator; the mutant does not.
+In transactions V1 (before KIP-890) the marker leaves the producer's epoch unchanged. Since KIP-890 part 1, Kafka's
+leaders ask the coordinator before they accept the record; the mutant does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Plants KAFKA-17754: a late EndTxn of one transaction ends the next transaction, because both have the same epoch.
 
 Transactions V1 are so by design, and Kafka fixed this with V2 (KIP-890, part 2). The mutant treats clients of V2 as if
-they spoke V1. The setting of this kind has clients that speak V1, and claims that this is safe.
+they spoke V1. A second mutant of this kind is only a setting: its clients speak V1, and the plan claims that this is
+safe.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def first_epoch(self: TransactionCoordinatorShard) -> int:
 
 
 def is_exhausted(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """Return True only at the very last epoch, which should be reserved for fencing."""
+    """Return True only at the very last epoch. A correct coordinator keeps that epoch for fencing."""
     return epoch >= MAX_EPOCH  # Kafka reserves the last epoch: one below it, a new producer id is due
 
 
@@ -31,7 +31,7 @@ def epoch_of_end(self: TransactionCoordinatorShard, transaction: TransactionMeta
 
 
 def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """Return False, as if a client could have any epoch."""
+    """Return False: a client may get any epoch, even the last one."""
     return False
 
 

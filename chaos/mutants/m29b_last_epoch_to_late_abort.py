@@ -1,4 +1,5 @@
-"""Plants KAFKA-20090 in another way: a time-out fences with the last epoch, and the late abort is given that epoch.
+"""Plants KAFKA-20090 in another way: when a transaction times out, the coordinator fences its producer with the last
+epoch, and gives this epoch to the client that aborts late.
 
 Squall's swarm found this. As in mutant 29, epochs begin close before the last epoch.
 """
@@ -20,7 +21,7 @@ def first_epoch(self: TransactionCoordinatorShard) -> int:
 
 
 def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, request: EndTransaction) -> bool:
-    """Accept the request as a retry of the abort, whatever epoch the time-out has left."""
+    """Accept the request as a retry of the abort, whatever epoch the transaction has since its time-out."""
     retry, state = self.is_retry_of_end(transaction, request), transaction.state
     if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
         return retry or request.epoch == transaction.epoch
@@ -28,7 +29,7 @@ def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata,
 
 
 def is_last_epoch(self: TransactionCoordinatorShard, epoch: int) -> bool:
-    """Return False, as if a client could have any epoch."""
+    """Return False: a client may get any epoch, even the last one."""
     return False
 
 

@@ -15,7 +15,9 @@ BEFORE, NOW = "high_watermark_before", "high_watermark_now"
 
 
 def first_unstable_offset(self: HostedPartition) -> int | None:
-    """Ignore a transaction that began above the earlier high watermark, as if it were above everything that is read."""
+    """Return None, as if no transaction were open, if the first open transaction began above the earlier high
+    watermark.
+    """
     seen, high_watermark = vars(self.log), self.state.high_watermark
     if seen.get(NOW) != high_watermark:
         seen[BEFORE], seen[NOW] = seen.get(NOW, 0), high_watermark

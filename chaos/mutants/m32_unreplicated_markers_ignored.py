@@ -12,14 +12,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_undecided(self: ProducerRules, ended: EndedTxn, high_watermark: int) -> bool:
-    """Return False: take a transaction for decided although its marker is not replicated yet."""
+    """Return False: count a transaction as decided although its marker is not replicated yet."""
     return False
 
 
 def plan(seed: int) -> Plan:
     """Return a plan in which markers come late, and reach a leader from which followers cannot fetch any more. Readers
-    ask it for the last stable offset, then it dies. The next leader gets the markers late as well. Each broker is that
-    leader once.
+    ask this leader for the last stable offset, then it dies. The next leader gets the markers late as well. This
+    happens to each broker once.
     """
     rng = draw(seed, "32")
     faults, transactions = [], []

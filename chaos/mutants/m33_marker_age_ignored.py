@@ -29,9 +29,9 @@ def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> Abort
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which a transaction times out, and is aborted also in a partition where its only record has not
-    arrived yet. That record comes from a producer that is fenced everywhere, and the producer's successor writes there
-    next.
+    """Return a plan in which a transaction times out and is aborted, also in a partition that its only record has not
+    reached yet. That record comes from a producer that is fenced everywhere, and the producer's successor writes to the
+    partition next.
     """
     rng = draw(seed, "33")
     faults, transactions = [], []

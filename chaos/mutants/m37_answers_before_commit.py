@@ -21,8 +21,8 @@ def when_committed(self: CoordinatorLog, offset: int, call: OnCommitted) -> None
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that, in each round, ends transactions while two brokers are paused; the third broker dies before
-    they continue. Each broker is the third once, and so is the coordinator.
+    """Return a plan with three rounds. In each, transactions end while two brokers are paused, and the third broker
+    dies before they continue. Each broker dies once, so the coordinator does, too.
     """
     rng = draw(seed, "37")
     faults, transactions = [], []

@@ -1,7 +1,8 @@
-"""Plants KAFKA-17507: a marker is answered before the offsets of its transaction become the group's committed offsets.
+"""Plants KAFKA-17507: the coordinator answers a transaction marker before the offsets of the transaction are the
+group's committed offsets.
 
 From 2.0 on, Kafka's coordinator did that later, in another thread. The next transaction of the same producer could
-begin meanwhile, and its undecided offsets were then taken for those of the transaction before.
+begin meanwhile, and its undecided offsets were then committed with those of the transaction before.
 """
 
 from __future__ import annotations

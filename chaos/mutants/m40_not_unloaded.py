@@ -1,8 +1,8 @@
 """Plants KAFKA-4362: a broker that has lost a partition of __consumer_offsets still acts as the coordinator of its
 groups.
 
-Members that had found this broker before got successful responses. Those that found the new coordinator were a second
-group.
+Members that had found this broker before still got successful responses from it. Members that found the new coordinator
+formed a second group of the same name.
 """
 
 from __future__ import annotations

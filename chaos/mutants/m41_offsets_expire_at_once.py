@@ -1,4 +1,4 @@
-"""Plants KAFKA-8069: offsets without an expiry time are taken for offsets that have expired long ago.
+"""Plants KAFKA-8069: offsets without an expiry time are treated as if they had expired long ago.
 
 Kafka 2.1 read the default of an old record, -1, as a time. It then removed the offsets of groups that had no members at
 that moment as soon as it looked for expired offsets.

@@ -1,5 +1,5 @@
 """Plants KAFKA-2942, a bug of a client and not of a broker: a consumer commits records that it has fetched, but not yet
-returned to its application.
+returned to its caller.
 
 The bug is planted in Squall's own client: the checks must distinguish a consumer that skips records from a broker that
 loses them.

@@ -18,9 +18,9 @@ def error_for_clients(error: int) -> ErrorCode:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which, in each round, a commit reaches the followers, and their acknowledgement does not reach
-    the coordinator, because no Fetch passes any more. A broker stops in good order at that moment: each broker once,
-    and so does the coordinator.
+    """Return a plan with several rounds. In each, a commit reaches the followers, but its coordinator gets no
+    acknowledgement, because no Fetch passes any more. At that moment a broker stops in good order. Each broker stops
+    once, so the coordinator does, too.
     """
     rng = draw(seed, "50")
     faults, transactions = [], []

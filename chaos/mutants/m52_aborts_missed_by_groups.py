@@ -1,4 +1,5 @@
-"""Plants Redpanda #10669, PR 10670 (2023): a group's part of an abort went to the wrong coordinator.
+"""Plants Redpanda #10669, PR 10670 (2023): when a transaction with group offsets was aborted, the abort went to the
+wrong group coordinator.
 
 Pending offsets stayed pending, and the next transaction of the same producer that committed also committed these.
 """
@@ -27,7 +28,9 @@ _SOUND = GroupCoordinator.transaction_ended
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that aborts a transaction of an instance that has several partitions; the others commit theirs."""
+    """Return a plan that aborts a transaction of a pipeline instance (a member that also produces) with several
+    partitions. The other instances commit their transactions.
+    """
     rng = draw(seed, "52")
     acts = [act(1.0 + 0.8 * n + rng.uniform(0.0, 0.6), 0, ABORT) for n in range(6)]
     return group_plan(seed, [], acts, time_s=6.0, load=PIPELINE_LOAD, workload={"instances": 1, "partitions": 4})

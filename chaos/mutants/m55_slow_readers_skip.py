@@ -1,4 +1,6 @@
-"""Plants a bug of Bufstream 0.1: a reader that has fallen behind does not get the records in between."""
+"""Plants a bug of Bufstream 0.1: a reader that has fallen behind does not get the records between its position and the
+end.
+"""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that flips bits in the epoch of a batch, which no checksum covers, in the first epoch of all; a
+    """Return a plan that flips bits in the epoch of a batch, which no checksum covers, during the very first epoch. A
     follower that was down appends the batch. A correct follower waits until retention has deleted the batch that it
     cannot append.
 
     Only the first epoch is suitable: a flipped bit may turn a later epoch into an earlier epoch, which cannot be
-    detected. And the leader stays: if it starts again it trusts what it reads on its own disk.
+    detected. And the leader must not restart, because a leader that starts again trusts what it reads on its own disk.
     """
     rng = draw(seed, "62")
     at_s, away_s = rng.uniform(0.3, 0.6), rng.uniform(1.0, 1.4)

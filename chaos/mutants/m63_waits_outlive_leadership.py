@@ -1,5 +1,5 @@
-"""Plants KAFKA-20634: requests that waited for the high watermark of a leader are acknowledged by that of its
-successor.
+"""Plants KAFKA-20634: produce requests that wait for a leader's high watermark are still acknowledged after this broker
+has become a follower, by the high watermark of the next leader.
 """
 
 from __future__ import annotations

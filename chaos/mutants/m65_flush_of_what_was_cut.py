@@ -1,4 +1,6 @@
-"""Plants Redpanda #15201: a flush that ends after a truncation counts for records that were appended since."""
+"""Plants Redpanda #15201: if the log is truncated during a flush, the end of the flush marks records as durable that
+were appended after the truncation.
+"""
 
 from __future__ import annotations
 

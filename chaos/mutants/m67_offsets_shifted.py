@@ -1,4 +1,4 @@
-"""Plants Redpanda PR 29849: after a truncation clients get other offsets than those of the log."""
+"""Plants Redpanda PR 29849: after a truncation, clients get offsets that differ from those in the log."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _SOUND = DelayedFetch.wake
 
 
 def wake(self: DelayedFetch) -> None:
-    """Give a parked consumer only the newest batch, and none of the batches before it."""
+    """Give a waiting consumer only the newest batch, and none of the batches before it."""
     if self.replica_id < 0:
         self.wants = [_newest(want) for want in self.wants]
         self.look = list(enumerate(self.wants))

@@ -17,7 +17,7 @@ _SOUND = FetchApi._read
 def _read(
     self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
 ) -> FetchResponsePartition:
-    """Serve a consumer at the start of a log whose older records are gone from behind the first batch."""
+    """Skip the first batch for a consumer that reads from the start of a log whose older records were deleted."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and part.offset == h.log.log_start_offset > 0:
         batch = next(h.log.segments[0].walk_from(part.offset), None)

@@ -1,8 +1,8 @@
-"""Plants KAFKA-9365 (before 2.5) and Redpanda PR 5162 (2022): transactional offset commits are accepted from any
-sender.
+"""Plants KAFKA-9365 (before 2.5) and Redpanda PR 5162 (2022): transactional offset commits are accepted from members of
+an earlier generation.
 
-The group is in a later generation, and another member has read on from the committed offset. The producer's epoch
-fences no member here: the other member has its own transactional id (KIP-447).
+By then another member has read on from the committed offset. The producer's epoch fences no member here: the other
+member has its own transactional id (KIP-447).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plants librdkafka #4637, a bug of a client: fetching resumes at a position that the consumer had passed before.
+"""Plants librdkafka #4637, a bug of a client: fetching resumes at an earlier position, so records are returned again.
 
 librdkafka did so when partitions were resumed. Here it happens when a new leader has confirmed the position.
 """

@@ -34,8 +34,9 @@ def bumped(
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which a producer is stopped inside a transaction and then goes on. Meanwhile its successor
-    writes to another partition, and later to the same one: the marker of that transaction ends the earlier one's, too.
+    """Return a plan in which a producer is stopped inside a transaction and then continues. Meanwhile its successor
+    writes to another partition, and later to the same one: there the marker of the successor's transaction ends the
+    stopped one's, too.
     """
     rng = draw(seed, "90")
     times = [0.1 + 0.3 * n + rng.uniform(0.0, 0.1) for n in range(20)]

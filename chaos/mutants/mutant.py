@@ -46,13 +46,15 @@ def _path(owner: type[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Describes a known bug that can be planted. `plan` and `expected` say how it is found."""
+    """Describes a known bug that can be planted. `plan` makes plans that provoke it, and `expected` names the checks
+    that show it.
+    """
 
     id: str
     """Gives the row of the bug in the list of known bugs, with a letter if a row has several bugs."""
     name: str
     title: str
-    """Says what the broker does wrong, as a sentence without a subject."""
+    """Says what the broker does wrong, in words that follow "the broker"."""
     source: str
     """Says where the bug is published."""
     replaces: tuple[ReplacedFunction, ...]
@@ -68,9 +70,12 @@ class Mutant:
     is used for both.
     """
     masked: str = ""
-    """Says why no plan can find the bug, if that is so: which other rule of the broker prevents its effect."""
+    """Says which other rule of the broker prevents the bug's effect, so that no plan can find it; empty if a plan can.
+    """
     unseen: str = ""
-    """Says why no client can notice the bug, if that is so, and what an inspection of the brokers shows."""
+    """Says why no client can notice the bug, and what an inspection of the brokers shows; empty if clients can notice
+    it.
+    """
     group: str = REPLICATION
     load: str = ""
     """Names the workload of the mutant's plans, if its group has several workloads."""
@@ -93,7 +98,8 @@ class Mutant:
 
     @property
     def is_of_clients(self) -> bool:
-        """Is True for a mutant of transactions or groups: what their clients see finds it, unless they cannot see it.
+        """Is True for a mutant of transactions or groups that clients can notice: then only what clients see counts as
+        a find.
         """
         return self.group != REPLICATION and not self.unseen
 

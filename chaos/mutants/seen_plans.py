@@ -1,4 +1,4 @@
-"""Makes plans in which the effect of a planted bug on one partition reaches its clients, which see nothing else.
+"""Makes plans for mutants of replication in which clients notice the bug, by what happens to one partition.
 
 A wrong ISR or a wrong epoch does no harm as long as the leader runs. So these plans define which broker is cut off from
 which, which dies, and in which order, until the replica that should not lead is the only one that can. All of it
@@ -72,7 +72,7 @@ def _late(at_s: float, duration_s: float, link: str, late_ms: int, api: str, str
 
 
 def one_for_each(at_s: float) -> list[list[Any]]:
-    """Return one record for each partition, as operations of a plan."""
+    """Return operations that send one record to each partition."""
     return [[round(at_s + 0.002 * index, 3), index % 2, "appends-0", index, 200] for index in range(PARTITIONS)]
 
 

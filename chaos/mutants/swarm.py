@@ -1,4 +1,4 @@
-"""Adds the plans of hunts to the swarm: some seeds play a plan that was made for a planted bug, on a correct broker.
+"""Adds the plans of hunts for mutants to the swarm: some seeds play such a plan on a correct broker.
 
 A plan that brings one bug to light reaches paths that no independent draws reach. It found other bugs for which it was
 not made: one was found by another mutant's plan in 0.3 CPU seconds, after 110 of the swarm had not found it.

@@ -29,7 +29,9 @@ NOT_HUNTED = "-"
 
 
 def planted(mutant: Mutant) -> Iterator[str]:
-    """Yield lines about one mutant: what its broker does wrong, its source, what it replaces, its plan's faults."""
+    """Yield lines about one mutant: what its broker does wrong, where the bug is published, which functions are
+    replaced, and which faults its plan has.
+    """
     replaced_rules = "a setting" if mutant.is_setting else ", ".join(map(str, mutant.replaces))
     yield f"{mutant.id}  {mutant.name}: the broker {mutant.title}"
     yield f"  source: {mutant.source}"
@@ -38,7 +40,8 @@ def planted(mutant: Mutant) -> Iterator[str]:
 
 
 def results_table(found: Sequence[MutantHuntResult], before: str = "", *, which: str = OWN) -> str:
-    """Return the table with the results of these hunts, in the columns of their kind. All other columns and rows stay.
+    """Return the table with the results of these hunts. which: the kind of hunt, which has columns of its own. All
+    other columns and rows of `before` stay.
     """
     rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
     for h in found:

@@ -74,8 +74,8 @@ def txn(
     pause_at: int | None = None,
     end: str = COMMIT,
 ) -> list[Any]:
-    """Return one transaction as the workload's operation: records to partitions in turn, and a pause in the middle, or
-    after `pause_at` records.
+    """Return one transaction as an operation of the workload: records to several partitions in turn, and a pause in the
+    middle, or after `pause_at` records.
     """
     steps = [f"send {(partition + number) % partitions}" for number in range(records)]
     if pause_ms:

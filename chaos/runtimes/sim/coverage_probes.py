@@ -104,7 +104,7 @@ def _completion(rule: Callable[..., Any], counts: Counter[str]) -> Callable[...,
     @wraps(rule)
     def heard(coordinator: TransactionCoordinator, request: Any, answer: Callable[..., None]) -> Any:
         def completed(response: Any) -> None:
-            # What a client would be told if the log is below its min ISR.
+            # The error that a client would get if the log is below its min ISR.
             counts["completion refused below min ISR"] += response.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
             answer(response)
 
