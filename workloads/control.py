@@ -95,7 +95,7 @@ class GroupIdentity(NamedTuple):
 
 class ClientHandle:
     """Lets faults pause, crash and duplicate one client of the workload. `done` counts the records that the client has
-    sent, or its polls. A `holder` in its methods is the number of a fault, because several faults may act at once.
+    sent, or its polls. A `holder` in its methods is the id of a fault, because several faults may act at once.
     """
 
     def __init__(self, name: str) -> None:

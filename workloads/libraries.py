@@ -260,7 +260,7 @@ class MemberLeft(NamedTuple):
     why: str
 
 
-OfMember = (
+LibraryMemberEvent = (
     MemberIdentified | AssignmentReceived | CommittedOffsets | PartitionsAssigned | PartitionsRevoked | PartitionsLost
     | OffsetCommitBegan | OffsetCommitEnded | MemberLeft | ReaderAssigned | PolledRecords | ReaderPositionReset
     | PollError
@@ -271,7 +271,7 @@ OfMember = (
 class MemberListener(Protocol):
     """Receives the events of a group member that a library runs."""
 
-    def heard(self, said: OfMember) -> None:
+    def heard(self, said: LibraryMemberEvent) -> None:
         """Record one event of the member."""
 
     def giving(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:

@@ -27,13 +27,13 @@ from squall.workloads.libraries import (
     CommittedOffsets,
     LibraryClientFactory,
     LibraryConsumer,
+    LibraryMemberEvent,
     MemberConfig,
     MemberIdentified,
     MemberLeft,
     MemberListener,
     OffsetCommitBegan,
     OffsetCommitEnded,
-    OfMember,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
@@ -213,7 +213,7 @@ class LibrarySubscriber(MemberListener):
     # ---------------------------------------------------------------------------------- what its library tells it
 
     @override
-    def heard(self, said: OfMember) -> None:
+    def heard(self, said: LibraryMemberEvent) -> None:
         if self._over:
             return
         match said:

@@ -30,7 +30,7 @@ from squall.chaos.runtimes.layout import choose_controllers, zone_names
 from squall.chaos.runtimes.sim.core import MONO_S
 from squall.chaos.runtimes.sim.coverage_probes import count_paths
 from squall.chaos.runtimes.sim.interruptions import interruption_of
-from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
+from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCallObserver
 from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.invariants.writes import Written, note_writes
@@ -73,7 +73,7 @@ class _SimulatedRun:
         plan: Plan,
         written: Written,
         connections: ConnectionOrderWatch,
-        calls: BrokerCalls,
+        calls: BrokerCallObserver,
         *,
         messages: bool,
         stop_at_first: bool,
@@ -229,7 +229,7 @@ def simulate(
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
     preload_modules()
     began = time.process_time()
-    connections, calls = ConnectionOrderWatch(), BrokerCalls()
+    connections, calls = ConnectionOrderWatch(), BrokerCallObserver()
     with planted(mutant), note_writes() as written, connections.heard(), calls.heard():
         sim = _SimulatedRun(
             plan, written, connections, calls, messages=messages, stop_at_first=stop_at_first, enough=enough

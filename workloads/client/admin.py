@@ -159,7 +159,7 @@ class OngoingReassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-class QuorumView(NamedTuple):
+class QuorumDescription(NamedTuple):
     """Describes the metadata quorum as its leader reports it."""
 
     leader_id: int
@@ -295,7 +295,7 @@ async def list_partition_reassignments(
     }
 
 
-async def describe_quorum(client: Client) -> QuorumView:
+async def describe_quorum(client: Client) -> QuorumDescription:
     """Return the metadata quorum as its leader, the active controller, sees it. Raises RequestFailed."""
     part = quorum_wire.DescribeQuorumRequestPartitionData(0)
     request = quorum_wire.DescribeQuorumRequest([quorum_wire.DescribeQuorumRequestTopicData(CLUSTER_METADATA, [part])])
@@ -303,7 +303,7 @@ async def describe_quorum(client: Client) -> QuorumView:
     _refuse(answer.error_code)
     partition = answer.topics[0].partitions[0]
     _refuse(partition.error_code)
-    return QuorumView(
+    return QuorumDescription(
         partition.leader_id,
         partition.leader_epoch,
         partition.high_watermark,
@@ -312,7 +312,7 @@ async def describe_quorum(client: Client) -> QuorumView:
     )
 
 
-async def unseat_controller(client: Client) -> QuorumView:
+async def unseat_controller(client: Client) -> QuorumDescription:
     """Make the active controller resign as leader of the metadata quorum, without a restart. Return the quorum as it
     was before.
 
@@ -355,7 +355,7 @@ def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
 
 
 def _refuse(code: int, tolerated: object = False) -> None:
-    """Raise RequestFailed if this error code of a whole response is an error, unless it is the `tolerated` one."""
+    """Raise RequestFailed if `code`, the error code of a whole response, is an error, unless `tolerated`."""
     if code and not tolerated:
         raise RequestFailed(name_of(code), sent=True, detail="refused as a whole")
 

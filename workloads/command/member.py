@@ -12,9 +12,9 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitOutcome
 from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.libraries import (
+    LibraryMemberEvent,
     OffsetCommitBegan,
     OffsetCommitEnded,
-    OfMember,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
@@ -61,7 +61,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         return None
 
     @override
-    def heard(self, said: OfMember) -> None:
+    def heard(self, said: LibraryMemberEvent) -> None:
         match said:
             case OffsetCommitBegan(who, number, at):
                 self._commits[number] = self.notes.begin_commit(who, at, MANUAL), at

@@ -17,7 +17,7 @@ from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError, 
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.runtimes.layout import INTERNAL, addresses
 from squall.workloads.client import admin
-from squall.workloads.client.admin import QuorumView
+from squall.workloads.client.admin import QuorumDescription
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
@@ -239,7 +239,7 @@ async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client)
 
 async def _controller(
     context: FaultContext, p: FaultExecution, inside: Client, waiting: ExtendableDeadline
-) -> QuorumView:
+) -> QuorumDescription:
     """Return the quorum once its leader is among the targets. If another controller has followed since the targets were
     resolved, resolve them again. Raise UnresolvedTargetError or HarnessError if that takes too long.
     """
@@ -256,14 +256,14 @@ async def _controller(
 
 
 async def _successor(
-    context: FaultContext, p: FaultExecution, inside: Client, before: QuorumView, waiting: ExtendableDeadline
-) -> tuple[int, QuorumView]:
+    context: FaultContext, p: FaultExecution, inside: Client, before: QuorumDescription, waiting: ExtendableDeadline
+) -> tuple[int, QuorumDescription]:
     """Ask the controller to resign until the quorum has a leader in a later epoch. Return how often the controller of
     `before` was asked, and the new quorum.
     """
     asked = 0
 
-    async def ask() -> QuorumView | None:
+    async def ask() -> QuorumDescription | None:
         nonlocal asked
         quorum = await admin.describe_quorum(inside)
         if quorum.epoch > before.epoch:
@@ -279,9 +279,9 @@ async def _successor(
 async def _answer(
     context: FaultContext,
     p: FaultExecution,
-    ask: Callable[[], Awaitable[QuorumView | None]],
+    ask: Callable[[], Awaitable[QuorumDescription | None]],
     waiting: ExtendableDeadline,
-) -> QuorumView:
+) -> QuorumDescription:
     """Call `ask` until it returns the quorum's state. Raise HarnessError, with the reason, if it does not do so in
     time.
     """
@@ -298,7 +298,7 @@ async def _answer(
         await trio.sleep(POLL_S)
 
 
-def _quorum(view: QuorumView) -> dict[str, int]:
+def _quorum(view: QuorumDescription) -> dict[str, int]:
     return {"controller": view.leader_id, "epoch": view.epoch}
 
 

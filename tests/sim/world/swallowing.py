@@ -262,7 +262,7 @@ def deaf_controller(patch: Patch) -> None:
     async def accepted(client: Any, places: Any, **more: Any) -> dict[Any, str]:
         return dict.fromkeys(places, "")
 
-    async def unmoved(client: Any) -> admin.QuorumView:
+    async def unmoved(client: Any) -> admin.QuorumDescription:
         """It does not resign."""
         return await admin.describe_quorum(client)
 

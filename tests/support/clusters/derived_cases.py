@@ -8,8 +8,8 @@ from typing import Any
 from squall.broker.cluster.image import Broker
 from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.contents import ComparableImage, FeatureLevelChange
-from squall.chaos.runtimes.sim.invariants.derived import EpochCacheView, IndexedBatch, SegmentIndexes
-from squall.chaos.runtimes.sim.invariants.models import LeaderView, LostTail, PartitionModel
+from squall.chaos.runtimes.sim.invariants.derived import EpochCacheSnapshot, IndexedBatch, SegmentIndexes
+from squall.chaos.runtimes.sim.invariants.models import BelievedFollowerEnds, LostTail, PartitionModel
 from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
@@ -35,7 +35,7 @@ def dropped(*asked: tuple[int, ...] | None) -> Arguments:
 def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[PartitionModel]:
     """Node 1 leads with 6 batches, 5 of them committed; node 2 has all, node 3 another one in the last place."""
     copies: dict[int, Any] = {1: 6, 2: 6, 3: (*run(5), one(5, mark=7))}
-    belief = LeaderView(1, epoch, ((follower, end),))
+    belief = BelievedFollowerEnds(1, epoch, ((follower, end),))
     about: dict[str, Any] = {"views": [view(hw=5, leo=6)], "truth": decision(), "believed": belief, **more}
     return (known(5, copies=copies, **about),)
 
@@ -78,7 +78,7 @@ def leveled(at: int, *begins: int) -> ComparableImage:
 
 
 def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
-    return EpochCacheView(entries, start, 6), BATCHES
+    return EpochCacheSnapshot(entries, start, 6), BATCHES
 
 
 DERIVED: dict[str, list[Case]] = {

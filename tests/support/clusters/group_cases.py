@@ -9,13 +9,13 @@ from squall.chaos.runtimes.sim.invariants.group_journal import (
     CommittedOffset,
     Generation,
     GenerationMember,
-    GroupStateView,
+    GroupStateSnapshot,
     PartitionOwners,
     Positions,
 )
 from squall.chaos.runtimes.sim.invariants.group_times import (
     MARGIN_MS,
-    GroupTimes,
+    GroupTimeouts,
     MemberTimes,
     MovedRevocation,
     RebalanceTimes,
@@ -31,11 +31,11 @@ GENERATION = Generation(
 
 def books(
     generation: Generation | None = GENERATION, offsets: Positions | None = None, pending: Any = None
-) -> dict[str, GroupStateView]:
-    return {"g": GroupStateView(generation, {PLACE: AT} if offsets is None else offsets, pending or {})}
+) -> dict[str, GroupStateSnapshot]:
+    return {"g": GroupStateSnapshot(generation, {PLACE: AT} if offsets is None else offsets, pending or {})}
 
 
-def against(found: dict[str, GroupStateView]) -> Arguments:
+def against(found: dict[str, GroupStateSnapshot]) -> Arguments:
     return found, books()
 
 
@@ -59,7 +59,7 @@ def member(deadline_ms: int | None = NOW + 1, waits: bool = False, silent_ms: in
 
 def times(found: MemberTimes, **changed: Any) -> Arguments:
     """Return the times of a group with this member, which leads it, and with nothing that is late."""
-    return (GroupTimes("g", NOW, NOW + 1, (found,), "m", None)._replace(**changed),)
+    return (GroupTimeouts("g", NOW, NOW + 1, (found,), "m", None)._replace(**changed),)
 
 
 def rebalance(for_ms: int) -> RebalanceTimes:

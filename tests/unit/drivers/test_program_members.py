@@ -26,11 +26,11 @@ from squall.workloads.command.scenario import OUTPUT, TOPIC
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
     AssignmentReceived,
+    LibraryMemberEvent,
     MemberConfig,
     MemberIdentified,
     OffsetCommitBegan,
     OffsetCommitEnded,
-    OfMember,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
@@ -57,16 +57,16 @@ class Heard:
 
     process = 3
 
-    def __init__(self, name: str = "", log: list[tuple[str, OfMember]] | None = None) -> None:
+    def __init__(self, name: str = "", log: list[tuple[str, LibraryMemberEvent]] | None = None) -> None:
         self.name, self.log = name, [] if log is None else log
         self.outcomes: list[Outcome] = []
         self.sources: list[tuple[Place, int]] = []
 
     @property
-    def said(self) -> list[OfMember]:
+    def said(self) -> list[LibraryMemberEvent]:
         return [each for _, each in self.log]
 
-    def heard(self, said: OfMember) -> None:
+    def heard(self, said: LibraryMemberEvent) -> None:
         self.log.append((self.name, said))
 
     def giving(self, who: MemberIdentity, at: Any) -> Any:
@@ -255,7 +255,7 @@ def _order(*pipes: Callable[[], list[dict[str, Any]]]) -> list[tuple[str, type]]
     """Return which member each report is of, and its type, in order, if the pipes hold these reports when they are
     emptied.
     """
-    reports, log = ReportSequencer(), list[tuple[str, OfMember]]()
+    reports, log = ReportSequencer(), list[tuple[str, LibraryMemberEvent]]()
     for name, written in zip("ab", pipes, strict=True):
         process: Any = Pipe(written)
         reports.add(ProgramMember(process, Heard(name, log), [TOPIC], reports, lambda: None))

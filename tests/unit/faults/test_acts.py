@@ -393,14 +393,14 @@ class Quorum:
         monkeypatch.setattr(admin, "describe_quorum", self.describe)
         monkeypatch.setattr(admin, "unseat_controller", self.unseat)
 
-    async def describe(self, client: Any) -> admin.QuorumView:
+    async def describe(self, client: Any) -> admin.QuorumDescription:
         leader, epoch = self.said.pop(0) if self.unseated and len(self.said) > 1 else self.said[0]
-        return admin.QuorumView(leader, epoch, 9, {}, {})
+        return admin.QuorumDescription(leader, epoch, 9, {}, {})
 
-    async def unseat(self, client: Any) -> admin.QuorumView:
+    async def unseat(self, client: Any) -> admin.QuorumDescription:
         self.unseated += 1
         leader, epoch = self.said.pop(0)
-        return admin.QuorumView(leader, epoch, 9, {}, {})
+        return admin.QuorumDescription(leader, epoch, 9, {}, {})
 
 
 async def test_a_resignation_shows_who_led_the_quorum_before_and_after(

@@ -47,7 +47,7 @@ async def test_an_epoch_that_began_before_the_question_is_no_resignation(
     quorum = Quorum(monkeypatch, *4 * [(1, 6)], (3, 7))
     first = quorum.unseat
 
-    async def late(client: Any) -> admin.QuorumView:
+    async def late(client: Any) -> admin.QuorumDescription:
         told = await first(client)
         return told._replace(epoch=5) if quorum.unseated == 1 else told
 
@@ -65,7 +65,7 @@ async def test_a_controller_that_is_being_killed_is_asked_to_resign_once_there_i
     quorum = Quorum(monkeypatch, (1, 5))
     describe = quorum.describe
 
-    async def refused(client: Any) -> admin.QuorumView:
+    async def refused(client: Any) -> admin.QuorumDescription:
         if trio.current_time() < 5.0:
             raise RequestFailed("CONNECTION_LOST", sent=False)
         return await describe(client)

@@ -23,9 +23,9 @@ from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
     ClientZone,
+    LibraryMemberEvent,
     OffsetCommitBegan,
     OffsetCommitEnded,
-    OfMember,
     PartitionsAssigned,
     PartitionsRevoked,
     PolledPartition,
@@ -95,7 +95,7 @@ class Run:
         return found
 
 
-def play(member: ProgramSubscriber, *said: OfMember) -> None:
+def play(member: ProgramSubscriber, *said: LibraryMemberEvent) -> None:
     """It says this."""
     for each in said:
         member.heard(each)

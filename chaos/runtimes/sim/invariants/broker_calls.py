@@ -18,7 +18,7 @@ from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.protocol.timestamps import LATEST
 from squall.broker.replicas.isr_proposals import IsrProposals
 from squall.broker.replication.partition import Partition
-from squall.chaos.runtimes.sim.invariants.group_clock import GroupClock, waits
+from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes, waits
 from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, ListedOffset
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 READ_COMMITTED: Final = 1
 
 
-class BrokerCalls:
+class BrokerCallObserver:
     """Observes calls inside the brokers: it records when group members send requests, and passes responses and ISR
     proposals to `observer`.
     """
@@ -40,11 +40,11 @@ class BrokerCalls:
         self.observer: CallChecks | None = None
         """Checks the observed responses and proposals; None if they are not checked."""
         self._fetches: dict[Partition, FetchHistory] = {}
-        self._clocks: dict[GroupCoordinatorShard, GroupClock] = {}
+        self._clocks: dict[GroupCoordinatorShard, MemberRequestTimes] = {}
 
-    def clock(self, shard: GroupCoordinatorShard) -> GroupClock:
+    def clock(self, shard: GroupCoordinatorShard) -> MemberRequestTimes:
         """Return the times of requests to a shard of a group coordinator."""
-        return self._clocks.setdefault(shard, GroupClock())
+        return self._clocks.setdefault(shard, MemberRequestTimes())
 
     @contextmanager
     def heard(self) -> Iterator[None]:

@@ -51,7 +51,7 @@ class SegmentIndexes(NamedTuple):
     """Is True if another segment follows: nothing more will be appended."""
 
 
-class EpochCacheView(NamedTuple):
+class EpochCacheSnapshot(NamedTuple):
     """Holds the leader-epoch cache of a log, and the offsets [`start`, `end`) of the log."""
 
     entries: tuple[tuple[int, int], ...]
@@ -78,10 +78,10 @@ def _segment(log: Log, segment: Segment, disk: Any, sealed: bool, interval: int)
     return SegmentIndexes(base, tuple(rows), offsets, times, latest, max(interval, segment._index_interval), sealed)
 
 
-def epochs_of(log: Log) -> EpochCacheView:
+def epochs_of(log: Log) -> EpochCacheSnapshot:
     """Return a log's epoch cache in memory."""
     entries = tuple((each.epoch, each.start_offset) for each in log.epochs.entries)
-    return EpochCacheView(entries, log.log_start_offset, log.log_end_offset)
+    return EpochCacheSnapshot(entries, log.log_start_offset, log.log_end_offset)
 
 
 def kept_start(log: Log, disk: Any, directory: str) -> int:
@@ -92,7 +92,7 @@ def kept_start(log: Log, disk: Any, directory: str) -> int:
 @invariant(
     "epoch-cache-is-a-replay", CheckTrigger.EPOCHS, "KIP-101: the epoch cache follows from the batches; KAFKA-10432"
 )
-def epoch_cache_is_a_replay(cache: EpochCacheView, batches: Iterable[BatchIdentity]) -> str | None:
+def epoch_cache_is_a_replay(cache: EpochCacheSnapshot, batches: Iterable[BatchIdentity]) -> str | None:
     """After a load, a truncation or a move of the log's start, the epoch cache follows from the batches: it has each
     epoch from its first batch on, or from the log's start. (And a leader's own epoch, from the log's end on, while it
     wrote nothing.)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.broker.coordinators.groups.values import GroupState
-from squall.chaos.runtimes.sim.invariants.group_times import GroupTimes, MemberTimes, MovedRevocation, RebalanceTimes
+from squall.chaos.runtimes.sim.invariants.group_times import GroupTimeouts, MemberTimes, MovedRevocation, RebalanceTimes
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.classic import ClassicGroup
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 REBALANCES: Final = frozenset({GroupState.PREPARING, GroupState.COMPLETING})
 
 
-class GroupClock:
+class MemberRequestTimes:
     """Records when each member of one shard's groups last sent a request, in ms of the coordinator's monotonic clock.
     """
 
@@ -64,7 +64,7 @@ class GroupClock:
         for group_id in (*shard.groups, *shard.ledger.consumers):
             self._heard[group_id] = dict.fromkeys(_members_of(shard, group_id)[0], now_ms)
 
-    def times(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[GroupTimes]:
+    def times(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[GroupTimeouts]:
         """Yield the times of each group of the shard."""
         moved, self._moved = self._moved, {}
         for group_id in dict.fromkeys((*shard.groups, *shard.ledger.consumers)):
@@ -73,11 +73,11 @@ class GroupClock:
             look_ms = shard.deadline_of(group_id)
             if consumer is not None:
                 members = self._of_consumers(shard, consumer)
-                yield GroupTimes(group_id, now_ms, look_ms, members, None, None, tuple(moved.get(group_id, ())))
+                yield GroupTimeouts(group_id, now_ms, look_ms, members, None, None, tuple(moved.get(group_id, ())))
             elif classic is not None:
                 members = self._of_classics(classic)
                 rebalance = self._rebalance(classic, now_ms)
-                yield GroupTimes(group_id, now_ms, look_ms, members, classic.leader, rebalance)
+                yield GroupTimeouts(group_id, now_ms, look_ms, members, classic.leader, rebalance)
 
     def _of_classics(self, group: ClassicGroup) -> tuple[MemberTimes, ...]:
         heard = self._heard[group.group_id]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.group_journal import (
         CommittedOffset,
         Generation,
-        GroupStateView,
+        GroupStateSnapshot,
         Positions,
     )
 
@@ -17,7 +17,7 @@ _OF_A_CONSUMER_GROUP = (
     *("epoch, hash of its topics and target epoch", "subscriptions", "instance ids", "current assignments"),
     *("target assignments", "owners of partitions", "matched regular expressions"),
 )
-"""Names the parts of a consumer group's state, in the order of `GroupStateView.consumer`."""
+"""Names the parts of a consumer group's state, in the order of `GroupStateSnapshot.consumer`."""
 SHORT = 40
 """Limits the characters of a value in a description."""
 NAMES = 3
@@ -53,7 +53,7 @@ class StateDifference(NamedTuple):
     """Names the partition whose committed offset differs."""
 
 
-def difference(group: str, has: GroupStateView | None, wanted: GroupStateView | None) -> str:
+def difference(group: str, has: GroupStateSnapshot | None, wanted: GroupStateSnapshot | None) -> str:
     """Describe the difference in a line. `has`: the coordinator's state; `wanted`: the log's state. They differ."""
     if wanted is None:
         return f"group {group}: the coordinator knows it, and its log has no record of it"
@@ -69,7 +69,9 @@ def difference(group: str, has: GroupStateView | None, wanted: GroupStateView | 
     return told
 
 
-def records_of(found: Mapping[str, GroupStateView], replayed: Mapping[str, GroupStateView]) -> list[dict[str, Any]]:
+def records_of(
+    found: Mapping[str, GroupStateSnapshot], replayed: Mapping[str, GroupStateSnapshot]
+) -> list[dict[str, Any]]:
     """Return the records that caused the first differences: plain values, for violations.json."""
     told: dict[tuple[int, str], None] = {}
     for group in sorted(found.keys() & replayed.keys()):
@@ -84,7 +86,7 @@ def record_of(place: tuple[str, int], position: CommittedOffset) -> str:
     return f"commits {position.offset} for {place[0]}-{place[1]}"
 
 
-def _differences(has: GroupStateView, wanted: GroupStateView) -> list[StateDifference]:
+def _differences(has: GroupStateSnapshot, wanted: GroupStateSnapshot) -> list[StateDifference]:
     """Return all differences, the most important ones first. There is at least one if the states differ."""
     found = list(_of_offsets("committed offset of {place}", has.offsets, wanted.offsets))
     for producer in sorted(has.pending.keys() | wanted.pending.keys()):

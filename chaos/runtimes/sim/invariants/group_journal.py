@@ -64,7 +64,7 @@ class Generation(NamedTuple):
 Positions = Mapping[tuple[str, int], CommittedOffset]
 
 
-class GroupStateView(NamedTuple):
+class GroupStateSnapshot(NamedTuple):
     """Holds the state of one group: the one that follows from the log, or the one in the coordinator's memory."""
 
     generation: Generation | None
@@ -142,10 +142,10 @@ class GroupJournal:
         pending = (group for groups in self._pending.values() for group in groups)
         return list(dict.fromkeys((*self._generations, *self._consumers, *self._offsets, *pending)))
 
-    def states(self, names: Iterable[str]) -> dict[str, GroupStateView]:
+    def states(self, names: Iterable[str]) -> dict[str, GroupStateSnapshot]:
         """Return the state of these groups by the log."""
         return {
-            name: GroupStateView(
+            name: GroupStateSnapshot(
                 self._generations.get(name),
                 self._offsets.get(name, {}),
                 {producer: groups[name] for producer, groups in self._pending.items() if name in groups},

@@ -1,7 +1,7 @@
 """Defines the invariants of the time-outs that a group coordinator must keep: sessions, rebalances and revocations.
 
-The coordinator's own timers are not trusted. `group_clock` observes when members send requests; a `GroupTimes` compares
-these moments with the longest time that the protocol allows.
+The coordinator's own timers are not trusted. `group_clock` observes when members send requests; a `GroupTimeouts`
+compares these moments with the longest time that the protocol allows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class MovedRevocation(NamedTuple):
     after_ms: int
 
 
-class GroupTimes(NamedTuple):
+class GroupTimeouts(NamedTuple):
     """Describes the deadlines and time-outs of one group at one moment. All moments are in ms of the coordinator's
     monotonic clock.
     """
@@ -69,7 +69,7 @@ class GroupTimes(NamedTuple):
 
 
 @invariant("member-has-a-deadline", CheckTrigger.GROUP_TIMES, "Kafka's coordinators: each member has a session")
-def member_has_a_deadline(now: GroupTimes) -> str | None:
+def member_has_a_deadline(now: GroupTimeouts) -> str | None:
     """Each member of a group that a coordinator serves has a deadline, or a request that the coordinator has not
     answered; and the coordinator will check the group at its first deadline."""
     for member in now.members:
@@ -82,7 +82,7 @@ def member_has_a_deadline(now: GroupTimes) -> str | None:
 
 
 @invariant("silent-member-leaves", CheckTrigger.GROUP_TIMES, "KIP-62, KIP-848: session.timeout.ms")
-def silent_member_leaves(now: GroupTimes) -> str | None:
+def silent_member_leaves(now: GroupTimeouts) -> str | None:
     """A member that sent nothing for its session time-out, and waits for no answer, is removed from its group, while
     its coordinator serves and can write to its log.
     """
@@ -96,7 +96,7 @@ def silent_member_leaves(now: GroupTimes) -> str | None:
 
 
 @invariant("rebalance-ends", CheckTrigger.GROUP_TIMES, "KIP-62: a rebalance takes max.poll.interval.ms at most")
-def rebalance_ends(now: GroupTimes) -> str | None:
+def rebalance_ends(now: GroupTimeouts) -> str | None:
     """A classic group is in PreparingRebalance, and in CompletingRebalance, for no longer than the longest rebalance
     time-out of its members, in each of the two states.
     """
@@ -110,7 +110,7 @@ def rebalance_ends(now: GroupTimes) -> str | None:
 
 
 @invariant("revocation-deadline-stays", CheckTrigger.GROUP_TIMES, "KIP-848: rebalance.timeout.ms of a member")
-def revocation_deadline_stays(now: GroupTimes) -> str | None:
+def revocation_deadline_stays(now: GroupTimeouts) -> str | None:
     """The deadline by which a member must have revoked partitions does not move before it is due, whatever requests the
     member sends.
     """
@@ -120,7 +120,7 @@ def revocation_deadline_stays(now: GroupTimes) -> str | None:
 
 
 @invariant("leader-is-a-member", CheckTrigger.GROUP_TIMES, "JoinGroup: the leader assigns, so it is a member")
-def leader_is_a_member(now: GroupTimes) -> str | None:
+def leader_is_a_member(now: GroupTimeouts) -> str | None:
     """The leader of a classic group is one of its members."""
     if now.leader is None or any(member.member_id == now.leader for member in now.members):
         return None

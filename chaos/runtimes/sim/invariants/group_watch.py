@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
-    from squall.chaos.runtimes.sim.invariants.group_clock import GroupClock
+    from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes
     from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
     from squall.chaos.runtimes.sim.invariants.models import PartitionModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
@@ -26,7 +26,9 @@ GROUPS_LOG: Final = "__consumer_offsets"
 class GroupWatch:
     """Checks the invariants of groups."""
 
-    def __init__(self, report: Report, clock_of: Callable[[GroupCoordinatorShard], GroupClock] | None = None) -> None:
+    def __init__(
+        self, report: Report, clock_of: Callable[[GroupCoordinatorShard], MemberRequestTimes] | None = None
+    ) -> None:
         """Start without groups. `clock_of` returns a shard's clock of observed requests; without it, time-outs are not
         checked.
         """

@@ -11,7 +11,7 @@ from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.group_journal import (
         AssignedPartition,
-        GroupStateView,
+        GroupStateSnapshot,
         PartitionOwners,
         Place,
         Positions,
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 @invariant("group-state-is-a-replay", CheckTrigger.GROUPS, "KIP-98, KIP-848: a coordinator knows what its log says")
-def group_state_is_a_replay(found: Mapping[str, GroupStateView], replayed: Mapping[str, GroupStateView]) -> str | None:
+def group_state_is_a_replay(
+    found: Mapping[str, GroupStateSnapshot], replayed: Mapping[str, GroupStateSnapshot]
+) -> str | None:
     """A serving coordinator's generations, consumer groups (epochs, subscriptions, targets, assignments), committed
     offsets and pending offsets are those of its partition of __consumer_offsets, after it was loaded and after each
     record and marker in it.

@@ -24,7 +24,7 @@ from squall.chaos.runtimes.sim.invariants.group_journal import (
     CommittedOffset,
     Generation,
     GenerationMember,
-    GroupStateView,
+    GroupStateSnapshot,
 )
 from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, ProducerReplay, ReplayedBatch
 from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView
@@ -201,14 +201,14 @@ def groups_of(ledger: ReplayedGroupState) -> list[str]:
     return list(dict.fromkeys((*ledger.groups, *ledger.consumers, *ledger.offsets, *pending)))
 
 
-def group_states_of(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateView]:
+def group_states_of(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateSnapshot]:
     """Return the coordinator shard's state of these groups."""
     found = {}
     for name in names:
         pending = {producer: _positions(groups[name]) for producer, groups in ledger.pending.items() if name in groups}
         consumer = ledger.consumers[name].facts() if name in ledger.consumers else None
         offsets = _positions(ledger.offsets.get(name, {}))
-        found[name] = GroupStateView(_generation(ledger.groups.get(name)), offsets, pending, consumer)
+        found[name] = GroupStateSnapshot(_generation(ledger.groups.get(name)), offsets, pending, consumer)
     return found
 
 

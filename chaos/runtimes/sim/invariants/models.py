@@ -62,7 +62,7 @@ change these fields.
 """
 
 
-class LeaderView(NamedTuple):
+class BelievedFollowerEnds(NamedTuple):
     """Holds what a leader believes to be its followers' log end offsets."""
 
     leader: int
@@ -168,7 +168,7 @@ class PartitionModel:
     named: dict[int, int] = field(default_factory=dict)
     """Maps a node to the log start offset in its latest Fetch response."""
     lost: dict[int, LostTail] = field(default_factory=dict)
-    believed: LeaderView | None = None
+    believed: BelievedFollowerEnds | None = None
     """Holds what the leader believes of its followers' logs. If several nodes lead in the newest epoch, it is the
     leader that a follower fetched from last.
     """
@@ -246,7 +246,7 @@ class PartitionModel:
         if self.believed is not None and leader.leader_epoch < self.believed.leader_epoch:
             return False
         ends = tuple([(replica.broker_id, replica.log_end_offset) for replica in leader.followers.values()])
-        now = LeaderView(leader.local_id, leader.leader_epoch, ends)
+        now = BelievedFollowerEnds(leader.local_id, leader.leader_epoch, ends)
         before, self.believed = self.believed, now
         return now != before
 

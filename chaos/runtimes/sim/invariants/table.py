@@ -54,7 +54,7 @@ class CheckTrigger(StrEnum):
     end: int), with the end of the durable batches.
     """
     EPOCHS = "epochs"
-    """Means that a log was loaded or truncated, or its start has moved: check(cache: EpochCacheView, batches:
+    """Means that a log was loaded or truncated, or its start has moved: check(cache: EpochCacheSnapshot, batches:
     Iterable[BatchIdentity]).
     """
     INDEXES = "indexes"
@@ -114,8 +114,8 @@ class CheckTrigger(StrEnum):
     replayed: Mapping[str, TransactionRecord | None]), by transactional id.
     """
     GROUPS = "group state"
-    """Means COORDINATOR for groups, also after a marker: check(found: Mapping[str, GroupStateView], replayed:
-    Mapping[str, GroupStateView]), by group.
+    """Means COORDINATOR for groups, also after a marker: check(found: Mapping[str, GroupStateSnapshot], replayed:
+    Mapping[str, GroupStateSnapshot]), by group.
     """
     OFFSETS = "offsets"
     """Means the same as GROUPS, with other arguments: check(offsets: Mapping[str, Positions], unmarked: Mapping[int,
@@ -145,7 +145,7 @@ class CheckTrigger(StrEnum):
     AssignedPartition).
     """
     GROUP_TIMES = "group times"
-    """Means a look at a group of a serving coordinator: check(now: GroupTimes)."""
+    """Means a look at a group of a serving coordinator: check(now: GroupTimeouts)."""
     ORDER = "order"
     """Means that a request took effect out of its connection's order: check(now: RequestEffect, last: RequestEffect),
     with the request that took effect last.

@@ -88,7 +88,7 @@ def aborted_are_listed(answer: ReadCommittedAnswer) -> str | None:
     return None
 
 
-class OverdueTransactions:
+class OverdueTransactionTracker:
     """Records since when each open transaction of one coordinator's shard has been observed past its time-out."""
 
     __slots__ = ("_since",)

@@ -14,7 +14,7 @@ from squall.chaos.runtimes.sim.invariants.log_replay import WrittenMarker
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, Invariant, entered
 from squall.chaos.runtimes.sim.invariants.transaction_journal import COMPLETED, PREPARED, TransactionJournal
 from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState, OpenTransaction, PreparedTransaction
-from squall.chaos.runtimes.sim.invariants.txn_times import OverdueTransactions, ReadCommittedAnswer
+from squall.chaos.runtimes.sim.invariants.txn_times import OverdueTransactionTracker, ReadCommittedAnswer
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, LogCopy
@@ -49,7 +49,7 @@ class TransactionWatch:
         self._of_opened, self._of_coordinator = entered(CheckTrigger.OPENED), entered(CheckTrigger.COORDINATOR)
         self._of_step, self._of_times = entered(CheckTrigger.TXN_STEP), entered(CheckTrigger.TXN_TIMES)
         self._of_answers = entered(CheckTrigger.FETCHED)
-        self._times: dict[tuple[int, PartitionModel], OverdueTransactions] = {}
+        self._times: dict[tuple[int, PartitionModel], OverdueTransactionTracker] = {}
         """Maps a node and a partition of the coordinators' log to its transactions that are over their time-out."""
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
         """Maps (producer id, epoch) to the committed decisions for it."""
@@ -128,7 +128,7 @@ class TransactionWatch:
         """Check the open transactions of a serving shard for time-outs. `able`: since the last check the node ran and
         could write, so the coordinator could end transactions.
         """
-        times = self._times.setdefault((seen.id, known), OverdueTransactions())
+        times = self._times.setdefault((seen.id, known), OverdueTransactionTracker())
         copy = known.copies.get(seen.id)
         if not able:
             times.forgive()

@@ -31,13 +31,19 @@ from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger,
 from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
-from squall.chaos.runtimes.sim.invariants.watched import Glance, Place, WatchedNode, WatchedReplica, WatchedReplicas
+from squall.chaos.runtimes.sim.invariants.watched import (
+    NodeChangeStamp,
+    Place,
+    WatchedNode,
+    WatchedReplica,
+    WatchedReplicas,
+)
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.broker.replication.partition import Partition
-    from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCalls
+    from squall.chaos.runtimes.sim.invariants.broker_calls import BrokerCallObserver
     from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
     from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay, PartitionDecision
     from squall.chaos.runtimes.sim.invariants.models import ReplicaSnapshot
@@ -91,7 +97,7 @@ class InvariantChecker:
         promise: TopicGuarantees | None = None,
         written: dict[Any, None] | None = None,
         connections: ConnectionOrderWatch | None = None,
-        calls: BrokerCalls | None = None,
+        calls: BrokerCallObserver | None = None,
     ) -> None:
         """Start without nodes.
 
@@ -170,7 +176,7 @@ class InvariantChecker:
                 self._nodes[sim.name] = WatchedNode(sim, len(self._nodes))
         return self._nodes.values()
 
-    def _look_closer(self, seen: WatchedNode, glance: Glance, images: list[WatchedNode]) -> None:
+    def _look_closer(self, seen: WatchedNode, glance: NodeChangeStamp, images: list[WatchedNode]) -> None:
         """Check the node's state in the quorum, and add the node to `images` if its image has changed."""
         now, before = self._kernel.now, seen.before
         seat, offset, topics = seen.before = glance

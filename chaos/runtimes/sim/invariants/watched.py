@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import ReplicaSnapshot
 
 Place = tuple[bytes, int]
-Glance = tuple[Any, int, int]
+NodeChangeStamp = tuple[Any, int, int]
 """Changes whenever a node must be checked: its state in the quorum (`QuorumNodeState`), its image's offset, and how
 many topics it hosts.
 """
-NOTHING_SEEN: Glance = (), -1, -1
+NOTHING_SEEN: NodeChangeStamp = (), -1, -1
 
 
 class WatchedReplica:
@@ -137,7 +137,7 @@ class WatchedNode:
         self.loading = []
         self.before = NOTHING_SEEN
 
-    def glance(self) -> Glance:
+    def glance(self) -> NodeChangeStamp:
         """Return a value that changes whenever the node must be checked, apart from its replicas."""
         return self.inspect(), self.image.offset, len(self.by_id)
 

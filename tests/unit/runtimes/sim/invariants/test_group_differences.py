@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from squall.chaos.runtimes.sim.invariants.group_differences import difference, records_of
-from squall.chaos.runtimes.sim.invariants.group_journal import GroupStateView
+from squall.chaos.runtimes.sim.invariants.group_journal import GroupStateSnapshot
 from tests.support.clusters.group_cases import AT, GENERATION, GROUPS, OTHER, PLACE, books
 
 LOG = books()["g"]
@@ -49,7 +49,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("known", "said"), CASES, ids=[said[:40] for _, said in CASES])
-def test_the_group_the_field_and_both_values_are_named(known: GroupStateView, said: str) -> None:
+def test_the_group_the_field_and_both_values_are_named(known: GroupStateSnapshot, said: str) -> None:
     assert difference("g", known, LOG) == f"group g: {said}"
 
 

@@ -17,7 +17,7 @@ from squall.broker.replication.partition import Partition
 from squall.broker.replication.replica import FollowerReplicaState as Follower
 from squall.broker.replication.values import ReplicationSettings
 from squall.chaos.runtimes.sim.invariants.batches import LogCopy
-from squall.chaos.runtimes.sim.invariants.models import LeaderView
+from squall.chaos.runtimes.sim.invariants.models import BelievedFollowerEnds
 from squall.chaos.runtimes.sim.invariants.watched import WatchedNode, WatchedReplica, WatchedReplicas
 from squall.chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, note_writes
 from tests.support.clusters.known_partitions import known
@@ -184,7 +184,7 @@ def test_what_a_leader_of_the_past_believes_hides_nothing() -> None:
 
     assert about.note_beliefs(leader(7, epoch=2))
     assert not about.note_beliefs(leader(3, epoch=1))
-    assert about.believed == LeaderView(1, 2, ((2, 7),))
+    assert about.believed == BelievedFollowerEnds(1, 2, ((2, 7),))
     assert not about.note_beliefs(leader(7, epoch=2)), "that is no news"
     assert about.note_beliefs(leader(8, epoch=2))
 
