@@ -125,6 +125,14 @@ class UnreachedReason:
             and any(fnmatchcase(branch.branch(), text) for text in self.branches or ("*",))
         )
 
+    def may_be_about(self, branch: UnreachedBranch) -> bool:
+        """Return whether this is the reason of a branch, or of one inside of a function that was never called."""
+        if branch.target:
+            return self.covers(branch)
+        names = self.functions or ("*",)
+        inside = any(fnmatchcase(branch.function, name) or name.startswith(f"{branch.function}.") for name in names)
+        return inside and fnmatchcase(branch.file, self.file)
+
     def parts(self) -> tuple[UnreachedReason, ...]:
         """Return a reason for each function that this one names."""
         return tuple(replace(self, functions=(name,)) for name in self.functions) or (self,)
@@ -248,4 +256,4 @@ def _explained(branch: UnreachedBranch, reasons: Iterable[UnreachedReason]) -> U
 def _refuted(unreached: Collection[UnreachedBranch], reasons: Iterable[UnreachedReason]) -> Iterator[str]:
     for reason in reasons:
         if reason.kind == IMPOSSIBLE:
-            yield from (str(each) for each in reason.parts() if not any(map(each.covers, unreached)))
+            yield from (str(each) for each in reason.parts() if not any(map(each.may_be_about, unreached)))

@@ -124,7 +124,12 @@ def test_a_reason_explains_what_it_names_and_is_refuted_once_all_of_it_was_taken
     assert [each.function for each in report.explained(UNDRAWN)] == ["Door.shut"]
     assert not report.unexplained()
     assert report.refuted == ("broker/d*: knock",)
-    assert report_of(both, (UnreachedReason(IMPOSSIBLE, FILE, (), (), "all"),), tmp_path).refuted == ()
+    of_uncalled = (
+        UnreachedReason(IMPOSSIBLE, FILE, (), (), "all"),
+        UnreachedReason(IMPOSSIBLE, FILE, ("Door.open",), ("if self: -> pass",), "a branch of what was never called"),
+        UnreachedReason(IMPOSSIBLE, FILE, ("Door.shut.latch",), (), "inside of what was never called"),
+    )
+    assert report_of(both, of_uncalled, tmp_path).refuted == ()
 
 
 def qualified_names(path: Path) -> set[str]:
