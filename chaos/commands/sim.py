@@ -103,7 +103,7 @@ took and that has no reason), 3 wrong usage.""",
 @click.option(
     "--coverage",
     is_flag=True,
-    help="Measure which branches of the brokers a batch takes, and write coverage.html. Takes 2.5 times as long.",
+    help="Measure which branches of the brokers a batch takes, and write coverage.html. Takes up to 3 times as long.",
 )
 @click.option("--all-violations", is_flag=True, help="Continue after the first broken invariant.")
 @click.option(
