@@ -1,4 +1,6 @@
-"""Lists a folder of runs: a row for each run, read from the few files with its result."""
+"""Lists a folder of runs, with a row for each run. A row is made from the run's small files alone, such as
+verdict.json, and not from its history.
+"""
 
 from __future__ import annotations
 

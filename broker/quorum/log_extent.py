@@ -121,10 +121,12 @@ class LogExtent:
 
 
 def continues_from_snapshot(snapshot: SnapshotId, end_offset: int, epochs: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a log found on disk contains the snapshot's last record; `epochs` are its (epoch, first offset).
+    """Return whether a log found on disk contains the snapshot's last record; `epochs` are the log's (epoch, first
+    offset).
 
-    It does not if it ends before the snapshot does, or another epoch wrote the snapshot's last record: a power loss can
-    undo an unsynced truncation, while a snapshot of the records written after the truncation is complete.
+    The log does not contain it if the log ends before the snapshot does, or if another epoch wrote the log's record
+    there. Both can happen after a power loss: it can undo a truncation that was not yet synced, although a snapshot of
+    records written after the truncation was.
     """
     if end_offset < snapshot.end_offset:
         return False

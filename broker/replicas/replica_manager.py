@@ -466,9 +466,10 @@ class ReplicaManager:
         self.settle()
 
     def _trace_offsets(self) -> None:
-        """Trace each log end offset that has changed: a run's report derives from it which records a killed broker had.
+        """Trace the log end offset of each partition in which it has changed since the last call. A run's report
+        derives from these lines which records a killed broker had.
 
-        This is a sample: log end offsets and high watermarks change with every record, too often to trace each change.
+        Offsets change with every record, so not every change is traced, but only the offsets at the time of the call.
         """
         for h in self.hosted():
             offsets = h.log.log_end_offset, h.state.high_watermark

@@ -1,6 +1,6 @@
 """Implements Zeller's and Hildebrandt's ddmin ("Simplifying and Isolating Failure-Inducing Input", 2002), which finds
-the items that a failure needs. The complement step comes first, because most of a failing plan has nothing to do with
-the failure. It does no I/O.
+the items that a failure needs. It first tries to leave out one part of the items (ddmin's complement step): most of a
+failing plan has nothing to do with the failure, so nearly every part can go. It does no I/O.
 """
 
 from __future__ import annotations

@@ -61,8 +61,9 @@ async def listed(context: FaultContext, group: str, member_id: str) -> bool | No
 
 
 async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool = False) -> GroupIdentity:
-    """Return the client's member id once the group's coordinator knows this id. at_work: wait also until the client has
-    begun another poll, which shows that the client is not stopped. Raise UnresolvedTargetError if that takes too long.
+    """Return the identity of a client's group member, once the group's coordinator knows it. `at_work`: wait also until
+    the client has begun another poll, which shows that its process is not paused. Raise UnresolvedTargetError if that
+    takes too long.
     """
     with context.within(MEMBER_WITHIN_S):
         while True:
