@@ -17,8 +17,8 @@ FLUSH_SHARE, SEGMENT_SHARE, INDEX_SHARE, FETCH_SHARE = 0.25, 0.25, 0.15, 0.25
 
 
 def topic_settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[str, str]:
-    """Draw topic settings: some seeds have many segments, more entries in their offset indexes, or, if a fault counts fsyncs,
-    an fsync for each record.
+    """Draw topic settings: some seeds have many segments, more entries in their offset indexes, or, if a fault counts
+    fsyncs, an fsync for each record.
     """
     found = {}
     if drawn_cluster.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:
