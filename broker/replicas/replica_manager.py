@@ -466,10 +466,8 @@ class ReplicaManager:
         self.settle()
 
     def _trace_offsets(self) -> None:
-        """Trace the log end offset of each partition in which it has changed since the last call. A run's report
-        derives from these lines which records a killed broker had.
-
-        Offsets change with every record, so not every change is traced, but only the offsets at the time of the call.
+        """Trace the log end offset of each partition in which it has changed since the last call, not each change. A
+        run's report derives from these lines which records a killed broker had.
         """
         for h in self.hosted():
             offsets = h.log.log_end_offset, h.state.high_watermark
