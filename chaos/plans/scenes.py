@@ -196,13 +196,13 @@ def power_within_fsyncs(rng: Random) -> RarePathScene:
 
 def deletions_with_a_kill(rng: Random) -> RarePathScene:
     """Delete records while followers fetch late, and kill the leader before they have deleted the records too."""
-    faults, at_s, place = SceneBuilder(), rng.uniform(2, 3), "appends-0-0"
+    faults, at_s = SceneBuilder(), rng.uniform(2, 3)
     for _ in range(3):
         late = {"api": "Fetch", "act": "delay", "delay_ms": rng.choice((200, 400)), "count": 0, "side": "replication"}
         faults.add(at_s - 1, 3, "protocol", "all", **late)
         deletion = len(faults.made)
         faults.add(at_s, 3, "topics", "all", how="delete_records", value=0)
-        faults.add_when(f"after fault {deletion} began", at_s, rng.uniform(1, 3), "kill", f"leader:{place}")
+        faults.add_when(f"after fault {deletion} began", at_s, rng.uniform(1, 3), "kill", "leader")
         at_s += rng.uniform(7, 8)
     workload = {"topics": 1, "partitions": 1, "rate": 20, "acks": -1, "topic_settings": {}}
     return RarePathScene(tuple(faults.made), {**_in_sync(), **workload}, {}, when=faults.when)
@@ -214,7 +214,8 @@ def restarts_within_a_session(rng: Random) -> RarePathScene:
     """
     faults, at_s = SceneBuilder(), 2.0
     for _ in range(5):
-        faults.add(at_s, rng.uniform(0.2, 0.9), rng.choice(("kill", "power_loss")), "leader")
+        kind = "power_loss" if rng.random() < 0.5 else "kill"
+        faults.add(at_s, rng.uniform(0.2, 0.9), kind, "leader")
         at_s += rng.uniform(4, 5)
     workload = {"rate": rng.choice((20, 40)), "acks": -1, "topics": 1, "partitions": rng.choice((1, 2))}
     return RarePathScene(tuple(faults.made), {**_in_sync(), **workload}, {})
