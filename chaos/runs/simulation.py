@@ -230,7 +230,7 @@ def simulate(
     preload_modules()
     began = time.process_time()
     connections, calls = ConnectionOrderWatch(), BrokerCallObserver()
-    with planted(mutant), note_writes() as written, connections.heard(), calls.heard():
+    with planted(mutant), note_writes() as written, connections.observing(), calls.observing():
         sim = _SimulatedRun(
             plan, written, connections, calls, messages=messages, stop_at_first=stop_at_first, enough=enough
         )

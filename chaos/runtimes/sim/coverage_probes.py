@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from squall.broker.apis.fetch_session import FetchSessions, SessionError
@@ -19,6 +19,7 @@ from squall.broker.replicas.coordinators.marker_sender import MarkerSender
 from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 from squall.chaos.runtimes.sim.group_coverage_probes import OF_GROUPS
 from squall.chaos.runtimes.sim.node import SimNode
+from squall.chaos.runtimes.sim.wrapping import wrapped
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def count_paths(counts: Counter[str]) -> Iterator[None]:
     """Count rare paths into `counts` inside this block. It wraps the present functions, so the calls of a planted bug
     are counted as well.
     """
-    listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
+    probes: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         *OF_GROUPS,
         (Log, "append_as_leader", _dedup),
         (Log, "offset_for_timestamp", _lookup),
@@ -36,14 +37,8 @@ def count_paths(counts: Counter[str]) -> Iterator[None]:
         (MarkerSender, "leader_of", _leaderless),
         (SimNode, "die", _death),
     )
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in listened]
-    for (owner, name, rule), (_, _, make) in zip(before, listened, strict=True):
-        setattr(owner, name, make(rule, counts))
-    try:
+    with wrapped((owner, name, partial(probe, counts=counts)) for owner, name, probe in probes):
         yield
-    finally:
-        for owner, name, rule in before:
-            setattr(owner, name, rule)
 
 
 def _dedup(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:

@@ -230,7 +230,7 @@ def mixed(simulated: Callable[..., Any], seed: int) -> tuple[ConnectionOrderWatc
             for link in links.values():
                 await link.pipeline(*rng.choices(whatever, k=8 * PIPELINED))
 
-    with heard.heard():
+    with heard.observing():
         simulated(body, seed=seed)
     return heard, wrong
 

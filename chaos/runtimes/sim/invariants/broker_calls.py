@@ -21,6 +21,7 @@ from squall.broker.replication.partition import Partition
 from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes, waits
 from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, ListedOffset
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
+from squall.chaos.runtimes.sim.wrapping import FunctionWrapper, wrapped
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import ClockReading
@@ -47,25 +48,20 @@ class BrokerCallObserver:
         return self._clocks.setdefault(shard, MemberRequestTimes())
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def observing(self) -> Iterator[None]:
         """Observe the brokers' calls inside this block, by wrapping functions."""
-        hooks: list[tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
+        wrappers: list[FunctionWrapper] = [
             (FetchApi, "_read", self._read),
             (OffsetApis, "_list_one", self._listed),
             (Partition, "become_leader", self._elected),
             (Partition, "follower_fetched", self._fetched),
             (IsrProposals, "propose", self._proposed),
             (GroupCoordinatorShard, "submit", self._submitted),
-            *((GroupCoordinatorShard, name, self._moved) for name in ("begin", "settle", "tick")),
+            (GroupCoordinatorShard, "settle", self._settled),
+            *((GroupCoordinatorShard, name, self._moved) for name in ("begin", "tick")),
         ]
-        before = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks]
-        for owner, name, hook in hooks:
-            setattr(owner, name, hook(getattr(owner, name)))
-        try:
+        with wrapped(wrappers):
             yield
-        finally:
-            for owner, name, rule in before:
-                setattr(owner, name, rule)
 
     def _found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
         if self.observer is not None:
@@ -143,18 +139,32 @@ class BrokerCallObserver:
 
         return submit
 
-    def _moved(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def _settled(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(rule)
-        def move(shard: GroupCoordinatorShard, *args: Any) -> Any:
-            clock, now_ms = self.clock(shard), args[-1].mono_ms
-            names = [name for name, group in shard.groups.items() if any(map(waits, group.members.values()))]
-            for name in names:
-                clock.follow(shard, name, now_ms)
-            effects = rule(shard, *args)
-            if rule.__name__ == "settle" and args[1]:  # an append failed: its records are not what the group is now
-                clock.forgive(shard, now_ms)
-            for name in names if rule.__name__ != "begin" else (*shard.groups, *shard.ledger.consumers):
-                clock.follow(shard, name, now_ms)
+        def settle(shard: GroupCoordinatorShard, completion: Any, error: int, now: ClockReading) -> Any:
+            with self._following(shard, now.mono_ms):
+                effects = rule(shard, completion, error, now)
+            if error:  # an append failed: a member may be in the group only because its removal was not written
+                self.clock(shard).forgive(shard, now.mono_ms)
             return effects
 
+        return settle
+
+    def _moved(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def move(shard: GroupCoordinatorShard, now: ClockReading) -> Any:
+            with self._following(shard, now.mono_ms):
+                return rule(shard, now)
+
         return move
+
+    @contextmanager
+    def _following(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[None]:
+        """Update, before and after the block, the members of the groups in which members wait for an answer."""
+        clock = self.clock(shard)
+        names = [name for name, group in shard.groups.items() if any(map(waits, group.members.values()))]
+        for name in names:
+            clock.follow(shard, name, now_ms)
+        yield
+        for name in names:
+            clock.follow(shard, name, now_ms)

@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 from squall.broker.apis import (
     committed_offsets,
     consumer_groups,
-    coordinator_requests,
     groups,
     transactions,
     txn_offsets,
@@ -32,6 +31,7 @@ from squall.broker.protocol.apis import ApiKey
 from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
 from squall.broker.replicas.replica_manager import ReplicaManager
 from squall.chaos.runtimes.sim.invariants.request_order import RequestEffect
+from squall.chaos.runtimes.sim.wrapping import FunctionWrapper, wrapped
 
 if TYPE_CHECKING:
     from squall.broker.net.connection import Connection
@@ -81,27 +81,21 @@ class ConnectionOrderWatch:
         """
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def observing(self) -> Iterator[None]:
         """Observe the brokers' requests inside this block, by wrapping the brokers' functions (also those that a
         planted bug has replaced).
         """
         called = ((ProduceApi, "_append_all"), (ReplicaManager, "delete_records"), (ProducerIdManager, "take"))
-        hooks: list[tuple[Any, str, Callable[..., Any]]] = [
-            (Controller, "decide", self._asked(Controller.decide)),
-            (Server, "_dispatch", self._dispatched(Server._dispatch)),
-            (Server, "_handle", self._handled(Server._handle)),
-            (Server, "_begin", self._begun(Server._begin)),
-            *((owner, name, self._effective(getattr(owner, name))) for owner, name in called),
-            *((module, "ask", self._effective(coordinator_requests.ask)) for module in _ASKING),
+        wrappers: list[FunctionWrapper] = [
+            (Controller, "decide", self._asked),
+            (Server, "_dispatch", self._dispatched),
+            (Server, "_handle", self._handled),
+            (Server, "_begin", self._begun),
+            *((owner, name, self._effective) for owner, name in called),
+            *((module, "ask", self._effective) for module in _ASKING),
         ]
-        before = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks]
-        for owner, name, hook in hooks:
-            setattr(owner, name, hook)
-        try:
+        with wrapped(wrappers):
             yield
-        finally:
-            for owner, name, rule in before:
-                setattr(owner, name, rule)
 
     def _asked(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(rule)

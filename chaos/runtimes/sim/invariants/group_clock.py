@@ -20,11 +20,13 @@ class MemberRequestTimes:
     """Records when each member of one shard's groups last sent a request, in ms of the coordinator's monotonic clock.
     """
 
-    __slots__ = ("_heard", "_moved", "_rebalances", "_revoking")
+    __slots__ = ("_heard", "_is_consumer", "_moved", "_rebalances", "_revoking")
 
     def __init__(self) -> None:
         self._heard: dict[str, dict[str, int]] = {}
         """Maps a group and a member id to the time of the member's last request."""
+        self._is_consumer: dict[str, bool] = {}
+        """Maps a group to True if it was a consumer group (KIP-848) at the last call of `follow`."""
         self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
         """Maps a group to the generation and the times of its rebalance."""
         self._revoking: dict[str, dict[str, tuple[int, int]]] = {}
@@ -41,7 +43,7 @@ class MemberRequestTimes:
 
     def follow(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
         """Update the members of a group. A new member, and a member that waits for an answer, count as having sent a
-        request now.
+        request now. So does each member of a group that has changed its protocol: its session begins anew (KIP-848).
         """
         members, waiting = _members_of(shard, group_id)
         sessions = shard.consumers._sessions.get(group_id)
@@ -52,7 +54,9 @@ class MemberRequestTimes:
                 self._moved.setdefault(group_id, []).append(MovedRevocation(member_id, epoch, was_ms, until_ms))
         if revoking:
             self._revoking[group_id] = revoking
-        known = self._heard.get(group_id, {})
+        is_consumer = group_id in shard.ledger.consumers
+        known = self._heard.get(group_id, {}) if is_consumer == self._is_consumer.get(group_id, is_consumer) else {}
+        self._is_consumer[group_id] = is_consumer
         self._heard[group_id] = {one: now_ms if one in waiting else known.get(one, now_ms) for one in members}
 
     def forgive(self, shard: GroupCoordinatorShard, now_ms: int) -> None:

@@ -69,7 +69,7 @@ class GroupWatch:
             if (wrong := each.check(offsets, journal.unmarked)) is not None:
                 self._report(each, wrong, node, known, {})
 
-    def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
+    def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
         """Check the time-outs of the groups of a serving shard. `able`: since the last check the node ran and could
         write, so the coordinator could keep time-outs.
         """

@@ -95,8 +95,8 @@ class OverdueTransactionTracker:
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, int, int, int], int] = {}
-        """Maps (transactional id, producer id, epoch, start) to the virtual time in ms at which the transaction was
-        first seen overdue.
+        """Maps (transactional id, producer id, epoch, start) to the time, in ms of the coordinator's monotonic clock,
+        at which the transaction was first seen overdue.
         """
 
     def forgive(self) -> None:
@@ -108,8 +108,8 @@ class OverdueTransactionTracker:
     def look(
         self, entries: Mapping[str, TransactionRecord], wall_ms: int, now_ms: int, interval_ms: int
     ) -> Iterator[OverdueTransaction]:
-        """Yield the transactions that are past their time-out now. `wall_ms`: the coordinator's clock; `now_ms`:
-        virtual time.
+        """Yield the transactions that are past their time-out now. `wall_ms` and `now_ms` are the coordinator's wall
+        clock and monotonic clock.
         """
         before, self._since = self._since, {}
         for name, entry in entries.items():

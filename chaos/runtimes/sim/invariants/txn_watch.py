@@ -124,7 +124,7 @@ class TransactionWatch:
                     self._report(each, wrong, node, known, {})
         journal.changed_ids = {}
 
-    def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, now_ms: int, *, able: bool) -> None:
+    def look(self, seen: WatchedNode, known: PartitionModel, hosted: Any, *, able: bool) -> None:
         """Check the open transactions of a serving shard for time-outs. `able`: since the last check the node ran and
         could write, so the coordinator could end transactions.
         """
@@ -135,7 +135,8 @@ class TransactionWatch:
         if copy is None or not isinstance(copy.journal, TransactionJournal):
             return
         interval_ms = seen.broker.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        for found in times.look(copy.journal.entries, seen.sim.env.wall_ms(), now_ms, interval_ms):
+        env = seen.sim.env
+        for found in times.look(copy.journal.entries, env.wall_ms(), int(env.mono() * 1000), interval_ms):
             self._check(self._of_times, found, seen.id, known)
 
     def answered(self, replica: WatchedReplica, offset: int, end: int, listed: Iterable[tuple[int, int]]) -> None:

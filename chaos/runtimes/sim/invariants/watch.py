@@ -256,7 +256,7 @@ class InvariantChecker:
                 if shard.serves and known is not None:
                     # What a coordinator cannot write down it cannot do.
                     able = self._may_write(seen, known, shard.log.hosted.state) and ran
-                    self._of[kind].look(seen, known, shard, int(now * 1000), able=able)
+                    self._of[kind].look(seen, known, shard, able=able)
 
     def _may_write(self, seen: WatchedNode, known: PartitionModel, log: Partition) -> bool:
         """Return whether a coordinator could write to this log: since the last check, appended records were committed,

@@ -1,0 +1,23 @@
+"""Wraps the brokers' functions while a simulation runs, also those that a planted bug has replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FunctionWrapper = tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
+"""Holds a class or module, the name of its function, and a call that returns the function's replacement."""
+
+
+@contextmanager
+def wrapped(wrappers: Iterable[FunctionWrapper]) -> Iterator[None]:
+    """Replace functions inside this block. Blocks may be nested, but must end in the reverse order."""
+    before = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wrappers]
+    for owner, name, rule, wrap in before:
+        setattr(owner, name, wrap(rule))
+    try:
+        yield
+    finally:
+        for owner, name, rule, _ in before:
+            setattr(owner, name, rule)
