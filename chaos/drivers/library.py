@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from squall.workloads.payload import NOT_KNOWN
 
 OK, FAIL, INFO = 0, 1, 2
-"""Are the values of `squall.workloads.client.outcomes.Status`."""
+"""Are the values of `squall.workloads.client.outcomes.OperationStatus`."""
 
 OutcomeCallback = Callable[[int, int, int, int, str], None]
 """Takes the outcome of a record: operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread

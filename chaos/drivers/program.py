@@ -1,5 +1,5 @@
-"""Runs a program under test in place of a client library (`squall.workloads.libraries.Driver`): one OS process for each
-client of the workload.
+"""Runs a program under test in place of a client library (`squall.workloads.libraries.LibraryClientFactory`): one OS
+process for each client of the workload.
 """
 
 from __future__ import annotations

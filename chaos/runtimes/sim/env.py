@@ -308,7 +308,7 @@ class _PendingSleep:
 
 class SimSignal:
     """Wakes one waiter by an event in the simulator's queue, instead of a cancel scope; otherwise behaves as
-    `squall.broker.env.Signal`.
+    `squall.broker.env.WakeupSignal`.
     """
 
     __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")
