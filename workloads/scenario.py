@@ -320,8 +320,8 @@ class Scenario(BaseModel, ABC):
         """Return the size of the largest batch, in bytes, that producers without a setting for it make: a batch that
         does not fit into a segment would be refused.
         """
-        segment_bytes = int(self.topic_settings.get("segment.bytes", BATCH_SIZE))
-        return max(min(BATCH_SIZE, segment_bytes - BATCH_BYTES), 1)
+        segment_bytes = self.topic_settings.get("segment.bytes")
+        return BATCH_SIZE if segment_bytes is None else max(min(BATCH_SIZE, int(segment_bytes) - BATCH_BYTES), 1)
 
     def client_settings(self) -> ClientSettings:
         """Return the settings of each of Squall's own clients."""

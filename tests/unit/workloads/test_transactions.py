@@ -165,3 +165,11 @@ def test_what_is_no_record_of_the_plain_producer_is_refused(operation: tuple[obj
     load = TransactionsLoad.model_validate({**LOAD, "plain_rate": rate})
     assert why in load.wrong(PlannedTransaction(*operation))  # type: ignore[arg-type]
     assert not rate or not load.wrong(PlannedTransaction(1.0, -1, "send 0", 100, "plain"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "size"), [({}, 16_384), ({"segment.bytes": "65536"}, 16_384), ({"segment.bytes": "2048"}, 1_792)]
+)
+def test_a_batch_is_as_large_as_ever_unless_a_segment_is_smaller(topic: dict[str, str], size: int) -> None:
+    load = TransactionsLoad.model_validate({**LOAD, "topic_settings": topic})
+    assert load.producer_settings().batch_size == size
