@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.log.config import LogConfig
-from squall.chaos.runtimes.sim.invariants.leaders import IsrRemoval, ListedOffset, SettingsInForce
+from squall.chaos.runtimes.sim.invariants.leaders import IsrRemoval, LatestOffsetResponse, SettingsInForce
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 
@@ -20,7 +20,7 @@ LEADERS: dict[str, list[Case]] = {
         ("one ms too early", removal(1_500), removal(1_501)),
         ("one that has everything", removal(9_000, at_end=True), removal(9_000)),
     ],
-    "listed-offset-is-committed": [("one beyond", (ListedOffset(8, 7),), (ListedOffset(7, 7),))],
+    "listed-offset-is-committed": [("one beyond", (LatestOffsetResponse(8, 7),), (LatestOffsetResponse(7, 7),))],
     "settings-in-force": [
         ("another retention", settings(retention_ms=999), settings()),
         ("another min ISR", settings(min_isr=1), settings()),

@@ -19,7 +19,7 @@ from squall.broker.protocol.timestamps import LATEST
 from squall.broker.replicas.isr_proposals import IsrProposals
 from squall.broker.replication.partition import Partition
 from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes, waits
-from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, ListedOffset
+from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, LatestOffsetResponse
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 from squall.chaos.runtimes.sim.wrapping import FunctionWrapper, wrapped
 
@@ -86,7 +86,7 @@ class BrokerCallObserver:
                 state = hosted.state
                 stable = state.last_stable_offset(hosted.first_unstable_offset())
                 limit = stable if isolation == READ_COMMITTED else state.high_watermark
-                self._found(CheckTrigger.LISTED, ListedOffset(part.offset, limit), state)
+                self._found(CheckTrigger.LISTED, LatestOffsetResponse(part.offset, limit), state)
             return part
 
         return list_one

@@ -33,7 +33,7 @@ class IsrRemoval(NamedTuple):
     """Is True if the follower's last fetch was at the leader's log end offset, and nothing was appended since."""
 
 
-class ListedOffset(NamedTuple):
+class LatestOffsetResponse(NamedTuple):
     """Describes a consumer's ListOffsets response for the latest offset."""
 
     offset: int
@@ -63,7 +63,7 @@ def removed_after_the_lag_time(found: IsrRemoval) -> str | None:
 
 
 @invariant("listed-offset-is-committed", CheckTrigger.LISTED, "KIP-207: a consumer is told the high watermark at most")
-def listed_offset_is_committed(found: ListedOffset) -> str | None:
+def listed_offset_is_committed(found: LatestOffsetResponse) -> str | None:
     """The latest offset in a consumer's ListOffsets response is not beyond the high watermark; with read_committed, not
     beyond the last stable offset.
     """
