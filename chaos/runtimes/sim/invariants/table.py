@@ -135,7 +135,7 @@ class CheckTrigger(StrEnum):
     ISR_REMOVAL = "ISR removal"
     """Means that a leader proposes an ISR without a member that it had: check(found: IsrRemoval)."""
     LISTED = "listed"
-    """Means that a consumer gets the latest offset of a partition by ListOffsets: check(found: LatestOffsetResponse)."""
+    """Means that ListOffsets gives a consumer the latest offset of a partition: check(found: LatestOffsetResponse)."""
     SETTINGS = "settings"
     """Means a look at a replica's settings: check(found: SettingsInForce)."""
     FETCHED = "fetched"
