@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from squall.chaos.mutants import select
 from squall.chaos.mutants import table as mutants_table
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.checkers.nightly import store
@@ -34,10 +36,12 @@ SEEDS = Table(
 MUTANTS = Table(
     "mutants",
     "Planted bugs",
-    "A row is the last hunt for one planted bug, `./squall hunt`, with its own plans and every check.",
-    ("#", "name", "found by", "plans", "CPU s"),
+    "A row is one planted bug and what found it, by `./squall hunt`: with its own plans and every check; with its own "
+    "plans and what clients see alone (`--checks history`); with the plans that a swarm draws (`--swarm`).",
+    (*mutants_table.HEAD, *(name for columns in mutants_table.COLUMNS.values() for name in columns)),
     keys=1,
 )
+MUTANTS_AT_ONCE = 8
 NIGHTS = Table(
     "nights",
     "Nights",
@@ -110,22 +114,33 @@ def seeds_row(workload: str, seeds: str, said: str, code: int, wall_s: float) ->
 
 
 def show_mutants(names: str, budget_s: float, of: Sitting, docs: Path, say: Say) -> list[str]:
-    """Hunt planted bugs. What is wrong, a sentence each."""
-    say(f"hunts of {names}, at most {budget_s:.0f} CPU seconds each")
-    with tempfile.TemporaryDirectory(prefix="squall-shown-") as folder:
-        page = Path(folder) / "page.md"
-        page.write_text(f"{mutants_table.RESULTS_BEGIN}\n{mutants_table.RESULTS_END}")
-        words = ("hunt", "--mutants", names, "--budget", str(budget_s), "--jobs", "2")
-        called = Called(SQUALL, *words, "--out", f"{folder}/plans", "--docs", str(page))
-        add(MUTANTS, mutant_rows(page.read_text()), of, docs)
-    return [f"hunts of {names}: exit code {called.code}"] if called.code else []
+    """Hunt planted bugs in three ways, a few bugs at a time, and add their rows. Return a sentence for each bug that
+    its own plans do not show, though its description gives no reason, and for each hunt that could not be made.
+    """
+    wrong = []
+    mutants = [mutant.id for mutant in select(names)]
+    for some in (mutants[first : first + MUTANTS_AT_ONCE] for first in range(0, len(mutants), MUTANTS_AT_ONCE)):
+        listed = ",".join(some)
+        say(f"hunts of {listed}, at most {budget_s:.0f} CPU seconds each")
+        with tempfile.TemporaryDirectory(prefix="squall-shown-") as folder:
+            page = Path(folder) / "page.md"
+            page.write_text(f"{mutants_table.RESULTS_BEGIN}\n{mutants_table.RESULTS_END}")
+            for way in ((), ("--checks", "history"), ("--swarm",)):
+                words = ("hunt", "--mutants", listed, *way, "--budget", str(budget_s), "--jobs", "2")
+                called = Called(SQUALL, *words, "--out", f"{folder}/plans", "--docs", str(page))
+                if called.code not in (0, 1):
+                    wrong.append(f"`squall {shlex.join(words)}`: exit code {called.code}")
+            rows = mutant_rows(page.read_text())
+            add(MUTANTS, rows, of, docs)
+            # Columns: with its own plans and every check; by history alone. A swarm need not find every bug.
+            wrong += [f"planted bug {row[0]}: missed" for row in rows if "nothing" in (row[3], row[7])]
+    return wrong
 
 
 def mutant_rows(page: str) -> list[tuple[str, ...]]:
-    """The rows of hunts, from the page that `squall hunt --docs` has updated."""
+    """Return the rows of hunts, from the page that `squall hunt --docs` has updated."""
     results = page.partition(mutants_table.RESULTS_BEGIN)[2].partition(mutants_table.RESULTS_END)[0]
-    rows = [[cell.strip() for cell in line.split(" | ")] for line in results.strip().splitlines()[2:]]
-    return [(row[0].lstrip("| "), row[1], row[3], row[4], row[5]) for row in rows]
+    return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in results.strip().splitlines()[2:]]
 
 
 def show_nights(nights: Path, of: Sitting, docs: Path) -> list[str]:
