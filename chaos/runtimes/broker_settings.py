@@ -17,8 +17,8 @@ INTERNAL: Mapping[str, int] = MappingProxyType(
         "transaction.state.log.min.isr": 2,
     }
 )
-"""Maps settings of internal topics to their defaults (Kafka's and Squall's own) that a cluster of one broker cannot
-meet.
+"""Gives the defaults of internal topics' settings for which a cluster of one broker is too small. Kafka and Squall have
+the same defaults.
 """
 FOLLOWS: Mapping[str, str] = MappingProxyType(
     {
@@ -35,15 +35,15 @@ replicas counts as the number of replicas (KAFKA-15583).
 
 
 def fitted(settings: Mapping[str, str], nodes: int, defaults: Mapping[str, int] = INTERNAL) -> dict[str, str]:
-    """Return the settings, with each of `defaults` that is not given and asks for more brokers lowered to the number of
-    brokers.
+    """Return the settings, completed for a cluster with this number of brokers: a setting that is not given, and whose
+    value in `defaults` is larger than the number of brokers, is set to that number.
     """
     return {**{name: str(nodes) for name, default in defaults.items() if default > nodes}, **settings}
 
 
 def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
-    """Return notes about a cluster's settings for a user to read before the cluster starts, a sentence each. ours:
-    whether the brokers are Squall's.
+    """Return warnings about a cluster's settings, a sentence each, which the user reads before the cluster starts:
+    values that are too high, and settings without effect. ours: whether the brokers are Squall's.
     """
     from squall.broker.config import BROKER_SETTINGS
     from squall.broker.config.unsupported_settings import ignored
@@ -53,7 +53,8 @@ def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
 
 
 def too_high(settings: Mapping[str, str], nodes: int, names: Iterable[str] = FOLLOWS) -> list[str]:
-    """Return a sentence for each of these settings that was given and asks for more brokers than the cluster has."""
+    """Return a sentence for each setting of `names` whose given value is larger than the number of brokers (`nodes`).
+    """
     brokers = "1 broker" if nodes == 1 else f"{nodes} brokers"
     return [
         f"{name} is {settings[name]}, and the cluster has {brokers}, so {FOLLOWS[name].format(nodes=nodes)}: "

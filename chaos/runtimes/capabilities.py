@@ -20,16 +20,16 @@ class ClockFakingRuntime(Protocol):
     """Represents a runtime that can also change a broker's clock from outside, without help from the broker."""
 
     async def fake_time(self, node: int, offset_ms: float) -> Evidence:
-        """Set a node's clock as `Runtime.set_clock` does, without a rate; `clock_reports` reports this clock, too.
-        Refused if the cluster was not made for fake time.
+        """Set a node's wall clock to the true time plus `offset_ms`, by libfaketime; `clock_reports` reports this
+        clock, too. Refused if the cluster was not made for fake time.
         """
 
 
 def counts_calls(runtime: object) -> TypeGuard[CallCountingRuntime]:
     """Return whether a runtime counts its brokers' calls.
 
-    The test is not by `isinstance`: since Python 3.12 `isinstance` does not see methods that a runtime passes on by
-    `__getattr__`.
+    The test is not by `isinstance`: since Python 3.12 `isinstance` ignores methods that a wrapper of a runtime passes
+    on by `__getattr__`.
     """
     return hasattr(runtime, "calls")
 

@@ -18,15 +18,15 @@ from typing import Literal, Protocol
 from squall.broker.env import Env
 
 NOISE_MS = 30.0
-"""Gives `Runtime.noise_ms` for real brokers, in ms, as measured with JVMs on two busy cores."""
+"""Is the value of `Runtime.noise_ms` for real brokers, in ms, as measured with JVMs on two busy cores."""
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Evidence = dict[str, Json]
 
 
 class RuntimeCapability(StrEnum):
-    """Names the acts that a runtime may be able to do. `Runtime.acts` lists the acts that a runtime can do; a plan that
-    needs more acts is refused.
+    """Names the kinds of faults and other actions that a runtime may be able to carry out. `Runtime.acts` lists those
+    that it can; a plan that needs others is refused.
     """
 
     KILL = "kill"
@@ -175,7 +175,7 @@ class FrameAct(StrEnum):
     DELAY = "delay"
     """Delays the frame, and with it everything behind it on its connection."""
     DUPLICATE = "duplicate"
-    """Delivers the request twice; the second response is swallowed."""
+    """Delivers the request twice; the client gets only the first response."""
     REORDER = "reorder"
     """Lets the next frame of the connection overtake this frame. If no frame follows within `delay_ms`, this frame
     passes unchanged and does not count as hit. The client gets the responses to swapped requests in the order in which
@@ -184,12 +184,13 @@ class FrameAct(StrEnum):
     RESET = "reset"
     """Resets the frame's connection, at both ends."""
     ERROR = "error"
-    """Answers the request in place of the target, which never sees it: every error code is `error`."""
+    """Answers in place of the target, which never sees the request. Each error code in the response is `Frames.error`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Acts on requests or responses of API `api`: the `nth` since the fault began and the `count` - 1 after it."""
+    """Acts on requests or responses of API `api`: on the `nth` since the fault began, and on the next `count` - 1."""
 
     api: int
     """Is the Kafka API key of the frames to hit, or `squall.chaos.runtimes.wire.frames.METADATA_FETCH`."""
@@ -272,7 +273,7 @@ class ClockReport:
     """Is the time of the report, by the harness's monotonic clock."""
     offset_ms: float
     set_ms: float
-    """Gives the offset that the node was ordered to have, as the node read the order."""
+    """Gives the offset that the harness had ordered, as far as the node had read it at that time."""
     rate: float
     """Gives the rate at which the clock was ordered to run."""
 
@@ -336,8 +337,8 @@ class Runtime(Protocol):
         """Return the nodes that have ended so far without the harness's order, as by a bug."""
 
     def troubles(self) -> tuple[str, ...]:
-        """Return the parts of the harness that ended unasked while the cluster ran: proxies, relays, the engine. They
-        may have disturbed clients and brokers, so no finding can be blamed on the cluster with certainty.
+        """Return the parts of the harness (proxies, relays, container engine) that ended unasked while the cluster ran.
+        They may have disturbed clients and brokers, so no finding can be blamed on the cluster with certainty.
         """
 
     async def kill(self, node: int) -> Evidence:
@@ -349,7 +350,7 @@ class Runtime(Protocol):
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
         """Ask a running node to shut down (SIGTERM, controlled shutdown), and kill it after `grace_s`.
 
-        Evidence: pid, code, asked_ns, ended_ns; controlled (its controller let it go), alone (no controller answered).
+        Evidence: pid, code, asked_ns, ended_ns; controlled (its controller agreed), alone (no controller answered).
         """
 
     async def start_node(self, node: int) -> Evidence:
@@ -359,8 +360,8 @@ class Runtime(Protocol):
         """
 
     async def software(self, node: int) -> Evidence:
-        """Identify the software of a running node. Evidence: runs (a value that two versions differ in: an image's id,
-        a digest of a program's files, or a version), by (its source), speaks (the node's own answer to ApiVersions).
+        """Identify the software of a running node. Evidence: runs (an image's id, a digest of the program's files, or a
+        version), by (how `runs` was found out), speaks (what the node reports in ApiVersions).
         """
 
     async def upgrade_node(self, node: int) -> Evidence:
@@ -420,7 +421,7 @@ class Runtime(Protocol):
     async def heal_cpu(self, name: str, node: int) -> Evidence:
         """Remove the limit of this name; an unknown name is no error.
 
-        Evidence: stops (how often the node was seen stopped), ran_share (the share of the time in which the limit let
+        Evidence: stops (how often the limit stopped the node), ran_share (the share of the time in which the limit let
         the node run), cpu_share (used CPU time divided by elapsed time; None if this cannot be measured), ended_ns.
         While another limit is still on, the figures are 0.
         """
@@ -462,9 +463,9 @@ class Runtime(Protocol):
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
-        """Open a new connection over a link, through its faults, and make one ApiVersions round trip. Never raises.
+        """Open a new connection over a link, with the link's faults, and make one ApiVersions round trip. Never raises.
 
-        pad_bytes: by how much the request is lengthened, spread over as many requests on that connection as needed.
+        pad_bytes: how many bytes to add to the request. Many bytes are spread over several requests on that connection.
         """
 
     async def ending(

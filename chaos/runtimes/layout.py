@@ -66,8 +66,9 @@ class AddressLayout:
         return (self.address(link),)
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Return a list of mappings from link to proxy, given as (address on which it listens, address to which it
-        leads). There is one mapping, unless links have several addresses: then there is one mapping for each address.
+        """Return mappings of each link to its proxy's two addresses: the address on which the proxy listens, and the
+        address to which it leads. There is one mapping, unless the source of a link dials several addresses: then there
+        is one mapping for each of them.
         """
         return [{link: (self.address(link), self.target(link)) for link in self.links()}]
 
@@ -77,7 +78,8 @@ class AddressLayout:
         return self.direct[listener, link.target]
 
     def bootstrap(self, zone: str) -> str:
-        """Return the bootstrap servers for clients of the zone. For clients, the listener between nodes has no proxy.
+        """Return the bootstrap servers for clients of the zone. Zone "INTERNAL" means the listener between nodes, which
+        clients reach without a proxy.
         """
         return ",".join(shown(self.address(Link(zone, node))) for node in self.nodes)
 
@@ -134,8 +136,8 @@ def proxy_name(link: Link) -> str:
 
 
 def choose_controllers(nodes: tuple[int, ...], voters: int | None = None) -> tuple[int, ...]:
-    """Return the ids of the quorum's voters: the first `voters` nodes. None: three, as small clusters have. One or two
-    nodes get one voter by default: two voters cannot lose one.
+    """Return the ids of the quorum's voters: the first `voters` nodes. None means three voters, or one if there are
+    fewer than three nodes: two voters cannot lose one.
     """
     return nodes[: voters or (3 if len(nodes) >= 3 else 1)]
 

@@ -49,8 +49,8 @@ class LostOffsetRanges:
         return sorted({**self._lost, **self._returned})
 
     def left(self, path: str, content: Buffer) -> None:
-        """Process a segment that exists after the power loss. Call it after every `changed`, in the order of the
-        segments' offsets.
+        """Process a segment that exists after the power loss. Call it after all calls of `changed`, for one segment
+        after the other, by offset.
 
         A remaining segment behind a lost one counts as lost. So does one that leaves a gap behind a segment whose
         removal was undone.

@@ -20,10 +20,12 @@ _MAGIC: Final = 2
 
 
 def rotten_bits(path: str, content: bytes | bytearray, bits: int, where: Where, rng: Random) -> list[int]:
-    """Draw `bits` different bits of a file to flip, in order. Returns fewer if the file has no more bits of that kind.
+    """Draw `bits` different bits of a file to flip, and return their positions (in bits) in ascending order. There are
+    fewer if the file has no more bits of that kind.
 
-    In a segment, "checked" spares bits that no checksum covers: neither Squall nor Kafka can tell a flipped base offset
-    from a correct one, and a reader that believes it continues behind it. In other files any bit may flip.
+    In a segment, "checked" never flips bits that no checksum covers. Neither Squall nor Kafka can tell a flipped base
+    offset from a correct one: a reader would accept it, and continue at a wrong offset. In other files any bit may
+    flip.
     """
     starts = list(_batches(content)) if path.endswith(".log") else []
     if where == "epoch":

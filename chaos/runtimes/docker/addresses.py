@@ -39,7 +39,7 @@ def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IP
 
 
 def routed(routes: Path = ROUTES) -> list[IPv4Network]:
-    """Return the ranges to which this machine has routes, without the default route."""
+    """Return the network ranges to which this machine has routes, without the default route."""
     try:
         lines = routes.read_text().splitlines()[1:]
     except OSError:
@@ -78,7 +78,7 @@ def node_host(network: IPv4Network, node: int) -> str:
 def place(
     network: IPv4Network, nodes: tuple[int, ...], controllers: tuple[int, ...], zones: tuple[str, ...]
 ) -> AddressLayout:
-    """Give every broker its own address, and every link's proxy its own port of Toxiproxy."""
+    """Give every broker an address of its own, and every link's proxy a port of its own at Toxiproxy's address."""
     names = (INTERNAL, *zones)
     direct = {
         (name, node): (node_host(network, node), FIRST_LISTENER_PORT + at)

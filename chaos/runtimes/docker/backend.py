@@ -61,10 +61,10 @@ class ContainerOptions:
 
     cpus, memory_bytes: limits of each broker. program: the command that starts a broker when --config FILE is added.
     mounts: further files of this machine in the brokers' containers. lossy: packets can be lost; for this, Toxiproxy's
-    container alone gets NET_ADMIN. framed: links that lead through the relay that parses Kafka requests. hurt: brokers
-    also get --faults FOLDER, which makes disk faults and power losses possible. fake_time: brokers run behind
-    libfaketime. second: the id of the image that brokers can be upgraded to. volume_bytes: the size of each broker's
-    own data volume (`volumes`); 0 means that data is in a folder of this machine.
+    container alone gets NET_ADMIN. framed: links that lead through the relay that parses Kafka requests. hurt: the
+    brokers' command also gets --faults FOLDER, which makes disk faults and power losses possible. fake_time: brokers
+    run behind libfaketime. second: the id of the image that brokers can be upgraded to. volume_bytes: the size of each
+    broker's own data volume (`volumes`); 0 means that data is in a folder of this machine.
     """
 
     cpus: float = BROKER_CPUS
@@ -149,7 +149,9 @@ class ContainerBackend(ClusterBackend):
             await self._end_everything()
 
     async def _make_network(self) -> IPv4Network:
-        """Make a network with a free range. If two runs look at the same time, the engine refuses one of them."""
+        """Make a network with a free address range. If another run has just taken the range, the engine refuses it, and
+        the next free range is tried.
+        """
         networks = await in_thread(self._engine.networks)
         refused: EngineError | None = None
         for candidate in free_ranges([*of_networks(networks), *routed()], random.Random()):

@@ -25,7 +25,9 @@ LAST_WORDS_BYTES = 2000
 
 
 class Container:
-    """Represents a container of the engine. For trio: each call to the engine waits in a thread."""
+    """Represents a container of the engine. Its async methods make each call to the engine in a thread, so trio is not
+    blocked.
+    """
 
     def __init__(self, engine: DockerEngine, watch: ContainerWatch, spec: ContainerSpec) -> None:
         self.name = spec.name

@@ -16,7 +16,8 @@ from squall.chaos.runtimes.real.cpus import CpuLimiter
 
 @dataclass(slots=True)
 class QuotaUsage:
-    """Holds measurements of a limit: how long it was on, the CPU time used, and in how many periods the quota ran out.
+    """Holds measurements of CPU limits: how long they were on, the CPU time used, and in how many periods the quota ran
+    out.
     """
 
     lasted_s: float = 0.0
@@ -26,18 +27,19 @@ class QuotaUsage:
 
 @dataclass(slots=True)
 class CpuQuota:
-    """Holds the CPU limits of one broker by name, and measurements while any limit is on.
+    """Holds the CPU limits of one broker by name, and the CPU time that its container uses while any limit is on.
 
-    The kernel's counters restart from 0 at each start of a container. If the container ends unasked, they are lost.
+    The kernel's counters restart from 0 at each start of a container. If the container ends unasked, their values are
+    lost.
     """
 
     whole: float
-    """Gives the number of CPUs without any limit."""
+    """Gives the number of CPUs that the broker may use while no limit is on."""
     shares: dict[str, float] = field(default_factory=dict)
     _measured: QuotaUsage = field(default_factory=QuotaUsage)
     _since: tuple[float, float, int] | None = None
-    """Holds the time, the CPU seconds and the number of stops at which the present measurement began; None if none is
-    on.
+    """Holds the kernel's counters at the beginning of the present measurement: time, CPU seconds used, and periods in
+    which the quota ran out. None: nothing is being measured.
     """
 
     async def begin(self, container: Container) -> None:
@@ -56,8 +58,8 @@ class CpuQuota:
                 self._measured.stops += stops - since[2]
 
     async def change(self, container: Container, name: str, share: float | None) -> QuotaUsage:
-        """Add a limit, or remove the limit of this name if `share` is None. Returns the measurements, once no limit is
-        left.
+        """Add a limit, or remove the limit of this name if `share` is None. Returns the usage since the first limit
+        once no limit is left, and zeros before.
         """
         await self.end(container)
         if share is not None:

@@ -1,5 +1,5 @@
-"""Changes a broker's wall clock by libfaketime, without help from the broker. This verifies the usual way, in which the
-broker reads its offset from a file.
+"""Changes a broker's wall clock by libfaketime, without help from the broker. This checks the usual method, in which
+the broker itself reads its offset from a file.
 
 The dynamic loader loads libfaketime first, and libfaketime answers in place of the C library, so the broker does not
 notice. Libfaketime reads an offset from a file at each call (8.8 us instead of 0.12). Monotonic time stays true
@@ -28,8 +28,8 @@ LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
 """Names the offset file in the node's folder."""
 REPORTING_MS = 0.001
-"""Is an offset of 0.001 ms, written into the broker's own clock file while libfaketime changes its time. It changes
-nothing, but any offset makes the broker report its time in its trace.
+"""Is an offset of 0.001 ms, written into the broker's own clock file while libfaketime changes its time. It is too
+small to change anything, but with any offset the broker reports its time in its trace.
 """
 TRUE = "+0 x1.0"
 TRIED = "-86400 x1.0"
@@ -37,7 +37,7 @@ OFF_BY_S = (86_000, 86_800)
 
 
 def before_program(file: str) -> tuple[str, ...]:
-    """Return the words to put before a command, so that the command reads its time from `file`."""
+    """Return the arguments to put before a command, so that the command reads its time from `file`."""
     settings = {
         "LD_PRELOAD": LIBRARY,
         "FAKETIME_TIMESTAMP_FILE": file,
@@ -77,8 +77,8 @@ class FaketimeFile:
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
     def meant(self, words: Sequence[ClockReport]) -> list[ClockReport]:
-        """Return the node's clock reports, each with the offset that was ordered at its time. The broker does not know
-        the offset of libfaketime: its reports carry REPORTING_MS instead, which is replaced here.
+        """Return the node's clock reports with the offset that was ordered at the time of each report. The broker does
+        not know the offset of libfaketime: its reports carry REPORTING_MS instead, which is replaced here.
         """
         return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == REPORTING_MS else word for word in words]
 

@@ -1,4 +1,6 @@
-"""Defines the labels on everything that a run makes, by which the leftovers of an interrupted run are found."""
+"""Defines the labels on all containers, networks and volumes of a run, by which the leftovers of an interrupted run are
+found.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Leftover:
     networks: tuple[tuple[str, str], ...]
     volumes: tuple[str, ...] = ()
     namespace: str = ""
-    """Names the pid namespace in which the run's harness was, by its label."""
+    """Names the pid namespace of the run's harness, as the label has it."""
 
     def names(self) -> list[str]:
         """Return the leftovers as "container NAME", in an order in which they can be removed."""
@@ -37,7 +39,7 @@ class Leftover:
 
 
 def labels_of(run: str, folder: str) -> dict[str, str]:
-    """Return the labels for a run of this process."""
+    """Return the labels for a run whose harness is this OS process."""
     me = identify(os.getpid())
     assert me is not None, "this process is alive"
     return {
@@ -49,7 +51,7 @@ def labels_of(run: str, folder: str) -> dict[str, str]:
 
 
 def find(engine: DockerEngine) -> list[Leftover]:
-    """Return every run that has left something in the engine, by the run's id. Raises EngineError."""
+    """Return every run that has left something in the engine, sorted by the run's id. Raises EngineError."""
     containers, networks, volumes = engine.containers(RUN), engine.networks(RUN), engine.volumes(RUN)
     by_run = {each["Labels"][RUN]: each["Labels"] for each in (*volumes, *networks, *containers)}
     return [
@@ -116,7 +118,7 @@ def remove_all(engine: DockerEngine, run: str) -> list[EngineError]:
 
 
 def harness_alive(label: str) -> bool:
-    """Return whether the process named in a label still runs. An unreadable label names no process."""
+    """Return whether the OS process whose id is in a harness label still runs. False if the label cannot be read."""
     try:
         pid, ticks, boot = label.split(":")
         return is_alive(ProcessId(int(pid), int(ticks), boot))

@@ -22,7 +22,8 @@ part applies all changes from stdin at once.
 
 
 class _IptablesBatch:
-    """Holds changes of iptables rules that are applied by one call of iptables-restore, and the result of that call."""
+    """Holds changes of iptables rules that one call of iptables-restore applies together, and the result of that call.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -32,7 +33,7 @@ class _IptablesBatch:
 
 
 class PacketLossRules:
-    """Holds the packet losses by link and name. `ports`: the port of each link's proxy. The kernel's TCP sends lost
+    """Holds the packet losses by link and name. `ports` maps each link to its proxy's port. The kernel's TCP sends lost
     packets again.
 
     Losses that begin at the same moment take one call to the engine, which puts all their rules on at once.
@@ -49,7 +50,8 @@ class PacketLossRules:
         return (link, name) in self._rules
 
     async def add(self, name: str, link: Link, fault: Loss) -> None:
-        """Lose packets from now on. Raises HarnessError if the name is in use on this link, or if the link is unknown.
+        """Lose packets on a link from now on. Raises HarnessError if the name is in use on this link, or if the link is
+        unknown.
         """
         if link not in self._ports:
             raise HarnessError(f"there is no link {link}")
@@ -60,7 +62,7 @@ class PacketLossRules:
         await self._change([f"-A {rule}" for rule in rules])
 
     async def remove(self, name: str, link: Link) -> int:
-        """Stop this loss. Returns how many packets were lost."""
+        """Stop the loss of this name on a link. Returns how many packets it lost."""
         rules = self._rules.pop((link, name))
         said = await self._change([f"-D {rule}" for rule in rules])
         return sum(int(count) for count, found in COUNTED.findall(said) if f"--comment {found} " in " ".join(rules))

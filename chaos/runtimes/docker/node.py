@@ -259,8 +259,8 @@ class ContainerNode(BrokerNode):
         }
 
     def _hand_over(self) -> None:
-        """Give the files that the harness wrote in the node's folder to the broker's user, for example after a power
-        loss.
+        """Make the broker's user the owner of all files in the node's folder, because the harness wrote some of them,
+        for example after a power loss.
         """
         if self._owner is not None:
             for path in (self.files.path, *self.files.path.rglob("*")):

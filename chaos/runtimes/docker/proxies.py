@@ -115,7 +115,9 @@ class ContainerProxies(LinkProxies):
         self._api.close()
 
     def _check(self) -> None:
-        """Raise HarnessError if Toxiproxy or the relay behind it has ended: since then its links are cut."""
+        """Raise HarnessError if Toxiproxy or the relay that parses Kafka requests has ended: since then their links are
+        cut.
+        """
         self._container.check_engine()
         if self._relay is not None:
             self._relay.check()

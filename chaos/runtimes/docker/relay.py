@@ -29,13 +29,14 @@ class RelayContainer:
     """Holds the relay's container, and the faults on its links (`links`)."""
 
     def __init__(self, container: Container, host: str, routes: Routes, framed: Collection[Link]) -> None:
-        """Prepare the relay. routes: the routes of all Toxiproxy proxies. framed: the links to lead through the relay.
+        """Prepare the relay. routes: for each link, the address of its Toxiproxy proxy and the address to which the
+        proxy leads. framed: the links to lead through the relay.
         """
         self.links = FramedLinks((host, CONTROL_PORT), framed)
         listening = ((host, FIRST_PROXY_PORT + at) for at in range(len(routes)))
         self.routes, through = route_through_relay(routes, framed, listening)
-        """`self.routes` holds the routes of all Toxiproxy proxies: those of framed links lead to the relay, all others
-        to the brokers.
+        """`self.routes` maps each link to its Toxiproxy proxy's address and the address to which the proxy leads: the
+        relay for framed links, a broker for all others. `through` holds the relay's own routes.
         """
         self.text = routes_text((host, CONTROL_PORT), through)
         """Holds the JSON with which the relay is started."""

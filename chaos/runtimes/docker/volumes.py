@@ -37,8 +37,8 @@ class Volumes:
         return tuple(ContainerMount(name, f"{INSIDE}/{node}/data") for node, name in self._names.items())
 
     async def bring(self, keeper: str, folders: Mapping[int, Path]) -> list[EngineError]:
-        """Copy the volumes into the nodes' folders, by way of the container `keeper`, which has all of them mounted.
-        Return the errors for volumes that could not be copied.
+        """Copy the volumes' content into the nodes' folders, through the container `keeper`, which has all volumes
+        mounted. Return the errors for volumes that could not be copied.
         """
         troubles = []
         for node in self._names:

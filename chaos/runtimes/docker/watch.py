@@ -1,7 +1,7 @@
 """Listens to the container engine's events, and reports when containers of the run have ended.
 
-These events are the only source for ends: each end is reported once, with its exit code, even while no task waits for
-it. A thread reads the events, because the stream does not end by itself.
+Container ends are known from these events alone: each end is reported once, with its exit code, even while no task
+waits for it. A thread reads the events, because the stream does not end by itself.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ DELETED = ("", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class DiscoveredCluster(dict[int, Address]):
-    """Maps each broker id to the address that the broker advertises on the bootstrap servers' listener. `topics` has
-    the names of all topics.
+    """Maps each broker id to the address that the broker advertises on the bootstrap servers' listener. `topics` holds
+    the names of all topics of the cluster.
     """
 
     topics: frozenset[str] = frozenset()
@@ -136,7 +136,9 @@ class ExternalRuntime(Runtime):
 
     @override
     async def start(self) -> None:
-        """Make Squall's proxies only. Raise PreconditionError if the cluster is not the one that was planned for."""
+        """Start Squall's proxies, and no broker. Raise PreconditionError if the cluster is not the one that the plan
+        was made for.
+        """
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say)
         found = await discover(self._bootstrap)
         if set(found) != set(self.nodes):
@@ -238,7 +240,7 @@ class ExternalRuntime(Runtime):
 
     @override
     def exits(self) -> tuple[NodeExit, ...]:
-        """Return unasked exits of brokers with known containers, as of the last look at each."""
+        """Return unasked exits of brokers with known containers, as of the last check of each container."""
         return tuple(gone for each in self._theirs.values() for gone in each.exits)
 
     @override

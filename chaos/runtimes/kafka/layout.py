@@ -1,12 +1,13 @@
-"""Lays out the listeners of Apache Kafka's nodes, and makes each dial its peers through proxies.
+"""Lays out the listeners of Apache Kafka's nodes, and makes each node dial its peers through proxies.
 
-Kafka has no map of peers: a node dials the host that its peer advertises to everybody. So this host is a name,
-`node-2`, and each node gets its own hosts file (`-Djdk.net.hosts.file`, JDK 9). There, a peer's name has the loopback
-address of the proxy for this one directed link: 127.0.1.2 for 1 -> 2. The port is the same everywhere, because a node
-advertises only one: brokers listen on 127.0.0.1, proxies on the same port of the link's address.
+Kafka has no setting for the addresses of single peers: a node dials the host that its peer advertises to everybody. So
+this host is a name, `node-2`, and each node gets its own hosts file (`-Djdk.net.hosts.file`, JDK 9). There, a peer's
+name has the loopback address of the proxy for this one directed link: 127.0.1.2 for 1 -> 2. The port is the same
+everywhere, because a node advertises only one: brokers listen on 127.0.0.1, proxies on the same port of the link's
+address.
 
-Kafka does not let brokers and controllers share a listener. So each link between nodes has two proxies, which get each
-fault together: INTERNAL (replication, forwarded requests) and CONTROLLER (the quorum, registrations, heartbeats).
+Kafka does not let brokers and controllers share a listener. So each link between nodes has two proxies, and each fault
+is put on both: INTERNAL (replication, forwarded requests) and CONTROLLER (the quorum, registrations, heartbeats).
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class KafkaLayout(AddressLayout):
         return (self.address(link)[0], self.direct[CONTROLLER, link.target][1])
 
     def hosts(self, node: int) -> str:
-        """Return the text of the node's hosts file. A JVM with such a file asks no other source, so the file has every
-        name that Kafka looks up.
+        """Return the text of the node's hosts file. A JVM with such a file asks no other source for addresses, so the
+        file has every host name that Kafka looks up.
         """
         own = [f"{HOME} {name}" for name in ("localhost", socket.gethostname(), host_name(node))]
         peers = [f"{self.address(Link(node, other))[0]} {host_name(other)}" for other in self.nodes if other != node]

@@ -21,8 +21,8 @@ from squall.chaos.toolchain.cache import run
 from squall.chaos.toolchain.kafka import ApacheKafka
 
 HEAP = "256m"
-"""Gives the JVM's heap size. With it, a run's 2,000 records of 1 KB a second in six partitions take 340 MB resident, as
-measured; see docs/kafka.md.
+"""Gives the JVM's heap size. With it a broker takes 340 MB resident, measured with 2,000 records of 1 KB a second in
+six partitions; see docs/kafka.md.
 """
 JVM_FLAGS = (f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 """Lists flags for three JVMs on two cores: the first-tier compiler and the serial collector start sooner and need fewer
@@ -58,8 +58,7 @@ LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit
 
 
 class KafkaLogReports(BrokerReports):
-    """Reads the reports of an Apache Kafka node from its log, from the end that the log has when this object is made.
-    """
+    """Reads what an Apache Kafka node reports in its log, from the lines that are added after this object was made."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -152,7 +151,9 @@ class KafkaProgram(BrokerProgram):
 
     @override
     def upgrade(self) -> Evidence:
-        """Switch to the second version. The node's metadata.version stays as it was formatted."""
+        """Switch to the second version. The node's metadata.version stays the one with which its log directory was
+        formatted.
+        """
         if self._second is None:
             raise PreconditionError("there is no second Apache Kafka to upgrade to")
         before, self._kafka = self._kafka, self._second

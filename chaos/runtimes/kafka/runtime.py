@@ -109,8 +109,8 @@ class KafkaRuntime(RealRuntime):
 
 
 def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return a plan's settings without those that only Squall knows, and the names of the removed settings. Raise
-    PreconditionError for addresses.
+    """Return a plan's settings without those that only Squall's broker knows, and the names of the removed settings.
+    Raise PreconditionError for a setting that the runtime itself sets, such as listeners.
     """
     for name in given:
         if name in GIVEN:

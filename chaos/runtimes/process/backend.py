@@ -30,7 +30,7 @@ from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
 Claim = Callable[[int], list[Address]]
-"""Returns this many free addresses of this machine, and reserves them for the run."""
+"""Is a function that returns this many free addresses of this machine, and reserves them for the run."""
 
 
 class BrokerSoftware(Protocol):

@@ -42,7 +42,7 @@ class ProcessNode(BrokerNode):
         self.slowed: dict[str, float] = {}
         """Maps a fault's name to the largest share of a CPU that the broker may use. The limits outlive restarts."""
         self.came_up: Evidence = {}
-        """Holds the facts that the latest incarnation reported when it was ready."""
+        """Holds what the latest incarnation reported about itself when it became ready (`BrokerReports.ready`)."""
         self._throttle: Throttle | None = None
         self._throttled = ThrottleUsage()
         self._registration, self._probe_port = registration, probe_port

@@ -24,7 +24,9 @@ BROKER = (sys.executable, "-P", "-m", "squall.broker")
 
 
 class BrokerReports(Protocol):
-    """Reads what a broker reports about itself in its trace or log, from the moment on at which this object is made."""
+    """Reads what a broker reports about itself in its trace or log, beginning with the lines that are added after this
+    object was made.
+    """
 
     def ready(self, incarnation: int) -> Evidence | None:
         """Return None until the broker reports that this incarnation serves clients; then the other facts that it
@@ -118,7 +120,9 @@ class SquallProgram(BrokerProgram):
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Return a digest of the files with which, by the kernel's report, the program was started."""
+        """Return a digest of the files of the running program. The kernel reports with which files the program was
+        started.
+        """
         folder = Path(environment(pid)["PYTHONPATH"])
         runs = await trio.to_thread.run_sync(digest_of, package_in(folder)[1])
         return {"runs": runs, "by": "its process's PYTHONPATH: a digest of the files there", "folder": str(folder)}

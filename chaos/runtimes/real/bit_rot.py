@@ -13,9 +13,10 @@ from squall.chaos.runtimes.rotting import rotten_bits
 
 
 def rot(data: Path, path_glob: str, bits: int, where: Where, rng: Random) -> Evidence:
-    """Flip `bits` different bits of one closed file below a log directory. Evidence as `Runtime.rot`, with `offsets`.
+    """Flip `bits` different bits of one closed file below a log directory. Evidence: as `Runtime.rot`, and offsets (the
+    byte of each flipped bit).
 
-    A segment or index is closed if a later one follows in its directory: nothing writes to it any more.
+    A segment or index is closed if a later one follows in its directory: the broker no longer writes to it.
     """
     closed = sorted(path for folder in data.iterdir() if folder.is_dir() for path in _closed(folder))
     told = {path: str(path.relative_to(data.parent)) for path in closed}

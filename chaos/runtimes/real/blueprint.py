@@ -20,8 +20,8 @@ from squall.chaos.runtimes.real.node_folder import NodeFolder
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """Describes a cluster before it starts. settings: Kafka's names, for every broker. controllers: the voters' ids.
-    See `blueprint`.
+    """Describes a cluster before it starts. settings: broker settings by Kafka's names, the same for every broker.
+    controllers: the voters' ids. Made by `blueprint`.
     """
 
     folder: Path

@@ -25,7 +25,7 @@ class Clocks(Protocol):
         """
 
     def reports(self, node: int) -> Sequence[ClockReport]:
-        """Return a broker's reports of its wall clock since the first call, in order."""
+        """Return a broker's reports of its wall clock since the first call of this method, in order."""
 
     def heal(self) -> None:
         """Set every clock to the true time."""
@@ -70,7 +70,7 @@ class FileClocks(Clocks):
 
 
 class NoClocks:
-    """Represents clocks that cannot be changed. who: what the error calls the brokers that cannot do it."""
+    """Represents clocks that cannot be changed. who: a description of the brokers, for the error message."""
 
     def __init__(self, who: str) -> None:
         self._who = who

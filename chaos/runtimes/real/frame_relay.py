@@ -1,12 +1,12 @@
-"""Relays connections and parses Kafka's requests and responses, for faults that act on single ones: Toxiproxy knows
-only bytes.
+"""Relays connections and parses Kafka's requests and responses, for faults that act on single requests or responses:
+Toxiproxy sees only bytes.
 
 It is an OS process of its own, `python -m squall.chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it
 would itself delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host,
 port], "to": [host, port]}]}. A link may have several routes; a fault acts on all of them. Commands arrive over the
 control port, one JSON object a line, and each gets one answer (`RelayCommands`). Bytes of invalid frames still pass. If
-the file also has "produce": FILE, the clients' Produce requests are counted in FILE by their settings, as in Squall
-brokers' traces.
+the file also has "produce": FILE, the relay counts the clients' Produce requests in FILE by the producers' settings, as
+Squall brokers do in their traces.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ DIAL_S = 10.0
 
 @dataclass
 class RelayFault:
-    """Holds a fault on a link of the relay, and counts the frames that it saw and hit."""
+    """Holds a fault on a link of the relay. It counts the requests or responses of the fault's API, and those that the
+    fault hit.
+    """
 
     fault: Frames
     seen: int = 0
@@ -53,8 +55,9 @@ class FrameFaults:
 
 
 class RelayCommands:
-    """Carries out the harness's commands: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (its
-    answer has hits and struck), {"do": "reset"}. The answer has `error` if the command was not carried out.
+    """Carries out the harness's commands: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"},
+    {"do": "reset"}. The answer to "remove" has the fault's hits, and struck (reports of the EndTxn requests that it
+    hit). The answer has `error` if the command was not carried out.
     """
 
     def __init__(self, links: dict[str, FrameFaults]) -> None:
@@ -90,7 +93,8 @@ class RelayCommands:
 
 
 class RelayedConnection(FramedConnection):
-    """Represents one connection through the relay. It ends when both ends have ended. A reset of one end resets both.
+    """Represents one connection through the relay, made of two sockets: the source's and the target's. It ends when
+    both directions have ended. A reset of one socket resets both.
     """
 
     def __init__(
@@ -106,9 +110,9 @@ class RelayedConnection(FramedConnection):
         self._copied = Framer(REQUEST_HEAD, lambda head: None)
         """Parses a copy of all requests, before faults hold or drop some of them."""
         self._ends = {StreamDirection.THERE: (source, target), StreamDirection.BACK: (target, source)}
-        """Maps a stream to the end that sends its bytes and the end that receives them."""
+        """Maps a direction to the socket from which its bytes come and the socket to which they are passed on."""
         self._more = {StreamDirection.THERE, StreamDirection.BACK}
-        """Holds the directions whose sender has not closed its end yet."""
+        """Holds the directions in which more bytes may come: the sender has not closed the connection yet."""
         for stream, (origin, sink) in self._ends.items():
             origin.arrived = partial(self._arrived, stream)
             origin.broken = self._broken

@@ -21,9 +21,7 @@ ANSWER_S = 5.0
 
 Address = tuple[str, int]
 Through = Sequence[tuple[Link, Address, Address]]
-"""Lists the routes through the relay: for each, its link, the address on which the relay listens, and the broker's
-address, to which it leads.
-"""
+"""Lists the relay's routes, as (link, address on which the relay listens, address of the broker to which it leads)."""
 Routes = Mapping[Link, tuple[Address, Address]]
 """Maps each link to its proxy: the address that the link's source dials, and the address to which the proxy leads."""
 
@@ -82,7 +80,9 @@ class FramedLinks:
         await self._ask({"do": "add", "link": str(link), "name": name, "fault": asdict(fault)})
 
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Remove a fault from a link. Returns how many frames the fault hit, and reports of some of these frames."""
+        """Remove a fault from a link. Returns how many requests or responses the fault hit, and reports of the EndTxn
+        requests among them.
+        """
         answer = await self._ask({"do": "remove", "link": str(link), "name": name})
         self._named.discard((name, link))
         return {key: answer[key] for key in ("hits", "struck") if answer.get(key) is not None}

@@ -90,7 +90,8 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
 
 
 def traffic_frame(traffic: BrokerTraffic) -> tuple[bytes, int, int]:
-    """Return a request of this kind of broker traffic that changes nothing in the broker, its API key and its version.
+    """Return a request of one kind of broker traffic, as (frame, API key, version). The request changes nothing in the
+    broker.
     """
     from squall.broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest

@@ -59,9 +59,9 @@ class Links:
         return {**told, **counted}
 
     async def reset(self, links: Sequence[Link]) -> Evidence:
-        """Reset every open connection over these links; a connection without bytes on their way is closed, not reset.
-        Evidence: as `Runtime.reset_links`, but `reset` is None, because only Toxiproxy knows how many connections there
-        were.
+        """Reset every open connection over these links. A connection on which no bytes are in transit is closed
+        instead. Evidence: as `Runtime.reset_links`, but `reset` is None, because only Toxiproxy knows how many
+        connections there were.
 
         Toxiproxy's reset_peer is not used: of the open connections it ends only those that carry bytes at that moment.
         """
@@ -89,7 +89,9 @@ class Links:
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> ProbeResult:
-        """Probe a link. A link of several addresses is whole if all of them answer, and cut if none does."""
+        """Probe a link. If its source dials several addresses, the link is whole if all of them answer, and cut if none
+        does.
+        """
         ways = self._ways(link)
         found: dict[int, ProbeResult] = {}
 
@@ -113,9 +115,8 @@ class Links:
 
 
 def join_probes(probes: Sequence[ProbeResult], *, hurt: bool) -> ProbeResult:
-    """Combine the probes of a link's addresses into one result. `hurt` means that a fault is on the link: then one
-    answer counts as an answer of the link, because a complete cut silences all addresses. Otherwise one missing answer
-    counts as a failure.
+    """Combine the probes of a link's addresses into one result. `hurt`: a fault is on the link. Then one answer is
+    enough for `ok`, because a complete cut silences all addresses. Without a fault, all addresses must answer.
     """
     ok = any(each.ok for each in probes) if hurt else all(each.ok for each in probes)
     # A round trip is as long as the shortest of those that were: nothing is made of one that another one disproves.

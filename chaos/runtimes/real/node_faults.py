@@ -29,8 +29,8 @@ from squall.chaos.runtimes.lost_records import LostOffsetRanges
 
 
 class NodeFaults:
-    """Sends fault commands to one node. `limit_bytes`: the largest number of unsynced bytes; beyond it the oldest count
-    as written back by the kernel.
+    """Sends fault commands to one node. `limit_bytes`: the largest number of unsynced bytes; if there are more, the
+    oldest count as written back by the kernel.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -101,7 +101,7 @@ class NodeFaults:
         return head is not None and head.incarnation == incarnation and head.serial == self._serial
 
     def ran(self, incarnation: int) -> bool:
-        """Return whether this incarnation of the broker has run with the control files in this folder."""
+        """Return whether this incarnation of the broker has read the fault commands in this folder."""
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation
 
@@ -110,7 +110,9 @@ class NodeFaults:
         return count_of(self._tally(), number).hits
 
     def forget(self, inode: int) -> None:
-        """Forget the pending writes of this file, whose broker is down: the rest of the file counts as durable."""
+        """Forget the unsynced writes of this file, whose broker is down: from now on all of the file's content counts
+        as durable.
+        """
         (self.folder / "files" / str(inode)).unlink(missing_ok=True)
 
     def calls(self, op: CrashOp) -> int:
@@ -131,7 +133,9 @@ class NodeFaults:
         return str(said["at"]) if said["number"] == number else None
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
-        """Remove the data that a dead broker had not synced from its files. Evidence: `Loss`, logs, through_bytes."""
+        """Remove the data that a dead broker had not synced from its files. Evidence: for one node, as
+        `Runtime.power_loss`, and through_bytes (see `through_bytes`).
+        """
         records = LostOffsetRanges()
         lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.changed)
         for name in records.partitions:

@@ -58,7 +58,9 @@ class NodeFolder:
         return incarnation
 
     def bend_clock(self, offset_ms: float, rate: float) -> None:
-        """Write the clock's file by renaming, so that the broker always reads a complete file."""
+        """Write the file that changes the broker's wall clock. The file is replaced by a rename, so that the broker
+        always reads a complete one.
+        """
         fresh = self.clock.with_suffix(".new")
         fresh.write_text(f"{offset_ms:.3f} {rate:.6f}\n")
         fresh.replace(self.clock)

@@ -1,4 +1,4 @@
-"""Reads the kernel's reports of a process, and identifies one process for all time."""
+"""Reads the kernel's reports of an OS process, and identifies a process uniquely although pids are reused."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
 
 
 class ProxiedLinks:
-    """Holds every link's proxy, and the faults on it by name. Calls block, as Toxiproxy's interface does, and take
-    turns.
+    """Holds every link's proxy, and the faults on it by name. Calls block, as Toxiproxy's interface does, and only one
+    runs at a time.
     """
 
     def __init__(self, api: ToxiproxyApi, proxies: Mapping[Link, str]) -> None:

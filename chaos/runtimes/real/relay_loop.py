@@ -1,9 +1,9 @@
 """Implements the event loop of the relay that parses Kafka requests: callbacks for ready sockets, and timers. It has
 one thread, and no task per connection.
 
-A piece of bytes that passes takes one wake-up: it is read and sent on in the same call. With tasks (trio), one for each
-direction and one more for each outgoing side, a piece took five times the CPU time. On a busy machine the relay then
-had the longest round trips of all links, and a run measured the relay.
+Bytes that arrive are read and sent on in the same call, so they take one wake-up. Tasks of trio (one for each direction
+of a connection, and one for each socket that is written to) took five times the CPU time. On a busy machine the relay
+then had the longest round trips of all links, and a run measured the relay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNDER_WAY = (0, errno.EINPROGRESS)
 
 
 class RelayEventLoop:
-    """Calls functions when their socket is ready or their time has come. Times are in seconds."""
+    """Calls functions when their socket is ready or their time has come. All times are in seconds."""
 
     def __init__(self) -> None:
         self._look = selectors.DefaultSelector()
@@ -94,7 +94,9 @@ class RelayEventLoop:
 
 
 class ConnectionEnd:
-    """Represents one end of a connection. Bytes leave it in order, each piece no earlier than its time."""
+    """Represents one socket of a relayed connection. Bytes are sent in order; a piece may have an earliest time at
+    which it is sent.
+    """
 
     def __init__(self, loop: RelayEventLoop, end: socket.socket) -> None:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -103,22 +105,23 @@ class ConnectionEnd:
         self._events = 0
         self._timed = self._closed = False
         self.held = 0
-        """Counts the bytes on their way out."""
+        """Counts the bytes that wait to be sent."""
         self.finished = False
-        """Is True once everything was sent, and the end of the stream with it."""
+        """Is True once all bytes were sent, and the end of the stream after them."""
         self.arrived: Callable[[bytes], None] = lambda data: None
-        """Is called with bytes that arrive; with no bytes when no more will come."""
+        """Is called with bytes that arrive, and with empty bytes at the end of the stream."""
         self.sent: Callable[[], None] = lambda: None
         """Is called when bytes that had to wait were sent."""
         self.broken: Callable[[], None] = lambda: None
         """Is called when the connection was reset."""
 
     def read(self, wanted: bool) -> None:
-        """Read arriving bytes if `wanted`; else leave them with the sender."""
+        """Begin to read arriving bytes if `wanted`; otherwise stop reading, so that the sender has to wait."""
         self._want(self._events | READ if wanted else self._events & ~READ)
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> None:
-        """Send bytes behind those that are already on their way. None: nothing follows."""
+        """Send bytes, behind those that wait already, and not before `later_s` seconds from now. None ends the stream.
+        """
         if data and not self._queue and later_s <= 0:
             sent = self._send(data)
             if sent == len(data):

@@ -1,4 +1,4 @@
-"""Implements a runtime of real brokers by delegating to parts: brokers, links, disks, CPUs and clocks.
+"""Implements a runtime of real brokers. It delegates to separate objects for brokers, links, disks, CPUs and clocks.
 
 The `ClusterBackend` decides whether the brokers run as OS processes or in containers: it makes and starts them.
 """

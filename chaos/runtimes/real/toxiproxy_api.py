@@ -15,7 +15,7 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.toxiproxy_transport import HttpTransport, ToxiproxyConsumer, ToxiproxyError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
-"""Matches names without a meaning in paths: the package writes names into paths as they are."""
+"""Matches names that are safe in URL paths: toxiproxy-python writes names into paths unescaped."""
 
 
 class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no types
@@ -118,7 +118,7 @@ class ToxiproxyApi:
 
 
 def _safe(name: str) -> str:
-    """Return the name. Raises HarnessError if the name has a meaning in a path."""
+    """Return the name. Raises HarnessError if the name is not safe in a URL path."""
     if not SAFE_NAME.fullmatch(name):
         raise HarnessError(f"{name!r} cannot be a name in Toxiproxy: only letters, digits, dot, dash and underscore")
     return name

@@ -23,8 +23,8 @@ import toxiproxy.server
 from squall.chaos.errors import HarnessError
 
 IDLE_S = 20.0
-"""Limits the idle time of a connection, in s; an older connection is opened anew, because Toxiproxy closes it after a
-minute.
+"""Limits the idle time of a connection, in s. A connection that was idle for longer is replaced by a new one, because
+Toxiproxy closes it after a minute.
 """
 
 

@@ -1,4 +1,4 @@
-"""Waits for a line of a broker's trace, and finds out how a broker that was asked to stop has left."""
+"""Waits for a line of a broker's trace, and finds out how a broker that was asked to stop has shut down."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ LEAVING = ("node_stopping", "node_stopped")
 
 
 class ShutdownReport(NamedTuple):
-    """Describes how a broker that was asked to stop has left, by its own report. `said`: the lines of that report."""
+    """Describes how a broker that was asked to stop has shut down, as it reports itself. `said`: the lines of that
+    report.
+    """
 
     controlled: bool
-    """Is True if its controller let the broker go."""
+    """Is True if the broker's controller permitted the shutdown."""
     alone: bool
-    """Is True if the broker left without its controller, because no controller answered."""
+    """Is True if the broker shut down without permission, because no controller answered."""
     said: list[str]
 
 
 class TraceTail:
-    """Reads a trace from the end that it has when this object is made. A partial line is read once it is complete."""
+    """Reads the lines that are added to a trace after this object was made. A partial line is read once it is complete.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = path.stat().st_size if path.exists() else 0
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the lines since the last call, in order. Empty if the file does not exist yet."""
+        """Return the lines since the last call, in order, each parsed as JSON. Empty if the file does not exist yet."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
@@ -39,8 +42,8 @@ class TraceTail:
         return [json.loads(line) for line in whole.splitlines() if line]
 
     def leave(self, code: int) -> ShutdownReport:
-        """Return how a broker that ended with `code` shut down. A broker whose controller did not let it go in time
-        stops too, and traces why.
+        """Return how a broker that ended with `code` shut down. A broker also stops if its controller does not permit
+        the shutdown in time; it then traces the reason.
         """
         said = [event for event in self.events() if event["e"] in LEAVING]
         words = said[-1] if code == 0 and said and said[-1]["e"] == "node_stopped" else {"controlled": False}

@@ -1,1 +1,3 @@
-"""Finds Kafka's frames inside streams of bytes, for faults that act on single requests or responses. Pure."""
+"""Finds Kafka's requests and responses ("frames") inside streams of bytes, for faults that act on single ones. It does
+no I/O.
+"""

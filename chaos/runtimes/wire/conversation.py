@@ -1,9 +1,8 @@
-"""Applies protocol faults to the requests and responses ("frames") of one connection. Pure.
+"""Applies protocol faults to the requests and responses ("frames") of one connection. It does no I/O.
 
-A runtime passes in the bytes that arrive, and sends the bytes that `FramedConnection` returns through `put`.
-`FramedConnection` knows no socket and no clock. While the connection's link has a protocol fault, bytes are cut into
-frames, on which the fault acts; at other times the bytes pass at once, and are only parsed. Bytes that form no frame
-pass unchanged.
+A runtime passes in the bytes that arrive. `FramedConnection` calls back with the bytes to send (`put`); it knows no
+socket and no clock. While the connection's link has a protocol fault, bytes are cut into frames, on which the fault
+acts; at other times the bytes pass at once, and are only parsed. Bytes that form no frame pass unchanged.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from squall.chaos.runtimes.wire import frames
 from squall.chaos.runtimes.wire.frames import Framer
 
 BEHIND_S = 5.0
-"""Limits, in seconds, how long a response is delayed so that the client gets responses in the order of its requests.
-The delay is needed if a fault let the broker get two requests in the other order.
+"""Limits, in seconds, how long a response is held back so that the client gets responses in the order of its requests.
+This is needed after a fault let the broker get two requests in the other order.
 """
 DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in FrameAct}, FrameAct.DROP: "dropped"}
 """Maps an action on a request to the word that describes it in diagrams."""
@@ -39,10 +38,10 @@ class StruckEndTxn:
     """Describes an EndTxn request that a protocol fault hit. Times are ns of the run's monotonic clock."""
 
     said: str
-    """Describes the request: its transaction, commit or abort, and its producer."""
+    """Describes the request in words: its transactional id, commit or abort, and its producer."""
     came_ns: int
     held_ms: int
-    """Gives the delay with which the request was passed on, in ms."""
+    """Gives the time by which the fault delayed the request, in ms."""
     answer: str = ""
     """Is the error that the broker answered, NONE for success; empty if no answer was seen."""
     answered_ns: int = -1
@@ -53,16 +52,16 @@ class LinkFaultState(Protocol):
 
     fault: Frames
     seen: int
-    """Counts the frames of the fault's API, since the fault began."""
+    """Counts the requests or responses of the fault's API that have passed since the fault began."""
     hits: int
-    """Counts the frames that the fault struck."""
+    """Counts the requests or responses on which the fault has acted."""
     struck: list[StruckEndTxn]
-    """Lists the first struck frames, for APIs that are reported (EndTxn)."""
+    """Lists the first EndTxn requests on which the fault has acted."""
 
 
 def strike(faults: Iterable[LinkFaultState], stream: StreamDirection, api: int) -> LinkFaultState | None:
-    """Return the fault that acts on the next frame of this API, or None. Each fault that is asked counts the frame: the
-    faults in the list up to and including the one that acts.
+    """Return the first of these faults that acts on a frame of this API, or None. The frame is counted for the fault
+    that acts and for those before it in the list, but not for those after it.
     """
     for on in faults:
         fault = on.fault
@@ -84,7 +83,7 @@ class OvertakenFrame:
 
 
 class FramedConnection(ABC):
-    """Applies protocol faults to one connection. THERE carries requests, BACK carries responses."""
+    """Applies protocol faults to one connection. Direction THERE carries requests, BACK carries responses."""
 
     def __init__(self) -> None:
         self._requests = Framer(frames.REQUEST_HEAD, self._saw_request)
@@ -101,14 +100,16 @@ class FramedConnection(ABC):
         self._over = False
         """Is True if the connection was reset by a fault."""
         self._overtook: dict[int, int] = {}
-        """Maps the correlation id of a request that overtook another one to the other's. The client expects the other's
-        response first.
+        """Maps the correlation id of a request to that of the request that it overtook. The client expects the response
+        to the overtaken request first.
         """
         self._struck: dict[int, tuple[int, StruckEndTxn]] = {}
-        """Maps a correlation id to the request's version and its report, until the response is seen."""
+        """Maps the correlation id of an EndTxn request that a fault hit to its version and its report, until the
+        response is seen.
+        """
         self._early: dict[int, bytes] = {}
-        """Maps the correlation id of an overtaken request to the response of the request that overtook it, which is
-        held until the overtaken one's response has passed.
+        """Maps the correlation id of an overtaken request to the response that must wait for its response: the response
+        to the request that overtook it.
         """
 
     # ------------------------------------------------------------------ what a world does
@@ -138,7 +139,7 @@ class FramedConnection(ABC):
         """Return the run's monotonic clock, in ns."""
 
     def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
-        """Record that a frame passes, or that a fault acted on it."""
+        """Record for diagrams that a frame passes, or what a fault did to it."""
 
     # ------------------------------------------------------------------ what comes
 
@@ -173,8 +174,8 @@ class FramedConnection(ABC):
         return sum(api == frames.PRODUCE for _, api in self._waiting)
 
     def lingers_s(self, stream: StreamDirection) -> float:
-        """Return by how many seconds to delay the end of a direction, so that the broker can still answer a request
-        that a fault delayed.
+        """Return by how many seconds to delay the end of a direction, so that the broker stays connected until it can
+        answer a request that a fault delayed.
         """
         if stream is StreamDirection.BACK or not self._struck:
             return 0.0
@@ -182,7 +183,7 @@ class FramedConnection(ABC):
         return max(0.0, released + LINGER_S - self.now_ns() / 1e9)
 
     def ended(self, stream: StreamDirection) -> None:
-        """Handle the end of a stream. Bytes that wait for more bytes pass now, even an incomplete frame."""
+        """Handle the end of a direction. Bytes that were held back are sent now, even an incomplete frame."""
         self._release(stream, self._held.get(stream))
         if stream is StreamDirection.BACK:
             for correlation_id in list(self._early):
@@ -238,7 +239,7 @@ class FramedConnection(ABC):
             self._release(StreamDirection.THERE, held)
 
     def _tell(self, on: LinkFaultState, frame: bytes, api: int, correlation_id: int) -> None:
-        """Record a struck EndTxn, for the evidence."""
+        """Add a report of an EndTxn request that a fault hit to the fault's evidence."""
         if api != frames.END_TXN or len(on.struck) >= STRUCK_REPORTS:
             return
         struck = StruckEndTxn(frames.describe_end_txn(frame), self.now_ns(), int(_later_s(on) * 1000))
@@ -276,8 +277,8 @@ class FramedConnection(ABC):
         self._answer_own()
 
     def _give(self, correlation_id: int, frame: bytes, on: LinkFaultState | None = None) -> None:
-        """Send a response to the client in the order that the client expects: behind the response to a request that its
-        own request overtook, and before a response that waits for it.
+        """Send a response to the client. If its request has overtaken another one, the response waits until the other
+        response has passed. A held response that this one was to overtake is sent after it.
         """
         first = self._overtook.pop(correlation_id, None)
         if first is not None and any(asked == first for asked, _ in self._waiting):
@@ -323,8 +324,8 @@ class FramedConnection(ABC):
         self.note(StreamDirection.BACK, _known(self._answers_to(correlation_id)), correlation_id, size, "")
 
     def _answers_to(self, correlation_id: int) -> int:
-        """Return the API of the request that this response answers. Requests before it get no response any more
-        (acks=0).
+        """Return the API of the request that this response answers; -1 if there is none. Earlier requests without a
+        response are forgotten, because they will never get one (acks=0).
         """
         while self._waiting:
             asked, api = self._waiting.popleft()
@@ -335,7 +336,7 @@ class FramedConnection(ABC):
 
 
 def _known(api: int) -> int:
-    """Return the API key that Kafka knows: FETCH for METADATA_FETCH."""
+    """Return the API key on the wire: FETCH for METADATA_FETCH, which only Squall has."""
     return frames.FETCH if api == frames.METADATA_FETCH else api
 
 

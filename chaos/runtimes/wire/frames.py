@@ -1,5 +1,5 @@
-"""Finds Kafka's requests and responses ("frames") inside a stream of bytes: reports them for diagrams, or cuts them out
-for faults on single frames.
+"""Finds Kafka's requests and responses ("frames") inside a stream of bytes. It reports them for diagrams, or cuts them
+out for faults that act on single frames.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _response = Struct(">ii").unpack_from
 _length = Struct(">i").pack
 
 METADATA_FETCH = 10_001
-"""Stands for Fetch requests that read the metadata log: the same Kafka API as a replica fetch, but another kind of
-traffic for faults.
+"""Is a number of Squall's own, in place of the API key, for Fetch requests that read the metadata log. They use the
+same Kafka API as a replica fetch, but faults treat them as another kind of traffic.
 """
 PRODUCE, FETCH, END_TXN = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.END_TXN)
 PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
@@ -38,7 +38,8 @@ PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
 
 
 class BrokerTraffic(StrEnum):
-    """Names the kinds of requests between brokers: followers' requests, or requests to and among controllers."""
+    """Names the kinds of requests between brokers: those of followers to leaders, and those to or between controllers.
+    """
 
     REPLICATION = "replication"
     CONTROLLER = "controller"
@@ -61,9 +62,13 @@ ALIASES = {
     "results_by_topic_v3_and_below": "v3_and_below_topics",
     "topic_results": "topics",
 }
-"""Maps a field of a response to the field of the request, under another name, whose names and ids it repeats."""
+"""Maps a field of a response to the request's field from which its names and ids are copied, where the two fields have
+different names.
+"""
 RESULTS = "results_by_"
-"""Is the prefix of a response's field `results_by_x`, which repeats the request's field `xs`."""
+"""Is the prefix of response fields whose names and ids repeat a field of the request: `results_by_topic` repeats
+`topics`.
+"""
 
 
 def request_head(head: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
@@ -79,8 +84,8 @@ def response_head(head: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 class Framer:
-    """Parses the sizes of frames in a stream. Calls `seen` with each frame's head (its first bytes) as soon as the head
-    is complete.
+    """Finds where frames begin and end in a stream. Calls `seen` with the first bytes of each frame (its head) as soon
+    as the head is complete.
 
     After an impossible size the positions of later frames are unknown, so all later bytes pass unchanged.
     """
@@ -127,10 +132,10 @@ class Framer:
                 self._seen(head)
 
     def cut(self, data: bytes) -> tuple[bytes, list[bytes]]:
-        """Add bytes, and return what can be passed on: first the rest of a frame of which a part has passed already,
-        then the list of complete frames behind it.
+        """Add bytes that arrived. Returns the bytes that can be passed on: first the remaining bytes of a frame whose
+        beginning has already passed, then the list of complete frames behind it.
 
-        An incomplete frame is kept until `rest` is called.
+        An incomplete frame is kept until its other bytes arrive, or until `rest` is called.
         """
         if self._lost:
             return data, []
@@ -156,7 +161,7 @@ class Framer:
         return passing, frames
 
     def rest(self) -> bytes:
-        """Return the bytes of the incomplete frame that is kept, and keep them no longer."""
+        """Return the bytes of the incomplete frame that was kept, and forget them."""
         held = bytes(self._held)
         self._held.clear()
         return held
@@ -203,7 +208,9 @@ def decode_produce_request(request: bytes) -> tuple[str | None, ProduceIn] | Non
 
 
 def describe_end_txn(request: bytes) -> str:
-    """Describe an EndTxn in words: its transaction, how that ends, and its producer. Empty if it cannot be read."""
+    """Describe an EndTxn request in words: its transactional id, commit or abort, and its producer. Empty if it cannot
+    be read.
+    """
     view = memoryview(request)[SIZE:]
     try:
         header = decode_request_header(view)
@@ -244,8 +251,8 @@ def error_answer(request: bytes, error: int) -> bytes | None:
 
 
 def _mirror(asked: Any, answer: Any, error: int) -> bool:
-    """Fill a response's names and ids from the request, and every error code. Returns False if it has no error code
-    field.
+    """Fill a response from its request: copy names and ids, and set every error code to `error`. Returns False if the
+    response has no error code field.
     """
     found = False
     for name in answer.__slots__:
@@ -268,15 +275,15 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
 
 
 def _asked(asked: Any, name: str) -> Any:
-    """Return the request's field that the response's field `name` repeats. None if there is none."""
+    """Return the value in the request from which the response's field `name` is filled. None if there is none."""
     other = f"{name.removeprefix(RESULTS)}s" if name.startswith(RESULTS) else name
     given = getattr(asked, ALIASES.get(name, other), None)
     return given if given is not None or name != "partitions" else getattr(asked, "partition_indexes", None)
 
 
 def _index(item: Any, index: Any, error: int) -> bool:
-    """Fill the part of a response for a partition that the request gives as a bare number. Returns whether it has an
-    error code field.
+    """Fill one partition of a response, for requests that give the partition as a bare number. Returns whether the
+    partition has an error code field.
     """
     if hasattr(item, "partition_index"):
         item.partition_index = index

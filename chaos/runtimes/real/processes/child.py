@@ -22,7 +22,9 @@ LAST_WORDS_BYTES = 2000
 
 
 class ChildProcess:
-    """Represents a process of the run, in a session of its own: Ctrl-C in the terminal reaches only the harness."""
+    """Represents an OS process that the run started. It has a session of its own, so that Ctrl-C in the terminal
+    reaches only the harness.
+    """
 
     def __init__(self, what: str, popen: subprocess.Popen[bytes], log: Path) -> None:
         self.what = what
@@ -59,10 +61,10 @@ class ChildProcess:
 def start(
     what: str, arguments: Sequence[str], *, log: Path, registration: RunRegistration, env: Mapping[str, str]
 ) -> ChildProcess:
-    """Start a program tethered to this process, printing into the end of `log`, and note it in the registry.
+    """Start a program that the kernel kills when this thread ends (`tether`). The program's output is appended to
+    `log`, and its pid is noted in the run's registry file.
 
-    Call it on the main thread: the tether follows the thread that starts. Raises HarnessError if the program cannot be
-    started.
+    Call it on the main thread. Raises HarnessError if the program cannot be started.
     """
     assert threading.current_thread() is threading.main_thread(), (
         "a tethered process ends with the thread that starts it"

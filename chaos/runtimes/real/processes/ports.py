@@ -1,4 +1,4 @@
-"""Chooses ports that stay the run's own while no process listens on them."""
+"""Chooses ports that stay reserved for the run even while no process listens on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def ephemeral_range() -> tuple[int, int]:
-    """Return the first and last of the ports, both inclusive, that the kernel gives to outgoing connections."""
+    """Return the first and the last port, both inclusive, of the range from which the kernel takes ports for outgoing
+    connections.
+    """
     try:
         low, high = EPHEMERAL.read_text().split()
     except OSError:
@@ -27,8 +29,8 @@ def free_ports(count: int, taken: Collection[int], rng: random.Random) -> list[i
     """Return `count` ports of loopback that are outside the ephemeral range, not in `taken`, and free now.
 
     They are outside that range, because a broker that is down for a while must find its port free again: a port in the
-    range might by then be the local end of another connection. `rng` spreads runs that choose at the same time. Raises
-    HarnessError.
+    range might by then be the local end of another connection. `rng` makes runs that choose at the same time try
+    different ports. Raises HarnessError.
     """
     low, high = ephemeral_range()
     outside = [port for port in range(LOWEST, HIGHEST + 1) if not low <= port <= high]

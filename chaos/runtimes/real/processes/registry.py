@@ -1,7 +1,7 @@
 """Registers the OS processes and ports of each run, so that leftovers of an interrupted run can be found and ended.
 
-There is one JSON file a run in the cache folder. An OS process counts as the run's if its pid, its start time and the
-boot are those noted, and its environment names the run: no other process is ever signalled.
+Each run has one JSON file in the cache folder. A running OS process counts as the run's only if its pid, start time and
+boot are those in the file, and its environment names the run. So no other process is ever signalled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from squall.chaos.runtimes.real.proc import ProcessId, environment, identify, is
 from squall.chaos.toolchain.cache import cache_folder
 
 MARK = "SQUALL_RUN"
-"""Names the environment variable of every process of a run; its value is the run's id."""
+"""Names the environment variable that every OS process of a run has; its value is the run's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class RegisteredRun:
 
 
 class RunRegistration:
-    """Maintains this run's registry file. The file is written whole at each change, so that a reader never sees half of
-    it.
+    """Maintains this run's registry file. The file is replaced as a whole at each change, so that a reader never sees
+    half of it.
 
     Making a registration ends and forgets leftovers of killed harnesses (`sweep`).
     """
@@ -107,7 +107,7 @@ class RunRegistration:
         self._write()
 
     def close(self) -> None:
-        """Remove the file: the run has ended and left nothing."""
+        """Remove the file: the run has ended and left nothing behind."""
         self._path.unlink(missing_ok=True)
 
     def _write(self) -> None:
@@ -119,7 +119,7 @@ class RunRegistration:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Hold the lock for choosing ports, which one process at a time has on this machine."""
+    """Hold the lock for choosing ports inside this block. One OS process at a time has it on this machine."""
     folder = _runs_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
@@ -133,7 +133,7 @@ def claimed_ports() -> set[int]:
 
 
 def runs() -> list[RegisteredRun]:
-    """Return every run of the registry, by its id."""
+    """Return every run that has a registry file."""
     found = []
     for path, file in _files():
         ours = tuple(noted for noted in file.processes if _is_ours(noted.process, file.run))

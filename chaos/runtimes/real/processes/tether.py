@@ -1,11 +1,11 @@
 """Runs a program that cannot outlive the harness: python tether.py PARENT_PID PROGRAM ARGUMENTS...
 
-The kernel kills a process with a parent-death signal when the *thread* that started it ends, however it ends: nothing
-of a run survives `kill -9` of the harness, stopped (SIGSTOP) processes included. The signal is asked for here, between
-fork and exec of the program, and not in Popen's preexec_fn: that would run Python between fork and exec of a process
-with threads, and would make Popen copy the harness's page tables.
+It asks the kernel for a parent-death signal, by which the program is killed when the *thread* that started it ends, for
+whatever reason. So nothing of a run survives `kill -9` of the harness, not even stopped (SIGSTOP) processes. The signal
+is asked for here, between fork and exec of the program, and not in Popen's preexec_fn: that would run Python between
+fork and exec of a process with threads, and would make Popen copy the harness's page tables.
 
-A script of its own, not a module: it imports nothing of Squall and starts in about 10 ms.
+This is a script and not a module of Squall: it imports nothing of Squall and starts in about 10 ms.
 """
 
 from __future__ import annotations

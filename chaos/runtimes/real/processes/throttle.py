@@ -1,7 +1,7 @@
-"""Limits a process to a share of a CPU: stops it and lets it run in turn, ten times a second.
+"""Limits an OS process to a share of a CPU: stops it and lets it run in turn, ten times a second.
 
-This needs no privilege and no control group; like a quota, it stops all threads at once. A thread of the harness keeps
-the rhythm, so that a busy event loop does not; it holds the process by a descriptor, never by a number.
+This needs no privilege and no control group; like a quota, it stops all threads at once. A thread of the harness sends
+the signals, so that a busy event loop does not delay them. It sends them by a pidfd, so that a reused pid is never hit.
 """
 
 # Rejected: a quota of a control group. Often no user may write one, and a node with little to do would not be slower.
@@ -22,8 +22,8 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class ThrottleUsage:
-    """Holds measurements of a throttled process. cpu_s: CPU time of all its threads; stopped_s: time for which it was
-    seen stopped at the end of each stop.
+    """Holds measurements of a throttled process. cpu_s: CPU time of all its threads; stopped_s: the sum of the stops,
+    counting only those at whose end the process was still stopped.
     """
 
     lasted_s: float = 0.0
