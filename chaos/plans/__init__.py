@@ -1,1 +1,1 @@
-"""Holds plans as data: what a run is, and how a seed draws a run."""
+"""Defines plans: data that describes a whole run (cluster, workload, faults), and how a plan is drawn from a seed."""

@@ -14,7 +14,9 @@ WORLD = "external"
 
 
 def check_external(fault: Fault, *, compose: str, client: str) -> None:
-    """Raise FaultError, with the reason, for a fault that cannot be played on somebody else's cluster."""
+    """Raise FaultError, with the reason, if a fault is impossible on somebody else's cluster. compose: the compose file
+    of its containers, or "". client: the client library of the workload.
+    """
     here, traits = f"fault {fault.id} ({fault.action})", fault.traits
     if WORLD not in fault.kind.worlds:
         can = ", ".join(sorted(name for name, kind in KINDS.items() if WORLD in kind.worlds))
@@ -31,8 +33,9 @@ def check_external(fault: Fault, *, compose: str, client: str) -> None:
 
 
 def drawn_kinds(compose: str, client: str) -> tuple[str, ...]:
-    """Return the kinds that a seed draws if a plan names none: administrators' requests, faults on the links of
-    Squall's own clients, and with a compose file also faults on containers.
+    """Return the kinds of faults from which a seed draws for somebody else's cluster, if the user names none:
+    administrators' requests, faults on the links of Squall's own clients, and with a compose file also faults on
+    containers.
     """
     drawn = [kind for kind in KINDS.values() if kind.draw.by_default_on_foreign]
     signalled = [kind.name for kind in drawn if FaultTrait.BY_SIGNAL in kind.traits]

@@ -1,5 +1,5 @@
-"""Defines scenes (groups of faults that need each other) for swarm plans with consumer groups: coordinators fail, or
-answer late, just when members need them.
+"""Defines scenes (groups of faults that only together reach a rare situation) for swarm plans with consumer groups:
+coordinators fail, or answer late, just when members need them.
 
 A rebalance takes a fraction of a second. Faults that are drawn independently of a rebalance seldom hit one, so these
 faults wait for a rebalance.
@@ -21,24 +21,28 @@ JOINS: Mapping[str, tuple[str, ...]] = {
 }
 """Maps each group protocol to the requests that its members send in a rebalance."""
 BUSY: Mapping[str, Any] = {"churn": 90, "replication_factor": NODES, "min_isr": 2}
-"""Holds settings of a workload whose groups rebalance all the time."""
+"""Holds workload settings with which groups rebalance all the time."""
 WAITS_S = 12.0
 
 
 def protocol_of(table: Mapping[str, Any]) -> str:
-    """Return the group protocol that members use with these settings, until their group is converted."""
+    """Return the group protocol with which members begin, by these workload settings. Their group may be converted
+    later.
+    """
     return str(table.get("group_protocol", CLASSIC))
 
 
 def build_scene(
     builder: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
 ) -> RarePathScene:
-    """Return a scene with the faults and conditions that the builder has collected."""
+    """Return a scene with the faults and conditions that the builder has collected. time_s: the length of the load in
+    s; None: the usual length.
+    """
     return RarePathScene(tuple(builder.made), workload, settings, time_s, when=builder.when)
 
 
 def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Kill or pause the coordinator in a rebalance."""
+    """Kill or pause a group's coordinator while the group rebalances."""
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         group, down_s = rng.choice(groups), rng.uniform(2, 3)
@@ -50,8 +54,8 @@ def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str,
 
 
 def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Make a new coordinator wait until its log is committed, because followers are slow to fetch it. Members that have
-    lost the old coordinator find the new one while it still loads the group.
+    """Make a new coordinator wait until the group's log is committed, because followers are slow to fetch it. Members
+    that have lost the old coordinator find the new one while it still loads the group.
     """
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):
@@ -67,9 +71,9 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 
 def markers_while_loading(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Let transactions time out while the coordinator of their group has replayed its log and waits until followers
-    have it: no follower can fetch. Decisions do not wait for followers, because their log has one replica. Slow links
-    to clients keep transactions open for most of the time.
+    """Let transactions time out while a new group coordinator still loads: it has replayed its log, and waits for
+    followers that cannot fetch it. The transactions can end meanwhile, because the transaction log has only one
+    replica. Slow links to clients keep transactions open for most of the time.
     """
     builder, at_s = SceneBuilder(), rng.uniform(3.0, 4.0)
     builder.add(1.0, 24, "latency", "all", side="clients", latency_ms=rng.randint(60, 120), jitter_ms=20)
@@ -100,8 +104,8 @@ def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 
 def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Leave groups without members for longer than offsets are retained. Then the coordinator fails, and members come
-    again.
+    """Keep groups without members for longer than their offsets are retained. Then their coordinator fails, and members
+    join again.
     """
     builder, away_s = SceneBuilder(), rng.randint(68, 72)
     for group in groups:
@@ -113,7 +117,9 @@ def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]
 
 
 def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
-    """Crash members, or start a second process with a member's instance id, also while the coordinator is down."""
+    """Crash members, or start a second OS process with a member's instance id. Some of these faults happen while the
+    coordinator is down.
+    """
     builder, at_s = SceneBuilder(), 2.0
     for _ in range(3):
         twin = table.get("static_members") and rng.random() < 0.5
@@ -127,7 +133,7 @@ def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, 
 
 
 GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], RarePathScene]
-"""Draws a scene for these groups, with these settings of their workload."""
+"""Is a function that draws a scene for these groups, given the settings of their workload."""
 GROUP_SCENES: tuple[GroupScene, ...] = (
     coordinators_that_go,
     coordinators_that_go,
@@ -140,4 +146,6 @@ GROUP_SCENES: tuple[GroupScene, ...] = (
     members_that_vanish,
 )
 TRANSACTIONAL_GROUP_SCENES: tuple[GroupScene, ...] = (*GROUP_SCENES, markers_while_loading, markers_while_loading)
-"""Lists the scenes of groups whose members commit offsets in transactions."""
+"""Lists the scenes for groups whose members commit offsets in transactions. A scene that is listed twice is drawn twice
+as often.
+"""

@@ -1,7 +1,7 @@
-"""Changes faults that were drawn independently so that each can take effect, because a fault that hits nothing proves
+"""Changes the targets of drawn faults so that each fault can have an effect, because a fault without effect proves
 nothing. It does no I/O.
 
-The faults overlap as often as the draws say. They only avoid three targets: a node that another fault holds down, an
+The faults overlap as often as the draws say. Only three targets are avoided: a node that another fault holds down, an
 fsync on a node that does not call fsync, and a request that is never sent.
 """
 
@@ -15,20 +15,22 @@ from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultPlaceme
 from squall.chaos.plans.schedule import of_one_broker
 
 NEEDING = HOLDING | {FaultTrait.NEEDS_NODE}
-"""Lists the traits of faults whose nodes must run from the fault's begin until the proof that it landed."""
+"""Names the traits of faults whose target nodes must run from the fault's begin until its effect is proven."""
 COMES_BACK_S = 1.0
-"""Gives how much longer than planned a node may take to come back, in s: its start waits for a quorum."""
+"""Gives how much longer than its fault a node may be down, in s, because its start waits for a quorum."""
 
 
 def landing(seed: int, faults: Sequence[Fault], cluster: ClusterTraits) -> tuple[Fault, ...]:
-    """Return the same faults, each with a target that it can hit. Faults for which no node is left are dropped."""
+    """Return the drawn faults, each with a target on which it can have an effect. Faults for which no node is left are
+    dropped.
+    """
     placement = FaultPlacement(seed, cluster, faults)
     reached = [of_one_broker(fault) if cluster.nodes == 1 else fault for fault in faults]
     return _apart(seed, [fault.kind.retarget(fault, placement) for fault in reached], cluster.nodes)
 
 
 def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
-    """Give overlapping faults of nodes different nodes, by id, and drop faults for which no node is left."""
+    """Give faults that overlap and need running nodes different nodes, and drop those for which no node is left."""
     kept: dict[int, Fault] = {}
     for fault in sorted(faults, key=lambda each: each.at_s):
         rivals = [other for other in faults if other is not fault and in_the_way(fault, other)]
@@ -43,7 +45,7 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
 
 
 def in_the_way(one: Fault, other: Fault) -> bool:
-    """Return whether two faults conflict: they overlap, and each needs its nodes to run, or may hold them down or
-    paused.
+    """Return whether two faults conflict: they overlap in time, and each needs its nodes to run, or takes nodes down or
+    pauses them.
     """
     return bool(one.traits & NEEDING and other.traits & NEEDING) and one.overlaps(other, COMES_BACK_S)

@@ -1,5 +1,5 @@
-"""Defines scenes (groups of faults that need each other) for swarm plans with transactional producers: requests about a
-transaction arrive late, twice, or at only some of the brokers.
+"""Defines scenes (groups of faults that only together reach a rare situation) for swarm plans with transactional
+producers: requests about a transaction arrive late, twice, or at only some of the brokers.
 
 A late request can harm only the next transaction. So the client must have retried the request before it arrives, and
 the next transaction must be open when it arrives. Slow links to clients keep transactions open for most of the time.
@@ -18,7 +18,7 @@ BEGIN_S, EVERY_S, TIMES = 3.0, 3.0, 7
 
 
 def late_ends(rng: Random) -> RarePathScene:
-    """Let an EndTxn arrive after the client has retried it and got the answer (KAFKA-17754)."""
+    """Let an EndTxn request arrive only after the client has sent it again and got an answer (KAFKA-17754)."""
     faults = _slow_clients(rng)
     for number in range(TIMES):
         late = {"act": "delay", "delay_ms": rng.randint(1300, 2200), "count": 1, "side": "clients"}
@@ -27,9 +27,9 @@ def late_ends(rng: Random) -> RarePathScene:
 
 
 def late_markers(rng: Random) -> RarePathScene:
-    """Let a transaction marker arrive after the coordinator has sent it again (KIP-1228). In transactions V1 (before
-    KIP-890) the late marker would end the next transaction, in Kafka too: a marker does not say which transaction it
-    ends.
+    """Let a transaction marker arrive only after the coordinator has sent it again (KIP-1228). With transactions V1
+    (before KIP-890) the late marker would end the next transaction, in Kafka too: a marker does not say which
+    transaction it ends.
     """
     faults = _slow_clients(rng)
     for number in range(TIMES):
@@ -39,8 +39,8 @@ def late_markers(rng: Random) -> RarePathScene:
 
 
 def late_records(rng: Random) -> RarePathScene:
-    """Let a record arrive after its client has given it up and has aborted its transaction (KAFKA-14402). There are few
-    transactions and many partitions: a later write to the same partition would fence the record.
+    """Let a record arrive only after its client has given it up and aborted the transaction (KAFKA-14402). There are
+    few transactions and many partitions, because a later write to the same partition would fence the record.
     """
     faults = SceneBuilder()
     for number in range(4):
@@ -51,9 +51,9 @@ def late_records(rng: Random) -> RarePathScene:
 
 
 def lost_answers_to_markers(rng: Random) -> RarePathScene:
-    """Drop responses to transaction markers, so that the coordinator sends the markers again, while the markers for one
-    broker do not arrive (KAFKA-19999). The transaction completes only if brokers accept a marker that they already
-    have.
+    """Drop brokers' responses to transaction markers, so that the coordinator sends these markers again. Meanwhile the
+    markers to one other broker are lost, too (KAFKA-19999). The transaction completes only if brokers accept a marker
+    that they already have.
     """
     faults = SceneBuilder()
     for number in range(4):
@@ -68,7 +68,7 @@ def lost_answers_to_markers(rng: Random) -> RarePathScene:
 
 def unreplicated_markers(rng: Random) -> RarePathScene:
     """Let a leader get late markers while no follower can fetch from it. Readers ask this leader for the last stable
-    offset, and then it dies. Its successor gets the markers late as well.
+    offset, and then it is killed. Its successor gets the markers late as well.
     """
     faults = SceneBuilder()
     for number, node in enumerate(rng.sample((1, 2, 3), 3)):
@@ -83,7 +83,9 @@ def unreplicated_markers(rng: Random) -> RarePathScene:
 
 
 def markers_without_a_leader(rng: Random) -> RarePathScene:
-    """Kill all replicas of a partition while markers for it are late: its transactions complete once it leads again."""
+    """Kill the only replica of a partition while markers for it are late. Its transactions complete once it leads
+    again.
+    """
     faults = SceneBuilder()
     for number in range(4):
         at_s = rng.uniform(2.0, 3.0) + 6.0 * number
@@ -95,8 +97,8 @@ def markers_without_a_leader(rng: Random) -> RarePathScene:
 
 
 def completions_below_min_isr(rng: Random) -> RarePathScene:
-    """Let markers arrive late, and meanwhile keep followers from fetching from the coordinator: it has decided when
-    its ISR was full, and has to complete when it is too small.
+    """Delay markers, and meanwhile keep followers from fetching from the coordinator. So it decides a transaction while
+    its ISR is full, and has to complete the transaction below min ISR.
     """
     faults = SceneBuilder()
     for number in range(2):  # followers need some seconds to be in sync again

@@ -1,4 +1,4 @@
-"""Finds the line of a plan's file that contains a mistake. It does no I/O."""
+"""Finds the line of a plan's file at which a mistake is, for error messages. It does no I/O."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ _SETTING = re.compile(r"([a-z_]+(?:\.[\w\-]+)*): ")
 _LINE = re.compile(r"line (\d+): ")
 
 Where = tuple[str, ...]
-"""Is a path of table names and a key. An array of tables (`faults`) is followed by the number of the table."""
+"""Is the path of a table or key in the file. After the name of an array of tables (`faults`) comes the table's number.
+"""
 
 
 def with_line(text: str, wrong: str) -> str:
-    """Return the sentence `wrong` about the plan `text` with a line number in front, or unchanged if the line is not
-    found.
+    """Put the line number in front of an error message (`wrong`) about the plan in `text`. Returns the message
+    unchanged if its line is not found.
     """
     line = _line_of(text, wrong)
     return f"line {line}: {wrong}" if line else wrong
 
 
 def in_order(sentences: Iterable[str]) -> list[str]:
-    """Sort sentences of `with_line` by their lines. Sentences without a line come last."""
+    """Sort messages of `with_line` by their line numbers. Messages without a line come last."""
     return sorted(sentences, key=lambda each: int(found[1]) if (found := _LINE.match(each)) else sys.maxsize)
 
 
 def _line_of(text: str, wrong: str) -> int:
-    """Return the number of the line; 0 if it is unknown."""
+    """Return the number of the line that an error message is about; 0 if it is not found."""
     if fault := _FAULT.match(wrong):
         inside = [(number, where) for number, where in _places(text) if where[:2] == ("faults", fault[1])]
         lines = text.splitlines()
@@ -51,9 +52,7 @@ def _line_of(text: str, wrong: str) -> int:
 
 
 def _places(text: str) -> Iterator[tuple[int, Where]]:
-    """Yield (line number, path) for every table and key that begins on a line, as TOML files of plans and matrices have
-    them.
-    """
+    """Yield (line number, path) for every line of a plan's or matrix' file on which a table or a key begins."""
     table: Where = ()
     name = ""
     counts: dict[str, int] = {}

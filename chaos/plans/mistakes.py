@@ -1,6 +1,4 @@
-"""Finds all mistakes in a plan at once, if each part of the plan is readable by itself: mostly parts that contradict
-each other.
-"""
+"""Finds all mistakes in a plan at once: mostly parts that are valid by themselves but contradict each other."""
 
 from __future__ import annotations
 
@@ -20,9 +18,9 @@ from squall.chaos.plans.settings import wrong_broker_settings, wrong_topic_setti
 from squall.chaos.runtimes.broker_settings import too_high
 
 OPERATIONS_SAID = 3
-"""Limits how many wrong operations are reported: a load has thousands, and a mistake in one is often in all."""
+"""Limits how many invalid operations are reported: a load has thousands, and all may have the same mistake."""
 AROUND_FAULTS = frozenset({"runtime", "target", "compose", "upgrade_to", "cluster", "workload"})
-"""Names the parts of a plan that decide whether the plan can contain a fault."""
+"""Names the parts of a plan on which it depends whether a fault is possible."""
 
 Found = Iterator[str]
 
@@ -30,14 +28,14 @@ Found = Iterator[str]
 def mistakes(
     plan: PlanParts, *, unread: Collection[str] = (), numbers: Sequence[int] | None = None, as_recorded: bool = False
 ) -> list[str]:
-    """Return one sentence for each mistake.
+    """Return one sentence for each mistake in a plan.
 
-    unread: parts that could not be read and have their defaults in `plan`; checks that depend on such a part are left
-    out.
+    unread: parts of the plan's file that could not be parsed. `plan` has their defaults instead, and checks that depend
+    on them are left out.
 
-    numbers: the numbers of the plan's faults, if some faults could not be read; None: all could.
+    numbers: the numbers of the faults in `plan`, if some faults of the file could not be parsed; None: all could.
 
-    as_recorded: a run was already accepted with these limits, so they do not prevent another run.
+    as_recorded: the plan is from a run that was accepted, so time limits and limits of clients are not checked again.
     """
     found: list[str] = []
     for parts, look in _LOOKS:
@@ -82,7 +80,7 @@ def _voters(plan: PlanParts) -> Found:
 
 
 def _external(plan: PlanParts) -> Found:
-    """Yield mistakes about settings that only an external cluster can have, or that it cannot have."""
+    """Yield mistakes in settings that are for an external cluster only, or not allowed for one."""
     if plan.runtime != "external":
         if plan.bootstrap or plan.compose or plan.cluster.ids or plan.target == "other":
             yield 'bootstrap, compose, cluster.ids and target = "other" are of runtime = "external"'
@@ -100,8 +98,8 @@ def _external(plan: PlanParts) -> Found:
 
 
 def _target(plan: PlanParts) -> Found:
-    """Yield mistakes in the settings of Squall's brokers, by these brokers' own rules. Other brokers check their
-    settings when they start.
+    """Yield mistakes in the broker and topic settings, by the rules of Squall's broker, and brokers or clients that the
+    runtime cannot run. Brokers that are not Squall's check their settings themselves when they start.
     """
     if plan.target == "squall":
         yield from (f"cluster.settings: {wrong}" for wrong in wrong_broker_settings(plan.cluster.settings))
@@ -118,15 +116,13 @@ def _target(plan: PlanParts) -> Found:
 
 
 def _brokers(plan: PlanParts) -> Found:
-    """Yield why the workload cannot work with these brokers."""
+    """Yield broker settings with which the workload cannot work, because they ask for more brokers than there are."""
     for why in too_high(plan.cluster.settings, plan.cluster.nodes, plan.workload.COORDINATOR_LOGS):
         yield f"workload {plan.workload.name}: {why}"
 
 
 def _clients(plan: PlanParts) -> Found:
-    """Yield limits of the brokers that the workload's clients exceed. Correct brokers would refuse these clients every
-    time.
-    """
+    """Yield broker limits that the workload's clients exceed, so that brokers would refuse these clients every time."""
     given = {**plan.cluster.settings, **plan.workload.topic_settings}
     for limit in plan.workload.broker_limits() if plan.runtime != "external" else ():
         text = given.get(limit.setting, "")
@@ -140,7 +136,8 @@ def _clients(plan: PlanParts) -> Found:
 
 
 def _volumes(plan: PlanParts) -> Found:
-    """Refuse faults of files in volumes: volumes belong to the container engine, so faults cannot reach data in them.
+    """Yield faults that act on brokers' files although the data is in volumes, which belong to the container engine and
+    cannot be reached.
     """
     if not plan.cluster.volume_mib:
         return
@@ -152,7 +149,7 @@ def _volumes(plan: PlanParts) -> Found:
 
 
 def _operations(plan: PlanParts) -> Found:
-    """Yield listed operations that the workload cannot carry out."""
+    """Yield mistakes in the plan's list of operations: operations that the workload cannot carry out."""
     wrong = [f"operation {n}: {why}" for n, op in enumerate(plan.operations or ()) if (why := _wrong(plan, op))]
     yield from wrong[:OPERATIONS_SAID]
     if len(wrong) > OPERATIONS_SAID:
@@ -170,7 +167,7 @@ def _wrong(plan: PlanParts, op: Any) -> str:
 
 
 def _limits(plan: PlanParts) -> Found:
-    """Yield time limits of the plan that a correct cluster would exceed."""
+    """Yield time limits of the plan that are shorter than a correct cluster may need."""
     failover_s = plan.cluster.failover_s()
     for name, least_s in least_limits(plan.workload, plan.cluster).items():
         limit_s = getattr(plan.limits, name)
@@ -184,8 +181,8 @@ def _limits(plan: PlanParts) -> Found:
 
 
 def beyond_limits(plan: PlanParts) -> str:
-    """Return why the limits of a recorded plan would be refused in a new plan. The recorded plan is run all the same.
-    Empty: its limits are fine.
+    """Return why the time limits of a recorded plan would be refused in a new plan; empty if they would not. The
+    recorded plan can be run all the same.
     """
     return next(iter(_limits(plan)), "")
 
@@ -201,7 +198,8 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
     (frozenset({"limits", "workload", "cluster"}), _limits),
     (frozenset({"operations", "workload", "warmup_s", "time_s"}), _operations),
 )
-"""Lists each check with the parts of a plan that it depends on. If one of these is unreadable, the check is left out.
+"""Lists each check with the parts of a plan that it depends on. If one of these could not be parsed, the check is left
+out.
 """
 
 
@@ -209,7 +207,8 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
 
 
 def possible_fault(plan: PlanParts, number: int, planned: FaultSpec) -> Fault:
-    """Check and return one fault of a plan. Raise FaultError with everything that is wrong with the fault, a line each.
+    """Return one fault of a plan, after checking it. Raise FaultError that lists everything wrong with the fault, a
+    line each.
     """
     if wrong := _of_fault(plan, number, planned):
         raise FaultError("\n".join(wrong))
@@ -227,7 +226,9 @@ def _made(number: int, planned: FaultSpec) -> Fault:
 def _of_fault(
     plan: PlanParts, number: int, planned: FaultSpec, *, alone: bool = False, others_known: bool = True
 ) -> list[str]:
-    """Return what is wrong with a fault. alone: check the fault by itself, whatever the rest of the plan is."""
+    """Return what is wrong with one fault. alone: check only the fault itself, and not whether it fits the rest of the
+    plan. others_known: False if other faults could not be parsed; then the condition that it waits for is not checked.
+    """
     here = f"fault {number} ({planned.action})"
     wrong: list[str] = []
     try:
@@ -273,7 +274,7 @@ def _refused(check: Callable[..., object], *given: Any, **named: Any) -> list[st
 
 
 def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
-    """Yield why this cluster or this runtime cannot have a fault."""
+    """Yield reasons why the plan's cluster or runtime cannot have a fault."""
     here, kind = f"fault {fault.id} ({fault.action})", fault.kind
     if plan.runtime == "external":
         yield from _refused(check_external, fault, compose=plan.compose, client=plan.workload.client)

@@ -1,4 +1,5 @@
-"""Writes a load as data: which client does which operation, and when. A plan's seed draws the load; it can be shrunk.
+"""Writes a load as a list of operations: which client does what, and when. They are drawn from the plan's seed.
+Shrinking a plan needs the list, to leave operations out.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from squall.chaos.plans.plan import Plan
 
 
 def concrete(plan: Plan) -> Plan:
-    """Return the same plan with its load written out as operations. Both plans give the same run.
-
-    This holds only in a simulation: there a plan's rate always means these operations.
+    """Return the same plan with its load as a list of operations instead of a rate. In a simulation both plans give the
+    same run; in other runtimes they do not.
     """
     if plan.operations is not None:
         return plan
@@ -22,14 +22,16 @@ def concrete(plan: Plan) -> Plan:
 
 
 def of_the_run(plan: Plan) -> tuple[Any, ...] | None:
-    """Return the plan's operations, with times from the beginning of the warm-up. None if the plan lists none."""
+    """Return the plan's operations, with their times counted from the beginning of the warm-up instead of the load.
+    None if the plan lists no operations.
+    """
     if plan.operations is None:
         return None
     return tuple(each._replace(at_s=plan.warmup_s + each.at_s) for each in plan.operations)
 
 
 def drawn(plan: Plan) -> tuple[Any, ...]:
-    """Return the operations of a load as its workload draws them, in order of time. Each client draws from its own
-    stream.
+    """Return the operations that the plan's workload draws from the seed, in order of time. Each client draws from a
+    random stream of its own.
     """
     return plan.workload.drawn(partial(rng_for, plan.seed), -plan.warmup_s, plan.time_s)

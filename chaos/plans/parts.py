@@ -37,9 +37,9 @@ FAST_FAILOVER: Mapping[str, str] = {
     "controller.quorum.request.timeout.ms": "1000",
     "initial.broker.registration.timeout.ms": "600000",
 }
-"""Holds the time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute. One
-time-out is longer: a broker that starts while faults prevent an election waits for the quorum, but Kafka's would give
-up after 60 s.
+"""Holds the time-outs of a run's brokers. They are shorter than Kafka's, so that failovers fit into a load of half a
+minute. Only the time-out of a broker's first registration is longer: while faults prevent an election the broker must
+wait, but with Kafka's default it would give up after 60 s.
 """
 
 FAILOVER = (
@@ -47,14 +47,13 @@ FAILOVER = (
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.election.timeout.ms",
 )
-"""Names the time-outs whose sum a correct cluster may need after a fault: a new controller is elected, and gives each
-broker a session. Until a dead broker's session ends, no other broker leads in its place, and its next process may not
-register.
+"""Names the time-outs whose sum a correct cluster may need after a fault. In this time a new controller is elected, and
+the session of a dead broker expires. Before that, no other broker leads in its place, and it cannot register again.
 """
 
 
 class StrictModel(BaseModel):
-    """Refuses unknown names, and is immutable."""
+    """Is the base class of a plan's models: they refuse unknown names and cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -77,8 +76,8 @@ class ClusterPlan(StrictModel):
     """Limits each broker's data to so many MiB, on a volume of its own, for runtime docker only. 0: no limit."""
 
     def failover_s(self) -> float:
-        """Return how many seconds the cluster may need to recover from a failure, by its time-outs. Settings that are
-        not given count as 0.
+        """Return the sum, in seconds, of the time-outs that a correct cluster may need to recover from a failure
+        (`FAILOVER`). Settings that are not given count as 0.
         """
         given = (self.settings.get(name, "") for name in FAILOVER)
         return (
@@ -87,7 +86,7 @@ class ClusterPlan(StrictModel):
 
 
 class LimitsPlan(StrictModel):
-    """Limits how long each step may take after everything is healed, in seconds."""
+    """Limits how long the cluster and the clients may take to recover after all faults are healed, in seconds."""
 
     converge_s: float = Field(30, gt=0, le=3600, description="How long ISRs may take to be full after healing.")
     """Limits the time until every ISR is full and every broker is back."""
@@ -97,20 +96,20 @@ class LimitsPlan(StrictModel):
         description="A client without progress for this long after healing is a finding; the default is longer if dead "
         "members may hold partitions longer, if clients pause longer, or if brokers' time-outs are longer.",
     )  # fmt: skip
-    """Gives the time after healing without an acknowledged write, or without a read record, that counts as a finding.
-    By default it is at least `HOLDS` times what the workload needs (`Scenario.longest_wait_s`) and the cluster needs
-    (`failover_s`).
+    """Limits how long after healing a client may be without progress (no acknowledged write, no read record); longer is
+    a finding. By default it is at least `HOLDS` times what the workload needs (`Scenario.longest_wait_s`) and what the
+    cluster needs (`failover_s`).
     """
 
 
 HOLDS = 2
-"""Gives how often members that are gone may hold partitions: once before a rebalance, and once more if members end
-while the group rebalances.
+"""Gives how many times in a row dead members may keep partitions from others: once before a rebalance, and once more if
+members die while the group rebalances.
 """
 
 
 class FaultSpec(StrictModel):
-    """Holds one fault as a plan's file has it."""
+    """Holds one fault as it is written in a plan's file."""
 
     at_s: float = Field(ge=0)
     duration_s: float = Field(gt=0)
@@ -124,8 +123,8 @@ class FaultSpec(StrictModel):
 
 
 def which_workload(table: Any) -> str | None:
-    """Return the name of the workload that this table is for, as pydantic's discriminator; None if the value is no
-    table.
+    """Return the name of the workload that a `[workload]` table is for, by which pydantic chooses the model; None if
+    the value is no table.
     """
     if isinstance(table, Scenario):
         return table.name
@@ -134,13 +133,13 @@ def which_workload(table: Any) -> str | None:
 
 @cache
 def _operations(name: str) -> TypeAdapter[Any]:
-    """Return the validator for the operations of a workload."""
+    """Return the validator for lists of a workload's operations."""
     kind: Any = SCENARIOS[name].OPERATION
     return TypeAdapter(tuple[kind, ...])
 
 
 def _read(name: str, operation: Any) -> Any:
-    """Convert one operation of a workload, or return it unchanged if it is invalid."""
+    """Convert one operation to the workload's NamedTuple, or return it unchanged if it is invalid."""
     try:
         return _operations(name).validate_python((operation,))[0]
     except ValidationError:
@@ -158,13 +157,15 @@ else:
 
 
 def least_limits(workload: Scenario, cluster: ClusterPlan) -> dict[str, float]:
-    """Return the time limits, in seconds by name, that a correct cluster certainly keeps if it fails over only once."""
+    """Return, by the name of each time limit, the seconds that a correct cluster may need if it fails over only once. A
+    limit of a plan must not be shorter.
+    """
     failover_s = cluster.failover_s()
     return {"converge_s": failover_s, "stuck_s": max(workload.longest_wait_s(), failover_s)}
 
 
 class PlanParts(StrictModel):
-    """Holds the parts of a plan, each checked by itself. `Plan` checks what they must be together."""
+    """Holds the parts of a plan, each checked by itself. `Plan` also checks that they fit together."""
 
     schema_version: Literal[1] = 1
     seed: int = Field(0, ge=0, lt=1 << 63)
@@ -174,10 +175,11 @@ class PlanParts(StrictModel):
     bootstrap: str = ""
     """Gives the bootstrap servers of an external cluster, for runtime external only."""
     compose: str = ""
-    """Names the compose file of the brokers' containers, if faults may hit them, for runtime external only."""
+    """Names the compose file of an external cluster's containers, if faults may act on them, for runtime external only.
+    """
     upgrade_to: str = ""
-    """Names the second version for the fault `upgrade`: a checkout of Squall; for target kafka an unpacked Kafka; for
-    runtime docker also an image.
+    """Names the second version, for the fault `upgrade`: a folder with a checkout of Squall; with target kafka a folder
+    with an unpacked Kafka; with runtime docker also an image.
     """
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
@@ -189,15 +191,19 @@ class PlanParts(StrictModel):
     workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}), validate_default=True)
     probe_ms: float | None = Field(None, gt=0, le=60_000)
-    """Gives how long the slowest probe took when the run began whose faults were drawn, in ms. None: not measured."""
+    """Gives how long the slowest probe of a link took on the machine for which the faults were drawn, in ms. None: not
+    measured.
+    """
     faults: tuple[FaultSpec, ...] = ()
     operations: tuple[Any, ...] | None = None
-    """Replaces the workload's rate as the load, if given. Each operation is the workload's own NamedTuple."""
+    """Lists the operations of the load; None: the workload draws them by its rate. Each operation is the workload's own
+    NamedTuple.
+    """
 
     @field_validator("limits")
     @classmethod
     def _beyond_holds(cls, limits: LimitsPlan, info: ValidationInfo) -> LimitsPlan:
-        """Raise the limits that the plan does not give so that they exceed the time-outs of the workload and of the
+        """Raise the limits that the plan does not give, so that they exceed the time-outs of the workload and of the
         cluster.
         """
         if not {"workload", "cluster"} <= info.data.keys():
@@ -213,7 +219,7 @@ class PlanParts(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _of_the_workload(cls, values: Any) -> Any:
-        """Convert the operations to the types of their workload."""
+        """Convert the listed operations to the NamedTuple of the plan's workload."""
         given = values.get("operations") if isinstance(values, Mapping) else None
         name = which_workload(values.get("workload", {})) if given else None
         if name not in SCENARIOS:

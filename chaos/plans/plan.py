@@ -1,7 +1,6 @@
 """Defines a plan: everything that is needed to repeat a run, as data. Each run directory holds its plan as `plan.toml`.
 
-A plan is checked completely when it is read. A plan that names something unknown is refused, with all its errors at
-once.
+A plan is checked completely when it is read. If anything in it is wrong, it is refused, with all its errors at once.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from squall.workloads.registry import DEFAULT, SCENARIOS, unknown
 
 SCHEMA = 1
 RUN_INFO = "run.json"
-"""Names the file that lies beside the plan of a run that has begun."""
+"""Names the file that a run writes beside its plan when it begins. If it exists, the plan was accepted."""
 
 RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
-"""Gives how much longer a broker needs to come back than Squall's, in s, if several share two cores: a JVM has to warm
-up.
+"""Gives by how many seconds longer than Squall's brokers those of a target take to restart if several share two cores:
+a JVM has to warm up.
 """
 
 
@@ -54,7 +53,7 @@ class PlanError(ValueError):
 
 
 class Plan(PlanParts):
-    """Describes a whole run: cluster, workload, limits and faults. Its parts are checked together."""
+    """Describes a whole run: cluster, workload, limits and faults. Making one checks that its parts fit together."""
 
     @model_validator(mode="after")
     def _relations(self, info: ValidationInfo) -> Self:
@@ -69,17 +68,17 @@ class Plan(PlanParts):
 
     @property
     def how_many(self) -> str:
-        """Returns the number of the plan's faults, in words."""
+        """Returns how many faults the plan has, such as "3 faults"."""
         return "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
 
     def fault_classes(self) -> frozenset[str]:
-        """Return the classes (P, N, ...) of the planned faults."""
+        """Return the letters of the planned faults' classes (P, N, ...: see docs/faults.md)."""
         return frozenset(f.kind.fault_class for f in self.timeline())
 
 
 def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: int | None = None) -> Plan:
-    """Return a plan of these values, with faults of `kinds` drawn by its seed. None: the default kinds, as far as they
-    fit.
+    """Return a plan of these values, with faults of `kinds` drawn by its seed. kinds: None means the default kinds that
+    this cluster can have.
 
     count: draw exactly so many faults, and raise FaultError if they do not fit. None: as many as fit.
     """
@@ -115,9 +114,8 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
 
 
 def proven_here(plan: Plan, probe_ms: float) -> Plan:
-    """Return the plan, whose faults were drawn, adapted to a machine whose slowest probe takes `probe_ms` when the run
-    begins. Each fault lasts long enough to be proven on this machine. Later faults, and the end of the load, move
-    accordingly.
+    """Return a plan whose faults last longer, so that each can be proven on a machine whose slowest probe of a link
+    takes `probe_ms`. Later faults, and the end of the load, move accordingly.
     """
     more_s = longer_s(probe_ms)
     values = plan.model_dump(mode="json")
@@ -129,8 +127,8 @@ def proven_here(plan: Plan, probe_ms: float) -> Plan:
 
 
 def not_drawn(plan: Plan, kinds: tuple[str, ...]) -> str:
-    """Return which of the requested kinds have no fault in the plan, and the length of load in which all fit. Empty if
-    each kind has a fault.
+    """Return a message that names the requested kinds of faults for which the load was too short, and the length that
+    has room for all. Empty if the plan has a fault of each kind.
     """
     missing = [name for name in kinds if name not in {fault.action for fault in plan.faults}]
     if not missing:
@@ -144,14 +142,14 @@ def _needs_second_version(name: str) -> bool:
 
 
 def _possible(names: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    """Return those kinds of faults for which the cluster has enough brokers, with default parameters."""
+    """Return those of the named kinds for which the cluster has enough brokers, with the kind's default parameters."""
     return tuple(n for n in names if KINDS[n].needs_nodes(KINDS[n].defaults) <= max(plan.cluster.nodes, 1))
 
 
 def make_plan(values: Mapping[str, Any], *, as_recorded: bool = False) -> Plan:
-    """Return a checked plan. Raise PlanError, which lists everything that is wrong.
+    """Make a plan of these values and check it. Raise PlanError, which lists everything that is wrong.
 
-    as_recorded: the plan is that of a run that was accepted with its limits, so newer rules for limits do not apply.
+    as_recorded: the plan is from a run that was accepted, so time limits and limits of clients are not checked again.
     """
     try:
         return Plan.model_validate(values, context={"recorded": True} if as_recorded else None)
@@ -169,7 +167,7 @@ def _lines(error: ValidationError) -> list[str]:
 
 
 def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
-    """Return what is wrong with the readable parts of a plan of which other parts are unreadable."""
+    """Return the mistakes in those parts of a plan that pydantic could parse, although it could not parse others."""
     places = [each["loc"] for each in error.errors() if each["loc"]]
     if not places:
         return []  # all parts were readable, so they were already checked together
@@ -186,7 +184,7 @@ def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
 
 
 def _beside_fields(number: int, fault: Any) -> list[str]:
-    """Return what is wrong with the action and the target of a fault that is unreadable as a whole."""
+    """Return what is wrong with the action and the target of a fault that could not be parsed as a whole."""
     found = []
     action, target = (fault.get(name) for name in ("action", "target")) if isinstance(fault, Mapping) else (None, None)
     if isinstance(action, str):
@@ -205,7 +203,9 @@ def _told(check: Callable[[str, str], object], here: str, given: str) -> list[st
 
 
 def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[str]:
-    """Return the contradictions among a workload's readable settings. Unreadable settings count as their defaults."""
+    """Return the contradictions among those of a workload's settings that could be parsed. All others count as their
+    defaults.
+    """
     unread = {str(loc[2]) for loc in places if loc[0] == "workload" and len(loc) > 2}
     scenario = SCENARIOS.get(which_workload(table) or "")
     if scenario is None or not unread:
@@ -219,7 +219,9 @@ def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[st
 
 
 def _where(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the path of a setting as the plan's file has it, without names that only pydantic's error contains."""
+    """Return the path of a setting as it is in the plan's file. Pydantic's path (`loc`) also contains the name of the
+    workload.
+    """
     named = [str(part) for part in loc]
     return [named[0], *named[2:]] if named[:1] == ["workload"] and named[1:2] and named[1] in SCENARIOS else named
 
@@ -245,7 +247,9 @@ def _plain(error: Any) -> str:
 
 
 def _names_beside(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the names of the settings that exist in the part of a plan in which an unknown name was found."""
+    """Return the valid setting names of that table of a plan in which an unknown name was found. loc: pydantic's path
+    of the unknown name.
+    """
     models: dict[str, type[BaseModel]] = {"cluster": ClusterPlan, "limits": LimitsPlan, "faults": FaultSpec}
     if len(loc) < 2:
         return list(PlanParts.model_fields)
@@ -284,7 +288,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def write_plan(plan: Plan) -> str:
-    """Return a plan as TOML, which `read_plan` reads as an equal plan."""
+    """Return a plan as TOML text, from which `read_plan` makes an equal plan."""
     data = plan.model_dump(mode="json", exclude_none=True)
     operations = data.pop("operations", None)
     text = tomli_w.dumps(data)

@@ -1,7 +1,9 @@
-"""Defines scenes for swarm plans: a few faults that need each other, with a load and settings that suit them.
+"""Defines scenes for swarm plans. A scene is a few faults that only together reach a rare situation, with a load and
+settings that suit them.
 
-Some paths of the broker need several conditions at once. Independent draws meet these conditions once in a thousand
-seeds. A scene takes one such path nearly always. The seed still draws its times, lengths and amounts.
+Some code paths of the broker need several conditions at once. Independent draws meet these conditions once in a
+thousand seeds. A scene reaches one such path nearly always. The seed still draws the times, lengths and parameters of
+its faults.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from squall.chaos.faults.vocabulary import make_fault
 
 NODES = 3
 SESSIONS_S = 150.0
-"""Gives the length of a load in which fetch sessions become stale, in s: that takes two minutes (KIP-227)."""
+"""Gives the length in s of a load in which fetch sessions can expire, which takes two minutes (KIP-227)."""
 
 
 class RarePathScene(NamedTuple):
-    """Holds the faults and settings that replace the seed's own draws. The rest of the plan is drawn as usual."""
+    """Holds the faults and settings of a scene, which replace the seed's own draws. The rest of the plan is drawn as
+    usual.
+    """
 
     faults: tuple[Fault, ...]
     workload: Mapping[str, Any]
@@ -64,7 +68,7 @@ def refused_proposals(rng: Random) -> RarePathScene:
 
 
 def lost_registrations(rng: Random) -> RarePathScene:
-    """Answer heartbeats as if the controller did not know the broker's registration."""
+    """Answer brokers' heartbeats with STALE_BROKER_EPOCH, as if the controller did not know their registrations."""
     faults, at_s = SceneBuilder(), rng.uniform(3, 5)
     for _ in range(rng.randint(2, 4)):
         params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}
@@ -74,8 +78,8 @@ def lost_registrations(rng: Random) -> RarePathScene:
 
 
 def stale_sessions(rng: Random) -> RarePathScene:
-    """Let two of three brokers die one after the other. A dead incarnation then holds the third broker's only slot for
-    fetch sessions, and the next broker that needs the slot waits for two minutes.
+    """Kill two of three brokers one after the other. The third has only one slot for fetch sessions. A killed
+    incarnation's session keeps this slot, and the next broker that needs it waits for two minutes.
     """
     faults, at_s = SceneBuilder(), rng.uniform(3, 5)
     for node in rng.sample((1, 2, 3), 2):
@@ -89,8 +93,8 @@ def stale_sessions(rng: Random) -> RarePathScene:
 def rotten_segments(rng: Random) -> RarePathScene:
     """Flip bits in segments while a follower that still needs these segments is down.
 
-    The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for them. With
-    any other configuration such a seed could only show that brokers notice the damage.
+    The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for their
+    records. With any other configuration the run could only show that brokers notice the damage.
     """
     faults, at_s = SceneBuilder(), 5.0
     for _ in range(2):
@@ -118,7 +122,7 @@ FLUSHED: Mapping[str, str] = {"flush.messages": "1"}
 
 
 def slow_follower(rng: Random) -> RarePathScene:
-    """Send a burst of records while a follower is slow but stays in sync; then the leader dies. Records that the slow
+    """Send many records while a follower is slow but stays in sync; then kill the leader. Records that the slow
     follower lacks must not count as committed.
     """
     faults, at_s = SceneBuilder(), 2.0
@@ -144,8 +148,8 @@ def slow_follower(rng: Random) -> RarePathScene:
 
 
 def lonely_voter(rng: Random) -> RarePathScene:
-    """Cut one voter off from the others, or slow it down, while topics are created and changed. Then the controller
-    dies, and the next controller is elected with that voter.
+    """Cut one voter off from the others, or slow it down, while topics are created and changed. Then kill the
+    controller, so that the next one is elected with that voter.
     """
     faults, at_s = SceneBuilder(), 2.0
     for _ in range(2):
@@ -162,8 +166,8 @@ def lonely_voter(rng: Random) -> RarePathScene:
 
 
 def flapping_leaders(rng: Random) -> RarePathScene:
-    """Take leaders down every other second; they lead again as soon as they are in sync. Segments are so small that
-    every epoch has its own.
+    """Take leaders down every two or three seconds; each leads again as soon as it is in sync. Segments are so small
+    that every leader epoch has segments of its own.
     """
     faults, at_s = SceneBuilder(), 2.0
     for _ in range(8):
@@ -209,8 +213,8 @@ def deletions_with_a_kill(rng: Random) -> RarePathScene:
 
 
 def restarts_within_a_session(rng: Random) -> RarePathScene:
-    """Kill leaders and start them again before the controller misses their heartbeats: the controller still counts
-    them as leaders, in the ISR, although they have lost what they had in memory.
+    """Kill leaders and start them again before the controller misses their heartbeats. So it still counts them as
+    leaders in the ISR, although they have lost what was in memory.
     """
     faults, at_s = SceneBuilder(), 2.0
     for _ in range(5):
@@ -222,7 +226,9 @@ def restarts_within_a_session(rng: Random) -> RarePathScene:
 
 
 def power_behind_rolls(rng: Random) -> RarePathScene:
-    """Cut the power of a node whose logs begin a new segment all the time: the newest segments are not durable yet."""
+    """Cut the power of a node whose logs begin new segments all the time, so that the newest segments are not durable
+    yet.
+    """
     faults, at_s = SceneBuilder(), rng.uniform(2, 4)
     for node in rng.sample((1, 2, 3), 2):
         faults.add(at_s, rng.uniform(1, 3), "power_loss", f"node:{node}")

@@ -1,4 +1,4 @@
-"""Turns a seed into a plan of timed faults. The same seed and settings give the same plan on every machine."""
+"""Draws timed faults from a seed. The same seed and settings give the same faults on every machine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from squall.chaos.faults.vocabulary import make_fault, unknown_kind
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
 FIRST_AT_S = 2.0
-"""Gives the seconds of load without faults at the beginning, for comparison."""
+"""Gives the seconds at the beginning of the load without faults, with which the later load can be compared."""
 ZONE_SHARE = 1 / 3
-"""Gives the share of drawn link faults that hit one client zone's links, if the workload has several zones."""
+"""Is the probability that a drawn link fault moves to the links of one client zone, if the workload has several zones.
+"""
 COORDINATED_SHARE = 0.35
-"""Gives the share of drawn faults that hit a coordinator, or its requests, if a workload has transactional ids or
-groups.
+"""Is the probability that a drawn fault is changed to hit a coordinator, or requests to it, if the workload has
+transactional ids or groups.
 """
 QUIET_END_S = 3.0
-"""Gives the seconds at the end of the load into which no fault lasts: the history should show the recovery."""
+"""Gives the seconds at the end of the load without faults, in which the history should show the recovery."""
 
 
 def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
-    """Return the kinds of faults that are drawn by default for a workload with these producers, which faults can turn
-    into zombies (stopped producers whose transactional id a successor takes over).
+    """Return the kinds of faults that need transactional producers, and are drawn by default if the workload has some.
+    zombies: the producers that such a fault can stop, while a successor takes over their transactional id.
     """
     return tuple(kind.name for kind in KINDS.values() if zombies and FaultTrait.NEEDS_TRANSACTIONS in kind.traits)
 
@@ -59,11 +60,12 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 def make_schedule(
     seed: int, kinds: Sequence[str], time_s: float, *, restart_s: float = 0.0, count: int | None = None
 ) -> tuple[Fault, ...]:
-    """Draw faults one after another with quiet gaps; all kinds take turns in an order that the seed draws.
+    """Draw faults one after another, with quiet gaps between them. All kinds take turns, in an order that the seed
+    draws.
 
-    A broker that was ended has `restart_s` to come back before the next fault. Each fault ends before the load does.
-    count: draw exactly so many faults; None: as many as fit. Raise FaultError if the load is too short for them, or for
-    any fault.
+    A fault that takes a broker down is followed by `restart_s` more seconds without a fault. Each fault ends before the
+    load does. count: draw exactly so many faults; None: as many as fit. Raise FaultError if the load is too short for
+    them, or for any fault.
     """
     if not kinds:
         return ()
@@ -85,7 +87,9 @@ def make_schedule(
 
 
 def _check_count(faults: Sequence[Fault], count: int, time_s: float) -> None:
-    """Raise FaultError if the load is too short for the requested number of faults, or the seed cannot draw so many."""
+    """Raise FaultError if the load is too short for the requested number of faults, or if there are fewer because their
+    kind may occur only once.
+    """
     if len(faults) < count:
         raise FaultError(f"{count} faults were asked for: a run has {faults[-1].action} only once")
     fit = sum(_ends_s(fault) <= time_s for fault in faults)
@@ -102,14 +106,13 @@ def _ends_s(fault: Fault) -> float:
 
 
 def needed_load_s(seed: int, kinds: Sequence[str], restart_s: float) -> int:
-    """Return the length of the shortest load, in whole seconds, in which this seed draws each of the kinds."""
+    """Return the shortest length of a load, in whole seconds, in which this seed draws a fault of each kind."""
     drawn = [fault for _, fault in islice(_without_end(seed, kinds, restart_s), len(kinds))]
     return math.ceil(max(map(_ends_s, drawn), default=0.0) + 0.01)  # begins are rounded
 
 
 def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[tuple[float, Fault]]:
-    """Yield the faults that the seed draws for a load without an end, each with its begin in seconds before rounding.
-    """
+    """Yield the faults that the seed draws for an endless load, each with its begin in seconds before rounding."""
     rng = rng_for(seed, "schedule")
     at_s = FIRST_AT_S + rng.random()
     order: list[str] = []
@@ -129,20 +132,22 @@ def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[
 
 
 def of_one_broker(fault: Fault) -> Fault:
-    """Return a drawn fault, changed so that it lands on a single broker: link faults hit clients' links, and no other
-    broker takes a partition.
+    """Return a drawn fault, changed so that it can have an effect in a cluster of one broker: link faults move to
+    clients' links, and no fault needs another broker.
     """
     return replace(fault, params=fault.kind.alone(fault.params))
 
 
 def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
-    """Return a drawn fault with parameters with which it hits something, whatever the load."""
+    """Return a drawn fault with parameters with which it probably hits a request or a write. `in_flight`: how many
+    requests the workload has in flight.
+    """
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))
 
 
 def coordinated(seed: int, fault: Fault, names: CoordinatorKeys) -> Fault:
-    """Change some faults, if there are transactional ids or groups, so that they hit a coordinator, or the requests
-    that it gets.
+    """Return a drawn fault, for some faults changed so that it hits a coordinator, or requests to it. Unchanged if the
+    workload has neither transactional ids nor groups.
     """
     rng, draw = rng_for(seed, "coordinated", fault.id), fault.kind.draw
     if not any(names) or rng.random() >= COORDINATED_SHARE:
@@ -151,7 +156,9 @@ def coordinated(seed: int, fault: Fault, names: CoordinatorKeys) -> Fault:
 
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
-    """Move some link faults to the links of one client zone, if there are several zones."""
+    """Return a drawn fault, for some link faults moved to the links of one client zone. Unchanged if there is only one
+    zone.
+    """
     rng, traits = rng_for(seed, "zone", fault.id), fault.traits
     if (
         zones < 2

@@ -1,4 +1,4 @@
-"""Checks the broker and topic settings of a plan when it is read, by the broker's own rules."""
+"""Checks the broker and topic settings of a plan by the broker's own rules, before any broker starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _GIVEN = {
 
 
 def wrong_broker_settings(settings: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each unknown name, each impossible value, and each setting that every runtime sets itself.
+    """Return a sentence for each mistake in broker settings: an unknown name, an impossible value, or a setting that
+    every runtime sets itself.
     """
     given = [name for name in sorted(settings) if name in _GIVEN]
     found = [f"{name} cannot be given: it follows from where the broker runs" for name in given]
@@ -34,13 +35,13 @@ def wrong_broker_settings(settings: Mapping[str, str]) -> list[str]:
 
 
 def wrong_topic_settings(settings: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each name that no topic has, and for each impossible value."""
+    """Return a sentence for each mistake in topic settings: a name that no topic has, or an impossible value."""
     return _wrong((), tuple(sorted(settings.items())))
 
 
 def in_force(broker: Mapping[str, str], topic: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return the effective values of the settings `names` for a topic with the settings `topic`, in a cluster with the
-    settings `broker`: as text, as DescribeConfigs has them. Raise ConfigError for an impossible setting.
+    """Return the effective values of the settings `names`, as text as in DescribeConfigs: for a topic with the settings
+    `topic` in a cluster with the settings `broker`. Raise ConfigError for an impossible setting.
     """
     from squall.broker.config import BrokerConfig, topic_config
 
@@ -55,8 +56,8 @@ def _text(value: object) -> str:
 
 
 def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
-    """Return what the broker's own rules refuse, one refusal after the other. Each is found without the settings that
-    were refused before.
+    """Return the broker's error messages for these settings. It reports only some at once, so the refused settings are
+    removed and the others checked again.
     """
     found: list[str] = []
     while error := _refusal(broker, topic):

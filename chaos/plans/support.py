@@ -1,6 +1,7 @@
-"""Says which runtimes support a kind of fault, what it needs there, and which of these things this machine lacks.
+"""Defines on which runtimes each kind of fault is possible, what it needs there, and which of these requirements this
+machine lacks.
 
-docs/faults.md holds, between its markers, the table that `table()` makes of the registry.
+docs/faults.md contains, between two marker comments, the table that `table()` makes of all kinds.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
 
 @dataclass(frozen=True, slots=True)
 class FaultRequirement:
-    """Is something that a fault needs on this machine. `lacking` returns what is missing and how to get it, in one
-    line; empty if nothing is missing.
+    """Describes something that a fault needs on this machine, such as Linux or a container engine. `lacking` returns
+    what is missing and how to get it, in one line; empty if nothing is missing.
     """
 
     name: str
@@ -67,7 +68,8 @@ COMPOSE = FaultRequirement("--compose FILE", _nothing)
 
 
 def possible(kind: FaultKind, runtime: str) -> str:
-    """Return "yes" if the runtime can play the kind, a few words if it can do so only in part, or "" if it cannot."""
+    """Return "yes" if this kind of fault is possible on the runtime, a few words if only in part, or "" if it is not.
+    """
     if runtime not in kind.worlds:
         return ""
     if runtime == "external" and FaultTrait.BY_SIGNAL in kind.traits:
@@ -76,7 +78,7 @@ def possible(kind: FaultKind, runtime: str) -> str:
 
 
 def needs(kind: FaultKind, runtime: str) -> tuple[FaultRequirement, ...]:
-    """Return the requirements of a kind that this runtime can play."""
+    """Return what a kind of fault needs on this machine if it is used on this runtime."""
     proxies = (TOXIPROXY,) if FaultTrait.OF_LINKS in kind.traits else ()
     match runtime:
         case "process":
@@ -89,7 +91,7 @@ def needs(kind: FaultKind, runtime: str) -> tuple[FaultRequirement, ...]:
 
 
 def missing(found: Iterable[FaultRequirement]) -> tuple[str, ...]:
-    """Return in words the requirements that this machine does not meet."""
+    """Return what this machine lacks of these requirements, one line each."""
     return tuple(lack for need in found if (lack := need.lacking()))
 
 
@@ -115,7 +117,9 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def put_into(page: str) -> str:
-    """Return the page with its table written anew. Raise ValueError if the page has no place for the table."""
+    """Return the text of a page with the table of faults replaced by the present one. Raise ValueError if the page has
+    no markers for the table.
+    """
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

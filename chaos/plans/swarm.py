@@ -1,8 +1,8 @@
-"""Turns a seed into a whole plan: cluster, settings, load and faults, each drawn from a random stream of its own.
+"""Draws a whole plan from a seed: cluster, settings, load and faults, each from a random stream of its own.
 
-If every plan mixed everything, rare behaviour would be averaged away. In a swarm every seed leaves out much, and does
-more of the rest (swarm testing). Loads are small, because replication breaks by the timing of events and not by their
-number.
+The plans follow swarm testing: each seed leaves out many features, and uses the others more. If every plan mixed
+everything, rare behaviour would be averaged away. Loads are small, because replication breaks by the timing of events
+and not by their number.
 """
 
 from __future__ import annotations
@@ -29,30 +29,34 @@ from squall.workloads.registry import DEFAULT, SCENARIOS
 from squall.workloads.scenario import Scenario, SwarmCluster
 
 KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
-"""Lists the kinds of faults that seeds draw. Bit rot is only in one scene: hardly any configuration can repair it, so
-every seed with bit rot would show the same.
+"""Lists the kinds of faults from which seeds draw. Bit rot is used in only one scene: hardly any configuration can
+repair it, so every seed with bit rot would have the same result.
 """
 NEWER = tuple(kind for kind in ALL.values() if kind.draw.swarm == "newer")
-"""Lists the kinds of faults that were added later: some seeds have them in addition. They are drawn separately, so that
-the other seeds keep their plans.
+"""Lists kinds of faults that were added later, which some seeds use in addition. They are drawn separately, so that the
+plans of other seeds did not change.
 """
 BESIDE = tuple(kind for kind in ALL.values() if kind.draw.swarm == "beside")
-"""Lists the kinds that hold no node and block no other fault: some seeds have them at any time, beside other faults."""
+"""Lists kinds of faults that neither take nodes down nor conflict with other faults. Some seeds use them in addition,
+at any time.
+"""
 NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE = 0.35, 0.1, 0.08, 0.25
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 VOTERS = (1, 3, 3, 3, 3, 4, 5, 5)
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
-"""Give the length in s, the records per second and the share of long loads, in which events occur that take minutes."""
+"""Give, for long loads, the length in s, the records per second, and the share of seeds that have one. Some events need
+minutes.
+"""
 SCENE_SHARE, LATE_SHARE, GROUP_SHARE = 0.11, 0.3, 0.25
-"""Give the shares of seeds that play a scene: of `SCENES`; with transactional producers, of `LATE_SCENES`; with
-consumer groups, of `GROUP_SCENES`.
+"""Give the shares of seeds that use a scene: one of `SCENES`; with transactional producers, one of `LATE_SCENES`; with
+consumer groups, one of `GROUP_SCENES`.
 """
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None = DEFAULT) -> Plan:
     """Return the plan of one seed, for runtime sim. time_s: the length of the load in s; None: the seed draws it, and
-    few loads are long. workload: None: the seed draws it.
+    few loads are long. workload: the workload's name; None: the seed draws it.
     """
     values = _drawn(seed, time_s, SCENARIOS[workload_of(seed) if workload is None else workload])
     if time_s is None and (scene := _scene(seed, values["workload"])) is not None:
@@ -61,7 +65,7 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
 
 
 def _scene(seed: int, table: Mapping[str, Any]) -> RarePathScene | None:
-    """Return the scene that a seed plays with this load, or None if it plays none."""
+    """Return the scene that a seed uses with this load, or None if it uses none. table: the workload's settings."""
     traffic = SCENARIOS[table["name"]].model_validate(table).traffic()
     draw, rng = rng_for(seed, "swarm", "scene").random(), rng_for(seed, "swarm", "the scene")
     if traffic.groups:
@@ -82,7 +86,7 @@ def workload_of(seed: int) -> str:
 
 
 def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[str, Any]:
-    """Return the values of a plan in which everything is drawn independently."""
+    """Return a plan's values, with everything drawn independently: no scene."""
     long = time_s is None and rng_for(seed, "swarm", "time").random() < LONG_SHARE
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
@@ -125,8 +129,8 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
 
 
 def _closes_after(topic: Mapping[str, str], load: Mapping[str, Any]) -> float:
-    """Return about how many records fill a segment of a partition, with a margin; infinite if segments have the default
-    size.
+    """Return after about how many records a partition begins a new segment, with a margin; infinite if segments have
+    the default size.
     """
     if "segment.bytes" not in topic or "min_bytes" not in load:
         return inf
@@ -135,8 +139,8 @@ def _closes_after(topic: Mapping[str, str], load: Mapping[str, Any]) -> float:
 
 
 def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
-    """Return the faults as a plan's file has them. Sometimes a fault begins just when the previous fault has ended,
-    with no time to recover in between, unless it would then conflict with a third fault.
+    """Return the faults as a plan's file has them. For some seeds, one fault begins as soon as the fault before it has
+    ended, with no time to recover in between, unless it would then conflict with a third fault.
     """
     rng, listed = rng_for(seed, "swarm", "waiting"), [_listed(fault) for fault in faults]
     if rng.random() >= WAITING_SHARE or len(faults) < 2:
@@ -150,8 +154,8 @@ def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
 
 
 def _staged(values: dict[str, Any], scene: RarePathScene) -> dict[str, Any]:
-    """Return the plan's values with the scene's faults, workload and settings in place of its own; unchanged if its
-    workload does not have the scene's settings.
+    """Return the plan's values with the scene's faults, and with its workload and broker settings added; unchanged if
+    the workload does not have all these settings.
     """
     if not scene.workload.keys() <= SCENARIOS[values["workload"]["name"]].model_fields.keys():
         return values
@@ -179,7 +183,9 @@ def _listed(fault: Fault) -> dict[str, Any]:
 
 
 def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ...]:
-    """Draw faults one after the other, as for every run. Sometimes a second sequence of faults overlaps the first."""
+    """Draw faults one after the other, as `make_schedule` does. For some seeds, a second sequence of faults overlaps
+    the first.
+    """
     rng = rng_for(seed, "swarm", "faults")
     lines = 2 if rng.random() < 0.35 else 1
     found: list[Fault] = []
@@ -196,7 +202,7 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
 
 
 def _beside(seed: int, first: int, time_s: float, *, remade: bool) -> list[Fault]:
-    """Draw, for some seeds, further faults of the kinds in `BESIDE`. first: the id of the first of these faults.
+    """Draw, for some seeds, additional faults of the kinds in `BESIDE`. first: the id of the first of these faults.
     remade: the clients can handle that their topics are deleted and created again.
     """
     rng = rng_for(seed, "swarm", "beside")
@@ -214,8 +220,8 @@ def _beside(seed: int, first: int, time_s: float, *, remade: bool) -> list[Fault
 
 
 def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, ...]:
-    """Leave out, for some seeds, all faults that begin in one interval, so that only the load meets what earlier faults
-    left behind.
+    """Return the faults, for some seeds without those that begin in one interval. In this interval the load meets only
+    what earlier faults left behind.
     """
     rng = rng_for(seed, "swarm", "quiet")
     if rng.random() >= QUIET_SHARE:
@@ -225,7 +231,7 @@ def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, .
 
 
 def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
-    """Draw the kinds of faults of this seed: mostly few."""
+    """Draw the kinds of faults that this seed uses; usually there are few."""
     rng = rng_for(seed, "swarm", "kinds")
     possible = [kind.name for kind in KINDS if _has_links(kind, nodes)]
     count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
@@ -238,8 +244,8 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
 
 
 def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
-    """Return, for some seeds, the kinds of faults that need transactional producers. Plans of other workloads do not
-    change by this draw.
+    """Return, for some seeds, the kinds of faults that need transactional producers. Empty, and without effect on other
+    draws, if the workload has none.
     """
     found = of_transactions(scenario().traffic().zombies)  # type: ignore[call-arg]
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
@@ -255,7 +261,9 @@ def _of_whole_nodes(name: str) -> bool:
 
 
 def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
-    """Choose the fault's target, and vary its parameters for some faults, as its kind defines."""
+    """Return a fault with a drawn target and, for some kinds, other parameters. The kind may also replace the fault by
+    another one.
+    """
     draw = fault.kind.draw
     if (other := draw.instead(seed, fault, nodes)) is not None:
         return other
@@ -278,7 +286,9 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
 
 
 def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:
-    """Draw broker settings: time-outs as short as in every run, and values that make rare paths more frequent."""
+    """Draw broker settings: short time-outs, as in every run, and for some seeds values that make rare code paths more
+    frequent.
+    """
     settings = dict(FAST_FAILOVER)
     settings["log.retention.check.interval.ms"] = "1000"
     rng = rng_for(seed, "swarm", "settings")

@@ -27,11 +27,11 @@ _WORDS: Mapping[str, str] = {
     "string_type": "a text in quotes is needed",
     "tuple_type": "a list is needed",
 }
-"""Maps pydantic's types of errors to words. Names in braces are filled in from the error's context."""
+"""Maps pydantic's types of errors to messages. Names in braces are filled in from the error's context."""
 
 
 def in_plain_words(error: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors in plain words; empty if pydantic's own message is the best."""
+    """Return a message for one of pydantic's errors; empty if pydantic's own message is already plain."""
     context = {name: _number(value) for name, value in error.get("ctx", {}).items()}
     if error["type"] == "literal_error" and " or " not in context["expected"]:
         return f"{context['expected']} is needed"

@@ -184,8 +184,7 @@ class FrameAct(StrEnum):
     RESET = "reset"
     """Resets the frame's connection, at both ends."""
     ERROR = "error"
-    """Answers in place of the target, which never sees the request. Each error code in the response is `Frames.error`.
-    """
+    """Answers in place of the target, which never sees the request; every error code is `Frames.error`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +349,7 @@ class Runtime(Protocol):
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
         """Ask a running node to shut down (SIGTERM, controlled shutdown), and kill it after `grace_s`.
 
-        Evidence: pid, code, asked_ns, ended_ns; controlled (its controller agreed), alone (no controller answered).
+        Evidence: pid, code, asked_ns, ended_ns; controlled (the controller agreed), alone (no controller answered).
         """
 
     async def start_node(self, node: int) -> Evidence:
@@ -360,8 +359,8 @@ class Runtime(Protocol):
         """
 
     async def software(self, node: int) -> Evidence:
-        """Identify the software of a running node. Evidence: runs (an image's id, a digest of the program's files, or a
-        version), by (how `runs` was found out), speaks (what the node reports in ApiVersions).
+        """Identify the software of a running node. Evidence: runs (an image's id, a program's digest, or a version), by
+        (the source of `runs`), speaks (what the node reports in ApiVersions).
         """
 
     async def upgrade_node(self, node: int) -> Evidence:

@@ -1,3 +1,3 @@
-"""Searches the smallest plan that still fails in the same way: first leaves parts out, then resets settings, then makes
-numbers plainer.
+"""Searches for the smallest plan that still fails in the same way. It first leaves parts out, then resets settings,
+then makes numbers plainer.
 """

@@ -1,6 +1,8 @@
 """Implements Zeller's and Hildebrandt's ddmin ("Simplifying and Isolating Failure-Inducing Input", 2002), which finds
-the items that a failure needs. It first tries to leave out one part of the items (ddmin's complement step): most of a
-failing plan has nothing to do with the failure, so nearly every part can go. It does no I/O.
+the items that a failure needs. It does no I/O.
+
+It tries ddmin's complement step (to leave out one chunk of the items) first: most of a failing plan has nothing to do
+with the failure, so nearly every chunk can go.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ T = TypeVar("T")
 
 
 def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Return a 1-minimal part of `items` for which `fails` returns True: without any single item of this part it does
-    not. The order is kept.
+    """Return a 1-minimal subset of `items` for which `fails` returns True: if any single item of it is left out,
+    `fails` returns False. The order is kept.
 
     `items` as a whole must fail, which is not tried again. `fails` may be called with the same items twice: the caller
     should cache its results.
@@ -37,8 +39,8 @@ def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
 
 
 def _first_failing(chunks: Sequence[Sequence[T]], fails: Callable[[Sequence[T]], bool]) -> list[T] | None:
-    """Return the first chunk that fails by itself (tried only while there are few chunks), else the first complement
-    that fails, else None.
+    """Return the first chunk that fails by itself (tried only while there are few chunks). If none does, return the
+    first complement of a chunk that fails, or None.
     """
     if len(chunks) == 2:
         for chunk in chunks:

@@ -1,5 +1,5 @@
-"""Defines passes of the search for a smaller plan that make the plan easier to read: plain targets, no idle time, round
-times and sizes.
+"""Defines those passes of the search that make a plan easier to read: plain targets, no idle time, round times and
+sizes.
 
 A number is only ever replaced by a plainer number (fewer digits, then smaller), so the passes terminate.
 """
@@ -18,15 +18,13 @@ _GAPS_S = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def plainness(value: float) -> tuple[int, float]:
-    """Return a sort key: the smaller the key, the plainer the number. The number of significant digits counts first,
-    then the value.
-    """
+    """Return a sort key by which plainer numbers come first: fewer significant digits, then smaller values."""
     digits = f"{abs(value):.6f}".rstrip("0").rstrip(".").replace(".", "").strip("0")
     return len(digits), abs(value)
 
 
 def plainer(value: float) -> list[float]:
-    """Return plainer numbers near `value` or below it, the plainest first."""
+    """Return the numbers to try in place of `value`: plainer ones near it or below it, the plainest first."""
     found = {0.0, 1.0} if value > 1 else {0.0}
     for grid in _GRIDS:
         for times in (round(value / grid), int(value / grid), int(value / grid) + 1):
@@ -38,7 +36,7 @@ def plainer(value: float) -> list[float]:
 
 
 def less_idle_time(search: ShrinkSearch[Any]) -> None:
-    """Shorten the gaps between moments at which faults or operations begin or end, the latest gap first."""
+    """Shorten the gaps in which no fault or operation begins or ends, the latest gap first."""
     for index in range(len(_moments(search.values())) - 1, -1, -1):
         values = search.values()
         moments = _moments(values)
@@ -57,7 +55,8 @@ def _moments(values: Values) -> list[float]:
 
 
 def _warped(values: Values, after: float, cut: float) -> Values:
-    """Move everything later than `after` by `cut` seconds to an earlier time. Faults that span this moment get shorter.
+    """Return the plan with everything that happens later than `after` moved to `cut` seconds earlier. Faults that last
+    beyond `after` get shorter.
     """
 
     def moved(at: float) -> float:
@@ -78,7 +77,7 @@ def _warped(values: Values, after: float, cut: float) -> Values:
 
 
 def round_numbers(search: ShrinkSearch[Any]) -> None:
-    """Round times, durations and the parameters of faults, one by one, as far as the plan still fails."""
+    """Round times, durations and the parameters of faults, one by one, as long as the plan still fails."""
     for index in range(len(search.values()["faults"])):
         for name in ("at_s", "duration_s"):
             _each(search, "faults", index, name)
@@ -90,7 +89,7 @@ def round_numbers(search: ShrinkSearch[Any]) -> None:
 
 
 def _each(search: ShrinkSearch[Any], *path: str | int) -> None:
-    """Set one number to the plainest value with which the plan still fails."""
+    """Set the number at `path` to the plainest value with which the plan still fails."""
     place, key = _place(_listed(search.values()), path)
     for wanted in plainer(float(place[key])):
         values = _listed(search.values())
@@ -101,7 +100,7 @@ def _each(search: ShrinkSearch[Any], *path: str | int) -> None:
 
 
 def _place(values: Values, path: Sequence[str | int]) -> tuple[Any, Any]:
-    """Return the container of the value at `path`, and its key in the container."""
+    """Return the dict or list that contains the value at `path`, and the value's key or index in it."""
     found: Any = values
     for name in path[:-1]:
         found = found[name]
@@ -118,8 +117,8 @@ def _listed(values: Values) -> Values:
 
 
 def plain_targets(search: ShrinkSearch[Any]) -> None:
-    """Reset the parameters of faults to their defaults, and replace targets by node ids, as far as the plan still
-    fails.
+    """Reset the parameters of faults to their defaults, and replace targets such as "leader" by node ids, as long as
+    the plan still fails.
     """
     for index, fault in enumerate(search.values()["faults"]):
         for name in fault["params"]:
@@ -142,7 +141,9 @@ def _first(search: ShrinkSearch[Any], index: int, targets: Iterable[str]) -> Non
 
 
 def plain_operations(search: ShrinkSearch[Any]) -> None:
-    """Set each field of the operations to its workload's plain value: in all operations at once, else one by one."""
+    """Set each field of the operations to the plain value that their workload names: in all operations at once, or else
+    one by one.
+    """
     listed = operations_of(search.values())
     for place, wanted in scenario_of(search.values()).PLAIN.items():
         if all(op[place] == wanted for op in listed):
@@ -158,7 +159,7 @@ def plain_operations(search: ShrinkSearch[Any]) -> None:
 
 
 def smaller_operations(search: ShrinkSearch[Any]) -> None:
-    """Remove from each operation what the failure does not need, one thing at a time."""
+    """Simplify each operation step by step, in the ways that its workload names, as long as the plan still fails."""
     simplifications = scenario_of(search.values()).simplifications
     for index in range(len(operations_of(search.values()))):
         while any(

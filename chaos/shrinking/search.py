@@ -11,10 +11,10 @@ from squall.chaos.plans.plan import Plan, PlanError, make_plan
 from squall.workloads.registry import suited_brokers
 
 Values = dict[str, Any]
-"""Holds a plan as JSON values, which passes change."""
+"""Holds a plan as JSON values, which the passes of the search change."""
 
 F = TypeVar("F")
-"""Identifies a failure: equal values are the same failure."""
+"""Is the type that identifies a failure: equal values mean the same failure."""
 
 
 class OutOfBudget(Exception):
@@ -22,8 +22,8 @@ class OutOfBudget(Exception):
 
 
 class ShrinkSearch(Generic[F]):
-    """Searches a smaller plan that fails in the same way. `run` returns how a plan fails, or None; `best` is the
-    smallest plan found so far that fails as `failure` says.
+    """Searches for a smaller plan that fails in the same way. `run` returns how a plan fails, or None. `best` is the
+    smallest plan found so far for which that is `failure`.
 
     Every plan is run once: results are cached, and values that make no valid plan are not run at all.
     """
@@ -53,8 +53,9 @@ class ShrinkSearch(Generic[F]):
         return values
 
     def attempt(self, values: Values) -> bool:
-        """Try a plan of `values`. Return whether it fails in the same way; if so, it becomes the best plan. Raise
-        OutOfBudget if the time is over.
+        """Make and run a plan of `values`, unless it is invalid or was run before. Return whether it fails in the same
+        way; if so, it becomes the best plan. Return False for the best plan itself. Raise OutOfBudget if the time is
+        over.
         """
         try:
             plan = make_plan(_completed(values), as_recorded=self._as_recorded)
@@ -76,7 +77,7 @@ class ShrinkSearch(Generic[F]):
         return self._known[key]
 
     def still_fails(self, values: Values) -> bool:
-        """Try a plan of `values` as `attempt` does, but return True for the best plan itself."""
+        """Try a plan as `attempt` does, but return True for the best plan itself."""
         return self.attempt(values) or self._is_best(values)
 
     def _is_best(self, values: Values) -> bool:
@@ -87,8 +88,8 @@ class ShrinkSearch(Generic[F]):
 
 
 def _completed(values: Values) -> Values:
-    """Add the settings that brokers get for this load, if the plan names none. `squall run` uses the same settings
-    (`squall.chaos.commands.run.plan_of`), so the plan has to fail with them.
+    """Add the broker settings that `squall run` uses for this load (`squall.chaos.commands.run.plan_of`), as far as the
+    plan does not give them, so that the plan fails there, too.
     """
     cluster = values["cluster"]
     suited = {} if values["runtime"] == "external" else suited_brokers(values["workload"])
@@ -100,6 +101,8 @@ def _key(plan: Plan) -> str:
 
 
 def steps_of(plan: Plan) -> int:
-    """Count the operations and faults of a plan, which a person has to follow. A load by rate counts as one step."""
+    """Count the operations and faults of a plan, as a measure of its size. A load by rate, without listed operations,
+    counts as one.
+    """
     operations = getattr(plan, "operations", None)
     return len(plan.faults) + (1 if operations is None else len(operations))

@@ -1,5 +1,5 @@
-"""Shrinks a plan that fails to the smallest plan that fails in the same way: runs the passes, in an order that saves
-time.
+"""Shrinks a failing plan to a small plan that fails in the same way. It runs the passes of the search, those first that
+make later ones faster.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ NUMBERS: tuple[tuple[str, Pass], ...] = (
     ("plain seed", plain_seed),
 )
 ROUNDS = 6
-"""Limits how often the passes are repeated until nothing changes."""
+"""Limits how often all passes are repeated; they are repeated until nothing changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkResult:
-    """Holds the smallest plan that was found. `finished`: no pass could make it smaller; False if the search ended
-    early.
+    """Holds the smallest plan that was found. `finished`: False if the search ended early, so that a smaller plan might
+    exist.
     """
 
     plan: Plan
@@ -92,11 +92,12 @@ def shrink(
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> ShrinkResult:
-    """Return the smallest plan found within `budget_s` for which `run` returns `failure`, as it must for `plan` itself.
+    """Return the smallest plan found within `budget_s` for which `run` returns `failure`. It must do so for `plan`
+    itself.
 
-    A simulated load by rate is written out as operations first. `run` is called once for each plan that is tried.
-    KeyboardInterrupt ends the search as the end of the budget does, with the best plan found so far as the result.
-    `say` gets a line for each pass that made the plan smaller.
+    In a simulation, a load by rate is first written out as operations. `run` is called once for each plan that is
+    tried. KeyboardInterrupt ends the search as the end of the budget does, with the best plan found so far as the
+    result. `say` gets a line for each pass that made the plan smaller.
     """
     began = clock()
     if plan.runtime == "sim":

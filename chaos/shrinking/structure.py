@@ -1,5 +1,5 @@
-"""Defines passes of the search for a smaller plan that leave something out: faults, operations, time, settings, nodes,
-topics, partitions, clients.
+"""Defines those passes of the search that leave something out: faults, operations, time, settings, nodes, topics,
+partitions, clients.
 
 After each pass the search's best plan still fails as it did before, and is not larger than before.
 """
@@ -20,15 +20,16 @@ from squall.workloads.registry import SCENARIOS
 from squall.workloads.scenario import AT, Scenario
 
 Operation = list[Any]
-"""Is a workload's operation as a plan's file has it. Its first field is its time."""
+"""Is a workload's operation as a list, as a plan's file has it. The first item is its time in s."""
 RATE = "rate"
-"""Names the setting by which a load by rate is made smaller, if its workload has this setting."""
+"""Names the workload setting that is reduced to make a load by rate smaller, if the workload has it."""
 _ONE_IN, _FEW = (251, 61, 17, 5, 2), 50
-"""Give the factors by which a load is made smaller, and how many operations must be left. The factors are primes:
-partitions and producers alternate in a load, and no partition or producer may be left out by a common factor.
+"""Give the divisors by which the number of operations is reduced, and how many must be left at least. The divisors are
+primes: operations take partitions and producers in turn, and a divisor in step with these turns would leave some out
+completely.
 """
 _OTHER_SEEDS = 4
-"""Gives how many other seeds are tried. If one seed in four shows the failure, this keeps it in two cases of three.
+"""Gives how many other seeds are tried. If one seed in four shows the failure, one of these does in two cases of three.
 More seeds would take the time of other passes.
 """
 _ONE_IN_A_FEW = (17, 5, 2)
@@ -36,13 +37,15 @@ _PARTS_OF_TIME = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
 
 
 def operations_of(values: Values) -> list[Operation]:
-    """Return the operations of a plan's values as lists, whatever form they have there; empty for a load by rate."""
+    """Return the operations in a plan's values, each as a list, whether it is a dict or a sequence there; empty for a
+    load by rate.
+    """
     listed = values.get("operations") or ()
     return [list(each.values()) if isinstance(each, dict) else list(each) for each in listed]
 
 
 def scenario_of(values: Values) -> type[Scenario]:
-    """Return the workload of a plan's values."""
+    """Return the class of the workload in a plan's values."""
     return SCENARIOS[values["workload"]["name"]]
 
 
@@ -54,7 +57,9 @@ def fewer_faults(search: ShrinkSearch[Any]) -> None:
 
 
 def fewer_operations(search: ShrinkSearch[Any]) -> None:
-    """Keep only the operations that the failure needs. For a load with a rate, reduce the rate instead."""
+    """Keep only the operations that the failure needs. If the load has a rate instead of listed operations, reduce the
+    rate.
+    """
     values = search.values()
     if values.get("operations") is not None:
         listed = operations_of(values)
@@ -65,7 +70,7 @@ def fewer_operations(search: ShrinkSearch[Any]) -> None:
 
 
 def thinner_load(search: ShrinkSearch[Any]) -> None:
-    """Keep one operation in many of a large load, so that later passes run faster."""
+    """Keep only each nth operation of a large load, with as large an n as possible, so that later passes run faster."""
     listed = operations_of(search.values())
     for one_in in _ONE_IN:
         values = search.values()
@@ -74,9 +79,9 @@ def thinner_load(search: ShrinkSearch[Any]) -> None:
 
 
 def thinner_load_under_another_seed(search: ShrinkSearch[Any]) -> None:
-    """Keep only one operation in a few, and try some of the next seeds. Without these operations, links and disks draw
-    other delays. So a failure that depends on chance may disappear, although it does not need the operations; another
-    seed may bring it back.
+    """Keep only each nth operation, together with one of the next seeds. Leaving operations out changes the delays that
+    are drawn for links and disks. So a failure that depends on chance may disappear although it does not need these
+    operations; another seed may bring it back.
     """
     values = search.values()
     listed, seed = operations_of(values), values["seed"]
@@ -89,7 +94,7 @@ def thinner_load_under_another_seed(search: ShrinkSearch[Any]) -> None:
 
 
 def shorter_load(search: ShrinkSearch[Any]) -> None:
-    """End the load earlier. Faults and operations that would come later are left out."""
+    """End the load earlier. Faults and operations that would begin later are left out."""
     for part in _PARTS_OF_TIME:
         values = search.values()
         if search.attempt(_cut(values, _plain_up(part * values["time_s"]))):
@@ -116,7 +121,9 @@ def _cut(values: Values, end_s: float) -> Values:
 
 
 def no_warm_up(search: ShrinkSearch[Any]) -> None:
-    """Make the warm-up a part of the load: everything happens later by the length of the warm-up."""
+    """Remove the warm-up and make the load longer by it: everything happens as before, and only the times of faults and
+    operations are counted from an earlier moment.
+    """
     values = search.values()
     later = values["warmup_s"]
     if not later or values.get("operations") is None:
@@ -135,7 +142,7 @@ def no_warm_up(search: ShrinkSearch[Any]) -> None:
 
 
 def defaults_again(search: ShrinkSearch[Any]) -> None:
-    """Reset every setting to its default, except those that the failure needs."""
+    """Reset every setting to its default, except the settings that the failure needs."""
     values = search.values()
     plain = make_plan({"workload": {"name": values["workload"]["name"]}}).model_dump(mode="json")
     plain["warmup_s"] = 0.0
@@ -154,7 +161,7 @@ _OWN_PASS = {("cluster", "nodes"), ("workload", "replication_factor"), ("workloa
 
 
 def _paths(values: Values, plain: Values) -> Iterable[tuple[str, ...]]:
-    """Yield every setting's path in either of two plans. For tables of settings, yield the path of each entry."""
+    """Yield the paths of all settings that either of two plans has. A table of settings has one path for each entry."""
     for name in dict.fromkeys([*values, *plain]):
         if name in _NO_SETTINGS:
             continue
@@ -179,7 +186,7 @@ def _reset(values: Values, plain: Values, paths: Iterable[tuple[str, ...]]) -> V
 
 
 def _with(values: Values, path: Sequence[str], value: Any) -> Values:
-    """Return a copy in which one setting is `value`; None removes the entry."""
+    """Return a copy of a plan's values in which the setting at `path` is `value`; None removes it."""
     name, rest = path[0], path[1:]
     copy = dict(values)
     if rest:
@@ -195,7 +202,9 @@ def _with(values: Values, path: Sequence[str], value: Any) -> Values:
 
 
 def fewer_nodes(search: ShrinkSearch[Any]) -> None:
-    """Reduce the number of brokers, together with replicas and min ISR, and then each of these by itself."""
+    """Reduce the number of brokers, and with it the replication factor and min ISR as far as necessary. Then reduce
+    these two by themselves.
+    """
     values = search.values()
     for nodes in range(1, values["cluster"]["nodes"]):
         workload = values["workload"]
@@ -215,7 +224,9 @@ def fewer_nodes(search: ShrinkSearch[Any]) -> None:
 
 
 def fewer_of_each(search: ShrinkSearch[Any]) -> None:
-    """Reduce the numbers of topics, partitions and clients. First those that are used are renumbered from 0."""
+    """Reduce the numbers of topics, partitions and clients. Before that, those that operations use are renumbered from
+    0.
+    """
     scenario = scenario_of(search.values())
     for renumber in scenario.RENUMBERINGS:
         values = search.values()

@@ -1,8 +1,8 @@
-"""Replaces many operations by few and a larger number: the effect of a slow link on ten records is that of a slower
-link on three.
+"""Replaces many operations by fewer operations and a stronger fault: ten records over a slow link have the same effect
+as three over a slower link.
 
-Leaving out alone does not help if a failure needs many operations only for the time that they take. A replacement is
-kept only if there are fewer steps afterwards, so this terminates; then the numbers become plain again.
+Only leaving operations out does not help if a failure needs many just for the time that they take. A replacement is
+kept only if it leaves fewer operations, so this terminates. Afterwards the numbers are made plain again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ _TIMES = (2, 4, 8)
 
 
 def fewer_operations_for_more(search: ShrinkSearch[Any]) -> None:
-    """Keep half of the operations if the plan still fails when one parameter of a fault is larger by the same factor.
-    """
+    """Halve the operations and make a numeric parameter of one fault larger, as often as the plan still fails."""
     while _traded(search):
         fewer_operations(search)
 
@@ -30,7 +29,7 @@ def _traded(search: ShrinkSearch[Any]) -> bool:
 
 
 def _dearer(values: Values) -> Iterator[Values]:
-    """Yield plans in which one parameter of one fault is larger, as far as its bounds allow."""
+    """Yield plans in which one numeric parameter of one fault is 2, 4 or 8 times as large."""
     faults = values["faults"]
     for index, fault in enumerate(faults):
         for name, value in fault["params"].items():
@@ -42,7 +41,9 @@ def _dearer(values: Values) -> Iterator[Values]:
 
 
 def _halves(listed: list[Operation]) -> Iterator[list[Operation]]:
-    """Yield every second operation, the earlier half, and the later half; nothing if there is only one operation."""
+    """Yield three halves of the operations: every second operation, the earlier half, and the later half. Yields
+    nothing if there is only one operation.
+    """
     if len(listed) > 1:
         middle = len(listed) // 2
         yield from (listed[::2], listed[:middle], listed[middle:])

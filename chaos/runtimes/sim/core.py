@@ -70,21 +70,21 @@ class SimCore:
         `messages`, or for protocol faults.
         """
         self.counts: Counter[str] = Counter()
-        """Counts rare paths that leave no trace."""
+        """Counts how often the broker took rare code paths that write no line to a trace."""
         self._hash = hashlib.blake2b(digest_size=16)
         self._encode = json.JSONEncoder(check_circular=False, separators=(",", ":"), default=_jsonable).encode
         self.trace_text: dict[str, list[bytes]] = {}
-        """Maps a node's name to its lines of trace.jsonl."""
+        """Maps a node's name to the lines of its trace.jsonl, as bytes."""
 
     def rng(self, *purpose: object) -> random.Random:
-        """Return a random stream of its own for a purpose. The stream is the same in every process, whatever the hash
-        seed.
+        """Return the random stream of a purpose. A purpose's stream is independent of all others, and the same in every
+        OS process, whatever the hash seed.
         """
         return random.Random(repr((self.seed, *purpose)))
 
     @property
     def mono(self) -> float:
-        """Returns true monotonic seconds, by which traces and histories align."""
+        """Returns the true monotonic time in seconds, which all traces and histories use."""
         return MONO_S + self.kernel.now
 
     def now_ns(self) -> int:
@@ -92,7 +92,7 @@ class SimCore:
         return int(self.mono * 1e9)
 
     def traced(self, line: dict[str, Any]) -> None:
-        """Keep a line that a node traced."""
+        """Add a line to the trace of the node that wrote it."""
         if _PLAIN.issuperset(map(type, line.values())):
             text = _encode_plain(line)
         else:

@@ -1,4 +1,6 @@
-"""Counts rare paths that leave no trace, by wrapping the broker's own functions during a simulation."""
+"""Counts rare code paths of the broker that write no line to a trace, by wrapping the broker's functions during a
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ from squall.chaos.runtimes.sim.wrapping import wrapped
 
 @contextmanager
 def count_paths(counts: Counter[str]) -> Iterator[None]:
-    """Count rare paths into `counts` inside this block. It wraps the present functions, so the calls of a planted bug
-    are counted as well.
+    """Count rare code paths into `counts` inside this block. The functions that are in the broker's classes at that
+    moment are wrapped, so calls of a planted bug are counted as well.
     """
     probes: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         *OF_GROUPS,

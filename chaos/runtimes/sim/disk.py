@@ -1,28 +1,28 @@
 """Simulates one node's disk, which outlives the node's incarnations.
 
 Writes go to a page cache; `fsync` makes a file's bytes durable, `fsync_dir` a directory's names. `kill` ends the
-process and loses nothing. `power_loss` takes the cache away: each unsynced write and each unsynced change of a name
-survives or not for itself.
+process and loses nothing. `power_loss` loses the page cache: each unsynced write, and each unsynced change of a name,
+survives or is lost independently of the others.
 
 The model is stricter than ext4, on purpose: whatever survives here survives on ext4, and on file systems that promise
 less.
 
 - ext4 makes a new file's name durable with the file's fsync. Here only `fsync_dir` does, as POSIX has it; a synced file
   whose name was not synced is gone, and so is everything in a directory whose own name was not.
-- ext4 commits changes of names in order. Here a later change may survive an earlier one: a renaming without the
-  creation before it (the file is found under its new name), a removal without the renaming before it.
+- ext4 commits changes of names in order. Here a later change may survive although an earlier one is lost: a renaming
+  without the creation before it (the file is found under its new name), a removal without the renaming before it.
 - ext4 writes a file's data before a rename over another file is committed (auto_da_alloc). Here the new name may be
   found with none of the bytes.
-- ext4's ordered mode writes data before the size that covers it. Here a write may vanish below a later one, and the
-  size may outlast the bytes: both read as zeros.
+- ext4's ordered mode writes data before the file size that covers it. Here a write may be lost although a later one
+  survives, and the size may survive without the bytes: the lost bytes read as zeros.
 - Any write may tear at any byte, not at sectors only. Bytes that were durable and not written again are never harmed.
 
 - A failed fsync gives up for good the changes that it should have written: a later fsync succeeds without them, for
   files (as Linux does since pages count as clean) and for names (where ext4 would stop the file system).
 
-It is kinder in some ways. After a failed fsync the cache still shows the written data until the power is lost, while
-a kernel may drop the pages earlier. The set of changes that an fsync covers is settled at one instant. A removed file
-gives its space back at once, and names take none.
+The model is more lenient than ext4 in some points. After a failed fsync the cache still shows the written data until
+the power is lost, while a kernel may drop the pages earlier. The set of changes that an fsync covers is settled at one
+instant. A removed file gives its space back at once, and names take no space.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, Folder
 
 
 class SimDisk:
-    """Holds the files of one node. All randomness comes from `rng`; only the order of calls decides the order of draws.
-    """
+    """Holds the files of one node. All random draws come from `rng`, in the order of the calls."""
 
     def __init__(self, rng: random.Random) -> None:
         self.names = DirectoryTree()
@@ -72,7 +71,7 @@ class SimDisk:
             self._mount = None
 
     def power_loss(self) -> Evidence:
-        """Take the page cache away, as when the machine loses power. Everything that is left is durable.
+        """Lose the page cache, as when the machine loses power. Everything that remains is durable.
 
         Evidence: bytes_pending (written, not synced), bytes_lost (of these), torn (writes that survived in part),
         names_pending (creations, renamings and removals not synced), names_lost (of these), logs (the records that are
@@ -130,8 +129,8 @@ class SimDisk:
         return self.faults.hits(name)
 
     def delay_s(self, op: str) -> float:
-        """Return by how many seconds faults lengthen a "write" or an "fsync" at present. The disk itself does not wait;
-        the node's Env does.
+        """Return by how many seconds faults lengthen an `op` ("write" or "fsync") at present. The disk itself does not
+        wait; the node's Env does.
         """
         return self.faults.delay_s(op)
 
@@ -139,9 +138,9 @@ class SimDisk:
         """Flip `bits` different bits of one file, on the disk and in the cache. `squall.chaos.runtimes.rotting` says
         which bits may flip.
 
-        The file is drawn from the durable files without unsynced changes; among files named by an offset (segments,
-        indexes), the last in its directory is still written to, and spared. Evidence: path (None: no such file), offset
-        (of the first bit's byte), offsets, bits, before, after (SHA-256 of the file).
+        The file is drawn from the durable files without unsynced changes, except files that are still written to: of
+        the files named by an offset (segments, indexes), the last in each directory. Evidence: path (None: no such
+        file), offset (of the first bit's byte), offsets, bits, before, after (SHA-256 of the file).
         """
         return rot(self.names, path_glob, rng, bits, where)
 
@@ -175,7 +174,8 @@ class SimDisk:
         return bytes(node.content.cached)
 
     def durable(self, path: str) -> bytes | None:
-        """Return the bytes of one file that a power loss now would surely leave. None: the name itself may be lost."""
+        """Return the bytes of one file that would surely survive a power loss now. None: the name itself may be lost.
+        """
         node = self.names.find(path, durable=True)
         return node.content.durable() if isinstance(node, FileNode) else None
 
@@ -184,7 +184,7 @@ class SimDisk:
         return {path: bytes(node.content.cached) for path, node in self.names.files()}
 
     def durable_files(self) -> dict[str, bytes]:
-        """Return the files that a power loss now would surely leave: synced names, each with its synced bytes."""
+        """Return the files that would surely survive a power loss now: synced names, each with its synced bytes."""
         return {path: node.content.durable() for path, node in self.names.durable_files()}
 
     def restore(self, files: Mapping[str, bytes]) -> None:

@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 
 SECTOR = 512
-"""Counts the bytes that a disk writes all together or not at all."""
+"""Is the size of a sector: a disk writes these bytes all together or not at all."""
 
 SURVIVES = 0.4
 TEARS = 0.25
@@ -50,8 +50,9 @@ class FileContent:
         self.pending: list[Op] = []
         """Lists the changes since the last fsync that covered them, in order."""
         self._after_failure: list[bool] = []
-        """Says, after a failed fsync, for each of the first `pending` changes whether it is durable: True if a later
-        fsync wrote it, False if no fsync ever will. Empty if no fsync has failed.
+        """Maps the position of a change in `pending` to whether it is durable although an fsync has failed: True if a
+        later fsync wrote it, False if no fsync ever will. Empty if no fsync has failed. Changes after the last position
+        are newer than the failure.
         """
 
     # ----------------------------------------------------------------------------------------------------- changes
@@ -85,8 +86,8 @@ class FileContent:
             self.cached.extend(bytes(size - len(self.cached)))
 
     def synced(self) -> None:
-        """Make changes durable, as a successful fsync does. Changes that an earlier fsync failed on stay doubtful:
-        their pages count as clean since then.
+        """Make changes durable, as a successful fsync does. Changes that a failed fsync should have written stay
+        non-durable, because their pages count as clean since then.
         """
         if self._after_failure:
             self._after_failure.extend([True] * (len(self.pending) - len(self._after_failure)))
@@ -100,7 +101,8 @@ class FileContent:
     # -------------------------------------------------------------------------------------------------- power loss
 
     def durable(self) -> bytes:
-        """Return the bytes that survive for sure: the content without any doubtful change."""
+        """Return the bytes that would surely survive a power loss: the content without any change that might be lost.
+        """
         content, written = self._undone()
         for sure, (op, data) in zip(self._sure(), written, strict=True):
             if sure:
@@ -111,8 +113,8 @@ class FileContent:
         """Drop what a power loss takes: each unsynced change survives, tears or vanishes independently. All that
         remains is durable.
 
-        Half of the time the kernel had just written back everything up to some change. Draws nothing if no change is
-        pending.
+        In half of the cases the kernel has written back all changes up to a random one just before. Draws nothing if no
+        change is pending.
         """
         loss = LostChanges()
         if not self.pending:
@@ -175,10 +177,9 @@ def _redo(content: bytearray, op: Op, data: bytes) -> None:
 
 
 def _tear(offset: int, length: int, rng: random.Random) -> tuple[int, bool]:
-    """Draw how much of a write's beginning is kept: up to a sector's boundary, or any byte.
-
-    Also draws, with probability 1/4, whether the file has grown as if the whole write had survived; the missing bytes
-    are zeros.
+    """Draw how many bytes at the beginning of a torn write survive (up to a sector's boundary, or to any byte), and,
+    with probability 1/4, whether the file has grown as if the whole write had survived. The missing bytes are then
+    zeros.
     """
     kept = rng.randrange(length)
     if rng.random() < 0.5:

@@ -31,8 +31,8 @@ class _ActiveFault:
 class DiskFaults:
     """Holds the faults on one disk, by name. While `active` is empty, callers may skip all other methods.
 
-    If several faults match a call, each counts the call as a hit. The error is that of the fault that was added first,
-    among those that let the call fail.
+    If several faults match a call, each counts the call as a hit. If several make it fail, the error is that of the
+    fault that was added first.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -94,7 +94,9 @@ class DiskFaults:
 
 
 def _strike(active: _ActiveFault, op: str, path: str) -> int:
-    """Return the errno of a fault that fails this call, else 0. Counts the call."""
+    """Count a call for a fault that may act on it. Returns the errno with which the fault makes the call fail; 0 if it
+    does not.
+    """
     fault = active.fault
     if isinstance(fault, Quota) or fault.op != op:
         return 0

@@ -2,8 +2,9 @@
 leave it.
 
 Each creation, renaming and removal of a name is one `DirectoryChange`, pending until its directory is synced. The tree
-of current names is kept apart from the tree of durable names: a file or directory has at most one durable place. So
-however few of its changes survive a power loss, it is never found twice, and a renaming is done in full or not at all.
+of current names is kept apart from the tree of durable names. In the durable tree a file or directory has at most one
+name. So however few of its changes survive a power loss, it is never found twice, and a renaming is done in full or not
+at all.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class TreeNode:
     def __init__(self) -> None:
         self.durable_at: Place | None = None
         self.settled = 0
-        """Is the number of the latest change that set this file's or directory's durable place. Pending changes with
+        """Is the number of the latest change that became durable for this file or directory. Pending changes with
         smaller numbers have no effect any more.
         """
 
@@ -144,7 +145,7 @@ class DirectoryTree:
         return node
 
     def place(self, path: str) -> Place:
-        """Return the folder of the path's last name, which must exist, and that name."""
+        """Return the directory of a path's last name, and that name. The directory must exist."""
         *folders, name = parts(path) or ("",)
         if not name:
             raise failure(errno.EBUSY, path)
@@ -218,8 +219,8 @@ class DirectoryTree:
         """Drop the changes of names that a power loss takes. Returns how many changes were pending and how many of them
         were lost.
 
-        Each change survives or is lost independently; half of the time all changes up to some change had been written
-        back.
+        Each change survives or is lost independently. In half of the cases all changes up to a random one were written
+        back before.
         """
         pending = {c.number: c for folder in self._unsynced for c in folder.pending if not c.done}
         lost = 0
@@ -237,12 +238,12 @@ class DirectoryTree:
 
 @lru_cache(maxsize=4096)
 def parts(path: str) -> tuple[str, ...]:
-    """Return the parts of a path."""
+    """Return the names of a path, from the root on."""
     return tuple(name for name in path.split("/") if name and name != ".")
 
 
 def clean(path: str) -> str:
-    """Return the path in the form of `DirectoryTree.files`."""
+    """Return the path as `DirectoryTree.files` writes it."""
     return "/".join(parts(path))
 
 

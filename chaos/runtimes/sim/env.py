@@ -38,7 +38,9 @@ FSYNC_MEAN_S = 0.0006
 
 
 class SimClock:
-    """Represents a node's own clock: an offset of the wall clock to the true time, and a rate for all its times."""
+    """Represents a node's own clock. Its wall clock differs from the true time by an offset, and all its times run at a
+    rate.
+    """
 
     __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_never_bent", "_world", "offset_ms", "rate")
 
@@ -48,8 +50,8 @@ class SimClock:
         self.rate = 1.0
         self._anchor_true = self._anchor_node = world.mono
         self._never_bent = True
-        """Is True while the clock has always shown the true time, as most clocks do: they are read hundreds of times a
-        second.
+        """Is True while the clock has always shown the true time. Most clocks do, and they are read hundreds of times a
+        second: this skips the calculation.
         """
 
     def mono(self) -> float:
@@ -72,7 +74,7 @@ class SimClock:
 
     def set(self, offset_ms: float, rate: float) -> None:
         """Set the clock's offset and rate. Monotonic time stays continuous, and waits that have begun keep their end.
-        Old drift of wall time is gone.
+        The wall clock loses the drift that the previous rate had added.
         """
         self._anchor_node, self._anchor_true = self.mono(), self._world.mono
         self._never_bent = False
@@ -154,7 +156,7 @@ class SimEnv(Env):
             raise NodeDead
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
-        """Forget a cancelled task that may be among those that were woken during a pause."""
+        """Forget a task that was cancelled, in case it is one of those that were woken during a pause."""
         if self._held and task in self._held:
             self._held.remove(task)
 
@@ -190,7 +192,7 @@ class SimEnv(Env):
         kernel.woken = True
 
     async def _wait_s(self, seconds: float) -> None:
-        """Wait for `seconds` of true virtual time, whatever the node's clock shows."""
+        """Wait for `seconds` of virtual time, whatever the node's clock shows."""
         if not self.alive:
             raise NodeDead
         nap = self._naps.pop() if self._naps else _PendingSleep(self)
@@ -230,7 +232,7 @@ class SimEnv(Env):
                 scope.deadline = inf
 
     def resume(self) -> None:
-        """End the pause: each wait becomes an event of its own, in the order in which the waits would have ended.
+        """End the pause. Waits that ended during it become events of their own, in the order in which they ended.
 
         Deadlines that passed during the pause take effect at once.
         """
@@ -249,7 +251,7 @@ class SimEnv(Env):
 
     @override
     async def cpu(self, fn: Callable[..., T], *args: Any) -> T:
-        """Call the function in this task. The virtual time that the call takes passes partly before and partly after
+        """Call the function in this task. The virtual time that the call costs passes partly before and partly after
         it.
         """
         took_s = FSYNC_S + self._cpu_rng.expovariate(1 / FSYNC_MEAN_S) + self._disk.delay_s("fsync")

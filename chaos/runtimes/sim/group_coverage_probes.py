@@ -84,15 +84,15 @@ def _begins(effects: Iterable[Effect]) -> bool:
 
 
 def _goes_up(effects: Iterable[Effect]) -> bool:
-    """Return whether these effects convert a classic group with members into a consumer group. The request that caused
-    it is then handled again.
+    """Return whether these effects upgrade a classic group with members to a consumer group. The request that caused it
+    is then handled again.
     """
     written = [effect for effect in effects if isinstance(effect, AppendRecords)]
     return any(effect.completion.then is not None and _begins([effect]) for effect in written)
 
 
 def _goes_down(effects: Iterable[Effect]) -> bool:
-    """Return whether these effects convert a consumer group with members into a classic group."""
+    """Return whether these effects downgrade a consumer group with members to a classic group."""
     written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
     return any(isinstance(record, GroupMetadataRecord) and record.group is not None for record in written)
 

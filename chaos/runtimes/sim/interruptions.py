@@ -1,5 +1,5 @@
-"""Recognises that a simulation was interrupted from outside, as by Ctrl-C. Such an error is no failure of the simulated
-cluster.
+"""Recognises that a simulation was interrupted from outside, as by Ctrl-C. Such an interruption is no failure of the
+simulated cluster.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def interruption_of(error: BaseException | None) -> BaseException | None:
     """Return the interruption that an error contains: as a member of its exception group, or as its cause. None if
     there is none.
 
-    A signal interrupts the code that runs at that moment. Errors raised while the cluster is then stopped are its
-    consequences.
+    A signal is raised in whatever code runs at that moment. Other errors, raised while the cluster is then stopped, are
+    consequences of it.
     """
     return next((each for each in _all_in(error) if not isinstance(each, (*OF_A_SIMULATION, BaseExceptionGroup))), None)
 

@@ -4,7 +4,7 @@ trio asks its clock how long to sleep only when no task can run. At that moment 
 running: the invariants are checked, and then the next event happens, or the next deadline is reached, without any real
 sleep.
 
-Garbage is not collected while a simulation runs: a finaliser must not run at a moment that depends on memory use. The
+Garbage collection is off while a simulation runs: a finaliser must not run at a moment that depends on memory use. The
 other measures for determinism are in `run_loop.py`.
 """
 
@@ -31,7 +31,9 @@ FINAL_EVENTS = 100_000
 
 
 ABORTED = trio.lowlevel.Abort.SUCCEEDED
-"""Is returned to trio by a task's abort function: a wait for an event of the queue can be cancelled at any time."""
+"""Is returned to trio by a task's abort function, and permits the cancellation: a wait for an event of the queue can be
+cancelled at any time.
+"""
 GO_ON = Value(None)
 """Is the value with which every task of a simulation is woken."""
 

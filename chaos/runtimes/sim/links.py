@@ -1,7 +1,8 @@
 """Represents connections: two ends, a stream of bytes in each direction, and the effects of link faults on the bytes.
 
-A stream is TCP's: in order, and nothing is lost except with the whole connection. A lost packet is therefore a delay, a
-short partition holds bytes and delivers them late, and an end that dies is a FIN or an RST, or nothing at all.
+A stream behaves as TCP: bytes stay in order, and none is lost unless the connection ends. So a lost packet only delays
+bytes, and a short partition holds bytes and delivers them late. If one end dies, the other end gets a FIN, an RST or
+nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.wires import SimLink
 
 WINDOW = 512 * 1024
-"""Limits the bytes that one direction holds, unread bytes at the other end included, as sockets' buffers do."""
+"""Limits the bytes of one direction that are in transit or not yet read by the receiver, as sockets' buffers do."""
 SHORT_READ = 0.02
-"""Is the probability that a receive returns fewer bytes than there are: framing must not depend on how bytes arrive."""
+"""Is the probability that a receive returns fewer bytes than there are: code that parses frames must not depend on how
+bytes arrive.
+"""
 
 
 class TransportOwner(Protocol):
@@ -145,7 +148,7 @@ class SimTransport:
             self._wake()
 
     def abort(self) -> None:
-        """End the connection by a reset: the other end gets a reset, and bytes on their way there are dropped.
+        """End the connection by a reset: the other end gets a reset, and bytes in transit to it are dropped.
         Idempotent.
         """
         if not self.closed and self.env.alive:
@@ -242,7 +245,7 @@ class OneWayStream:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
         self.rng = wire.rng
         self.held = 0
-        """Counts the bytes on their way, and unread at the other end."""
+        """Counts the bytes in transit and those that the receiver has not read yet."""
         self.swallowed = False
         """Is True if a cut of mode DROP has swallowed bytes of this stream."""
         self._queue: deque[tuple[float, bytes | None]] = deque()
@@ -256,8 +259,8 @@ class OneWayStream:
             self.push = connection.asked if stream is StreamDirection.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
-        """Send bytes without protocol faults acting on them. Returns when the bytes will arrive, in virtual seconds, as
-        far as that is known.
+        """Send bytes past the protocol faults. Returns the virtual time, in seconds, at which they will arrive, as far
+        as it is known.
         """
         wire = self.wire
         now = wire.kernel.now
@@ -305,12 +308,12 @@ class OneWayStream:
                 self.connection.over()
 
     def clear(self) -> None:
-        """Drop everything that is on its way."""
+        """Drop all bytes in transit."""
         self._queue.clear()
         self.held = 0
 
     def taken(self, count: int) -> None:
-        """Make room for the bytes that the sink has read."""
+        """Free the space in the window of bytes that the receiver has read."""
         held = self.held
         self.held = left = held - count if held > count else 0
         if left < WINDOW <= held:
@@ -390,7 +393,9 @@ class SimConnection(FramedConnection):
         self.over()
 
     def healed(self, manner: CutMode) -> None:
-        """Pass on the bytes that a cut of this mode held. If the cut swallowed bytes, reset the connection."""
+        """Handle the end of a cut of this mode: deliver the bytes that it held; if it swallowed bytes, reset the
+        connection.
+        """
         for flow in (self.there, self.back):
             if manner is CutMode.DROP and flow.swallowed:
                 self.reset()
@@ -398,5 +403,5 @@ class SimConnection(FramedConnection):
             flow.pump()
 
     def over(self) -> None:
-        """Remove the connection from its wire: nothing more can happen on it."""
+        """Remove the connection from its link: nothing more can happen on it."""
         self.wire.connections.pop(self.serial, None)

@@ -108,7 +108,7 @@ class SimNetwork:
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
     def register_address(self, host: str, port: int, source: int | str, target: int | str) -> None:
-        """Record the owner of an address, and the zone whose clients dial it."""
+        """Record which node owns an address (`target`), and from which node or client zone it is dialled (`source`)."""
         self._sides[host, port] = (source, target)
 
     def listen(self, env: NetworkPeer, port: int) -> SimListener:
@@ -128,8 +128,8 @@ class SimNetwork:
             del self._listeners[listener.env.host, listener.port]
 
     async def connect(self, env: NetworkPeer, host: str, port: int) -> SimTransport:
-        """Open a connection, after one round trip. Raises ConnectionRefusedError if no listener accepts it; if packets
-        are lost, waits.
+        """Open a connection, after one round trip. Raises ConnectionRefusedError if no listener accepts it. While a cut
+        swallows packets, waits and tries again.
         """
         zone, target = self._sides.get((host, port), ("nowhere", host))
         wire = self.wire(env.source if env.source is not None else zone, target)

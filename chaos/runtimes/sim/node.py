@@ -51,8 +51,8 @@ class _CrashPoint:
 
 
 class SimNode:
-    """Simulates one node over all its incarnations. properties: the settings of all incarnations. Raises ConfigError if
-    one is wrong.
+    """Simulates one node over all its incarnations. properties: the broker settings of all incarnations. Raises
+    ConfigError if a setting is invalid.
     """
 
     def __init__(self, world: SimCore, network: SimNetwork, node_id: int, properties: Mapping[str, str]) -> None:
@@ -281,7 +281,7 @@ async def _either(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _only_death(error: BaseException) -> bool:
-    """Return whether the error only says that the incarnation is over (NodeDead)."""
+    """Return whether the error reports nothing except that the incarnation is over (NodeDead)."""
     if isinstance(error, BaseExceptionGroup):
         return all(_only_death(each) for each in error.exceptions)
     return isinstance(error, NodeDead | trio.Cancelled)

@@ -1,7 +1,7 @@
 """Adds lines about appends and high watermarks to the nodes' traces. Brokers do not trace these, because they are too
 many; this module compares the replicas' offsets after each event instead.
 
-The lines are added only on request, for reports. They do not count for the run's digest: a run has the same digest with
+The lines are added only on request, for reports. They are left out of the run's digest: a run has the same digest with
 and without them.
 
     {"e": "appended", "topic", "partition", "from", "leo", "epoch", "role"}    offsets [from, leo) are new; role: leader
@@ -30,7 +30,7 @@ class TracedWorld(Protocol):
         """Maps a node id to an object with `node`, the running broker (None: it is down), and `env`."""
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Add a line to a node's trace that does not count for the run's digest."""
+        """Add a line to a node's trace that is left out of the run's digest."""
 
 
 class OffsetTracer:

@@ -15,8 +15,8 @@ LATE = (
     *("squall.workloads.background_reader", "squall.workloads.final_reads", "squall.workloads.sender"),
     "squall.workloads.topics",
 )
-"""Lists these modules, except for the controller's commands. `tests/sim/world/test_nothing_real.py` fails if one is
-missing.
+"""Names the modules to load, except those of the controller's commands. `tests/sim/world/test_nothing_real.py` fails if
+one is missing.
 """
 
 

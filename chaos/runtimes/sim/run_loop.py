@@ -1,14 +1,14 @@
 """Runs trio's tasks in a loop that does less than trio's own, for simulations.
 
-No task of a simulation waits for a file descriptor, there are no trio instruments, most passes run one task, and the
-clock knows when the next event is due. So this loop leaves out the system call, six lookups in a `UserDict`, the
-shuffling of single tasks, the counting of checkpoints, and guest mode. Each cancel scope needs two generators less.
-Tasks run in the same order as in trio's own loop.
+No task of a simulation waits for a file descriptor, there are no trio instruments, most passes of the loop run one
+task, and the clock knows when the next event is due. So this loop leaves out the system call, six lookups in a
+`UserDict`, the shuffling of single tasks, the counting of checkpoints, and guest mode. Each cancel scope needs two
+generators less. Tasks run in the same order as in trio's own loop.
 
 Determinism: trio's scheduler shuffles each batch of tasks with its own random generator; with
 `_ALLOW_DETERMINISTIC_SCHEDULING` (which trio's Hypothesis plugin sets, too) the batch is sorted by creation first, and
-the generator is seeded here. All this is private to trio, which is why trio is pinned, and why tests compare this loop
-with trio's own.
+the generator is seeded here. All this is private to trio. Therefore the version of trio is pinned, and tests compare
+this loop with trio's own.
 """
 
 # Rejected: a kernel of our own instead of trio's. The broker is built of nurseries and cancel scopes.
@@ -37,8 +37,8 @@ TRIO = "0.35.0"
 ANY_TRIO = "SQUALL_ANY_TRIO"
 """Names an environment variable that permits another version of trio."""
 LISTEN_EVERY = 256
-"""Counts the passes of the loop between two checks of file descriptors. By such a check trio learns of a signal that
-arrived when it could not act on it.
+"""Gives the number of passes of the loop between two checks of file descriptors. By such a check trio learns of a
+signal that it could not handle when it arrived.
 """
 
 NO_DEADLINE = (inf, 0, trio.CancelScope())
@@ -77,8 +77,8 @@ def lean_trio(seed: str) -> Iterator[None]:
 
 
 class TaskOrderRandom(random.Random):
-    """Is trio's random generator for the order of tasks. It draws as `random.Random` does, and nothing for a single
-    task.
+    """Is trio's random generator for the order of tasks. It draws as `random.Random` does, except that it draws nothing
+    to order a single task.
     """
 
     @override
@@ -114,7 +114,9 @@ class _DeadlineUpdate:
 
 
 def registers(scope: trio.CancelScope) -> _DeadlineUpdate:
-    """Replace trio's `CancelScope._might_change_registered_deadline`."""
+    """Return a context manager for a change of a scope's deadline. Replaces trio's
+    `CancelScope._might_change_registered_deadline`.
+    """
     return _DeadlineUpdate(scope)
 
 

@@ -177,7 +177,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def troubles(self) -> tuple[str, ...]:
-        """Return nothing: a simulation has no parts beside the brokers."""
+        """Return nothing: a simulated harness has no proxies or processes that could end."""
         return ()
 
     # ------------------------------------------------------------------ acts on nodes

@@ -17,8 +17,8 @@ class SlowedNode(Protocol):
 
 
 class CpuShareLimits:
-    """Holds the CPU limits on one node, by the fault's name, and stops and continues the node accordingly. The smallest
-    share counts. The limits survive restarts of the node.
+    """Holds the CPU limits on one node, by the fault's name. It stops the node and lets it continue so that it keeps to
+    the smallest of these shares. The limits survive restarts of the node.
     """
 
     def __init__(self, kernel: Kernel, node: SlowedNode) -> None:
@@ -38,8 +38,8 @@ class CpuShareLimits:
             self._hold()
 
     def remove(self, name: str) -> tuple[int, float]:
-        """End a limit. If it was the last one, returns how often the node was stopped and the share of the time in
-        which it ran.
+        """End a limit. Returns how often the node was stopped and the share of the time in which it ran; zeros while
+        another limit is left.
         """
         if self.shares.pop(name, None) is None or self.shares:
             return 0, 0.0

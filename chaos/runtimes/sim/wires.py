@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 BASE_S = 0.00015
 MEAN_S = 0.00025
-"""Is the mean, in s, of the exponentially distributed time that one way takes in addition to BASE_S: a local network.
+"""Is the mean, in s, of the exponentially distributed time that a packet takes one way in addition to BASE_S, as in a
+local network.
 """
 
 
 class WireConnection(Protocol):
-    """Represents one open connection, for the link that it uses."""
+    """Represents one open connection, as its link needs it."""
 
     serial: int
 
@@ -65,8 +66,8 @@ class _WireFault:
 
 
 class SimLink:
-    """Represents the link from `source` to `target`. Connections that the target opens to the source are another
-    link's.
+    """Represents the link from `source` to `target`, and the faults on it. Connections that the target opens to the
+    source belong to another link.
     """
 
     def __init__(self, world: SimCore, source: int | str, target: int | str) -> None:
@@ -78,7 +79,9 @@ class SimLink:
         self.faulty = False
         """Is True if the link has any fault."""
         self.refuses = self.silent = False
-        """Holds whether new connections are refused, and whether a new connection's first packet gets no answer."""
+        """Hold whether new connections are refused (`refuses`), and whether the first packet of a new connection gets
+        no answer (`silent`).
+        """
         self._on: dict[str, _WireFault] = {}
         self._cuts: dict[StreamDirection, frozenset[CutMode]] = {}
         self._sort()
@@ -104,8 +107,8 @@ class SimLink:
         return None if on is None else on.fault
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Remove a fault from the link. Returns how often it struck, and reports of EndTxn frames; 0 if there is no
-        such fault.
+        """Remove a fault from the link. Returns hits (how many packets, requests or responses it hit; 0 if there is no
+        such fault) and, if it hit EndTxn requests, struck (reports of them).
         """
         on = self._on.pop(name, None)
         if on is None:
@@ -179,8 +182,8 @@ class SimLink:
         return there + self.takes(StreamDirection.BACK, 0, 0.0)[0]
 
     def takes(self, stream: StreamDirection, size: int, busy_until: float) -> tuple[float, float]:
-        """Return when bytes sent now arrive (seconds from now), and the time at which a bandwidth limit lets the
-        connection send its next bytes.
+        """Return in how many seconds bytes that are sent now arrive, and the virtual time before which a bandwidth
+        limit keeps the connection from sending more. `busy_until`: that time before these bytes.
         """
         took_s = self.base_s()
         if not self._on:
@@ -205,7 +208,9 @@ class SimLink:
         return took_s, busy_until
 
     def pieces(self, stream: StreamDirection, data: bytes | None) -> Iterator[tuple[bytes | None, float]]:
-        """Yield the bytes in pieces as they arrive: (piece, seconds after the piece before it)."""
+        """Yield the pieces in which the bytes arrive, as (piece, seconds after the previous piece). Without a Slicer
+        fault there is one piece.
+        """
         slicers = self._of(Slicer, stream)
         if data is None or not slicers:
             yield data, 0.0
@@ -217,8 +222,8 @@ class SimLink:
         yield from found
 
     def _sliced(self, slicer: Slicer, pieces: Iterator[tuple[bytes, float]]) -> Iterator[tuple[bytes, float]]:
-        """Cut pieces into smaller ones, as a second Toxiproxy "slicer" behind the first does: each piece waits until
-        the pieces before it are passed on.
+        """Cut pieces into smaller ones, as a second Toxiproxy "slicer" behind the first does: a piece is cut only once
+        all pieces before it have been passed on.
         """
         delay_s = slicer.delay_us / 1e6
         behind_s, first = 0.0, True
@@ -232,7 +237,7 @@ class SimLink:
                 at, first = at + size, False
 
     def limit(self, stream: StreamDirection) -> int | None:
-        """Return the number of bytes after which a connection ends; None if there is no limit."""
+        """Return the number of bytes after which a fault ends each connection; None if no fault does."""
         return min((o.fault.limit_bytes for o in self._of(LimitData, stream)), default=None)  # type: ignore[union-attr]
 
     def slow_close_s(self, stream: StreamDirection) -> float:
@@ -240,11 +245,14 @@ class SimLink:
         return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
 
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """Return the fault that acts on this frame; None if no fault does."""
+        """Return the fault that acts on this request or response; None if no fault does. Counts it, as `strike` does.
+        """
         return strike(self.frame_faults, stream, api)
 
     def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, note: str) -> None:
-        """Record a sent frame, for diagrams. Its arrival is filled in later."""
+        """Record a request or response that was sent, for diagrams. The time of its arrival is an estimate, without
+        faults.
+        """
         there = stream is StreamDirection.THERE
         source, target = (self.source, self.target) if there else (self.target, self.source)
         kind = "request" if there else "response"

@@ -1,4 +1,5 @@
-"""Represents one simulated world: its clock, its network, its nodes, and the invariants that they broke."""
+"""Represents one simulated world: its clock, its network, its nodes, and the violations of invariants that were found.
+"""
 
 from __future__ import annotations
 

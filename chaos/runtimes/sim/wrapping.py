@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 FunctionWrapper = tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
-"""Holds a class or module, the name of its function, and a call that returns the function's replacement."""
+"""Names a function by its class or module and its name. The third value is called with the function and returns its
+replacement.
+"""
 
 
 @contextmanager
 def wrapped(wrappers: Iterable[FunctionWrapper]) -> Iterator[None]:
-    """Replace functions inside this block. Blocks may be nested, but must end in the reverse order."""
+    """Replace functions inside this block. Blocks may be nested: the last one to begin must be the first to end."""
     before = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wrappers]
     for owner, name, rule, wrap in before:
         setattr(owner, name, wrap(rule))

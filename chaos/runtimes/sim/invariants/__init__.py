@@ -2,9 +2,9 @@
 disks of all nodes at once.
 
 Every invariant is a small pure function with its definition and its source in the table `INVARIANTS`.
-`InvariantChecker` reads the nodes after each event. `PartitionModel` holds what it knows of a partition, above all the
-ledger: the list of batches that some leader has committed. A "permitted loss" is a loss of committed batches that the
-configuration allows, for example an unclean election.
+`InvariantChecker` reads the nodes after each event. `PartitionModel` holds what the checks know of a partition, above
+all the ledger: the list of batches that some leader has committed. A "permitted loss" is a loss of committed batches
+that the configuration allows, for example by an unclean election.
 """
 
 # Invariants read the broker's own fields: the broker needs no hooks, and an error shows at the event that caused it.

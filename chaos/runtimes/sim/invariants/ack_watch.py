@@ -36,7 +36,7 @@ class ReplicaHost(Protocol):
 def ack_of(
     nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes | None, acks: int, min_isr: int
 ) -> Ack:
-    """Return what the replicas' logs hold for a record that was acknowledged at `offset`. `value`: the beginning of the
+    """Return what the replicas hold for a record that was acknowledged at `offset`. `value`: the beginning of the
     record's value, unique to this record.
     """
     nodes = list(nodes)
@@ -71,8 +71,9 @@ def _epoch_of(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, 
 
 
 def _durable_on(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int) -> tuple[int, ...]:
-    """Return the nodes on whose disks a record is durable. The disk of a dead node counts, because the record was
-    flushed before it was acknowledged; and so does a damaged disk. (At acks=1 the record need not be committed.)
+    """Return the nodes on whose disks a record is durable. A dead node counts, and so does a node whose disk was
+    damaged since, because the record was flushed before it was acknowledged. (With acks=1 the record need not be
+    committed.)
     """
     found = []
     for seen in nodes:

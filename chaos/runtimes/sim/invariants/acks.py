@@ -37,9 +37,9 @@ class Ack(NamedTuple):
 def is_overtaken(ack: Ack, known: PartitionModel) -> bool:
     """Return whether a loss that the configuration permits may have taken this record.
 
-    A permitted loss in leader epoch E excuses the records that leaders of epochs before E appended; records from epoch
-    E on must not be lost. If no log has the record's epoch any more, its offset decides: from the first offset on at
-    which no leader before E ever had a record, nothing is excused.
+    A permitted loss in leader epoch E excuses the loss of records that leaders of epochs before E appended; records
+    from epoch E on must not be lost. If no log has the record's epoch any more, its offset decides: behind the last
+    offset at which a leader before E ever had a record, nothing is excused.
     """
     if known.void_epoch < 0:
         return False
@@ -66,8 +66,9 @@ def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
 
 @invariant("acknowledged-is-replicated", CheckTrigger.ACK, "Kafka, topic configuration min.insync.replicas")
 def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
-    """With acks=all, success means that at least min ISR replicas hold the record (the disks of dead nodes count, and
-    so do copies that a power loss has taken since). (Not checked for batches from before a permitted loss.)
+    """With acks=all, success means that at least min ISR replicas hold the record. (The disks of dead nodes count, and
+    so do replicas that have lost the record in a power loss since. Not checked for batches from before a permitted
+    loss.)
     """
     if ack.acks != -1 or _is_not_promised(known):
         return None

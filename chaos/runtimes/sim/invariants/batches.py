@@ -183,7 +183,7 @@ class LogCopy:
             self.replay.take(batches)
 
     def begin(self, start: int) -> None:
-        """Forget all batches: the log is read again from its first segment on, which begins at `start`."""
+        """Forget all batches, because the log is read again from its first segment, which begins at `start`."""
         self.batches = []
         self.start = self.end = self.matched = start
         self.same, self._shift, self.compared = 0, None, -1
@@ -195,9 +195,10 @@ class LogCopy:
     def compare(self, ledger: CommittedBatches) -> int:
         """Update `matched` after batches were added to this log or to the committed ones, and return it.
 
-        Batches that lie wholly below the ledger's `low` may differ from the committed ones. The reason: a leader whose
-        log starts behind the end of an epoch answers its log start for that end, as Kafka does. So a follower keeps its
-        own older batches until its log start, too, is beyond them, and in its files until the segment is deleted.
+        Batches wholly below the ledger's `low` are skipped: they may differ from the committed ones. The reason: if an
+        epoch ends before the leader's log start, the leader answers OffsetForLeaderEpoch with its log start, as Kafka
+        does. So a follower does not truncate its own older batches of that epoch. They remain until its log start is
+        beyond them, and in its files until the segment is deleted.
         """
         if self.compared == ledger.changes:
             return self.matched

@@ -44,7 +44,7 @@ class BrokerCallObserver:
         self._clocks: dict[GroupCoordinatorShard, MemberRequestTimes] = {}
 
     def clock(self, shard: GroupCoordinatorShard) -> MemberRequestTimes:
-        """Return the times of requests to a shard of a group coordinator."""
+        """Return the record of when members sent requests to this shard of a group coordinator."""
         return self._clocks.setdefault(shard, MemberRequestTimes())
 
     @contextmanager
@@ -160,7 +160,9 @@ class BrokerCallObserver:
 
     @contextmanager
     def _following(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[None]:
-        """Update, before and after the block, the members of the groups in which members wait for an answer."""
+        """Update the request times of groups in which members wait for an answer (`MemberRequestTimes.follow`), before
+        and after the block.
+        """
         clock = self.clock(shard)
         names = [name for name, group in shard.groups.items() if any(map(waits, group.members.values()))]
         for name in names:

@@ -22,8 +22,8 @@ class CallChecks:
         self._report, self._replicas, self._txns = report, replicas, txns
 
     def found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
-        """Check the invariants of this trigger. `found`: the value that they check; `state`: the state machine of the
-        replica.
+        """Check the invariants of this trigger. `found`: the argument of their checks; `state`: the state machine of
+        the replica concerned.
         """
         replica = self._replicas.of(state)
         if replica is not None:

@@ -47,8 +47,9 @@ def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known
 )
 def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it; the disks of dead nodes
-    count, too. (A replica still counts if a power loss has taken some of its records since it reported its end. Until a
-    leader has learnt of another min ISR, the previous min ISR holds, unless its leadership was decided later.)
+    count, too. (A replica still counts if a power loss has taken some of its records since it reported its end. A
+    leader that does not know of a changed min ISR yet may apply the previous one, unless its leadership was decided
+    after the change.)
     """
     if before is None or now.hw <= before.hw or not known.counts(now):
         return None
@@ -85,8 +86,8 @@ def weak_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Partit
 )
 def strong_isr(known: PartitionModel) -> str | None:
     """Every member of the ISR and of the eligible leader replicas, as the control plane has decided them, holds every
-    committed batch. (Except a member that lost batches with the power, until it has registered again; or as the last
-    member.)
+    committed batch. (Exceptions: a member whose disk was damaged; a member that lost batches in a power loss, until its
+    broker has registered again, or for good if it is the last member of the ISR.)
     """
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
@@ -100,7 +101,9 @@ def strong_isr(known: PartitionModel) -> str | None:
 
 @invariant("valid-high-watermark", CheckTrigger.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
 def valid_high_watermark(known: PartitionModel) -> str | None:
-    """The logs of the decided ISR reach the high watermark of the leader of that epoch."""
+    """The log of each member of the ISR that the control plane has decided reaches the high watermark of that epoch's
+    leader.
+    """
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
         return None
@@ -117,8 +120,8 @@ def valid_high_watermark(known: PartitionModel) -> str | None:
 
 @invariant("believed-end-is-shared", CheckTrigger.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
 def believed_end_is_shared(known: PartitionModel) -> str | None:
-    """The newest leader's belief of a follower's log end is true or too low: up to there both logs are the same. (A
-    power loss may have taken the rest since, unless the configuration promises that it does not.)
+    """The newest leader believes each follower to have a certain log end, which is true or too low: before it, both
+    logs are the same. (A power loss may have taken records since, unless the configuration promises that it does not.)
     """
     truth, believed = known.truth, known.believed
     if truth is None or believed is None or known.promise.hw_truncation or known.promise.without_controller:
@@ -144,9 +147,10 @@ def believed_end_is_shared(known: PartitionModel) -> str | None:
     "leader-completeness", CheckTrigger.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues"
 )
 def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """An elected leader holds every committed batch. (Not promised of unclean elections, of a last replica that lost
-    batches with the power, and with truncation to the high watermark. A replica that lost batches and whose death has
-    not been noticed will not lead: it registers first, and is removed.)
+    """An elected leader holds every committed batch. (Not promised of unclean elections, of the last member of an ISR
+    if it lost batches in a power loss, nor with truncation to the high watermark. Not checked if the elected replica
+    lost batches and the controller has not noticed its death: its broker registers before it could lead, and then the
+    replica is removed.)
     """
     if now.leader < 0 or (before is not None and before.leader_epoch == now.leader_epoch):
         return None

@@ -1,8 +1,8 @@
 """Watches whether the requests of each connection take effect in the order in which they arrived.
 
-The broker has a rule of its own for this (a connection takes no further request while one still waits before its
-effect), which is not trusted here. The watch observes when each request arrives, and when the function is called by
-which it takes effect, in whichever task that is.
+The broker has a rule of its own for this (a connection handles no further request while an earlier one has not taken
+effect), which is not trusted here. The watch observes when each request arrives, and when the broker calls the function
+that puts the request into effect, in whatever task.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.models import Asked
 
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
-"""Lists APIs whose requests from clients may take effect, or read state, at any time until they are answered."""
+"""Lists APIs whose requests from clients may take effect, or read state, at any time until they are answered. So they
+count as taking effect with their answer.
+"""
 BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT})
 """Lists APIs whose requests take effect when the broker calls a function that is observed here. The requests of other
 APIs take effect as they arrive; only their responses may wait.

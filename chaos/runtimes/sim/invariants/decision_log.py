@@ -60,13 +60,15 @@ class MetadataReplay:
         self.next_producer_id = 0
         self.offset, self.epoch = -1, -1
         self.end = 0
-        """Is the base offset of the next batch to replay. Batches of the quorum's own control records count, too."""
+        """Is the base offset of the next batch to replay. Offsets of control batches, which the quorum writes for
+        itself, are counted too.
+        """
         self._news: list[PartitionDecision] = []
 
     def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[PartitionDecision]:
         """Replay one more batch, whose records are (offset, message). Returns its decisions on partitions, in order.
 
-        A controller writes each decision as a single batch: all or nothing of it counts.
+        A controller writes each decision as a single batch, so that all of it takes effect or nothing.
         """
         self._news = []
         for offset, record in found:

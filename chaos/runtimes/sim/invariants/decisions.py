@@ -17,8 +17,8 @@ STATE = "Vanlightly, KIP-966: ValidControllerState"
 
 @invariant("valid-decision", CheckTrigger.DECISION, STATE)
 def valid_decision(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """Each member of the ISR and of the eligible leader replicas is a replica, once and in only one of both sets; a
-    leader is in the ISR; only with eligible leader replicas may the ISR be empty.
+    """Each member of the ISR and of the eligible leader replicas is one of the partition's replicas, and is in only one
+    of both sets, once. A leader is in the ISR. The ISR may be empty only if there are eligible leader replicas.
     """
     members = now.isr + now.elr
     if len(set(members)) != len(members) or not set(members) <= set(now.replicas):
@@ -32,7 +32,9 @@ def valid_decision(before: PartitionImage | None, now: PartitionImage, known: Pa
 
 @invariant("decision-epochs", CheckTrigger.DECISION, "KIP-497: every change of a partition has an epoch of its own")
 def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """Every change bumps the partition epoch, a change of the leader the leader epoch, and neither goes back."""
+    """Every change of a partition raises its partition epoch, a change of the leader also the leader epoch, and neither
+    epoch goes back.
+    """
     if before is None or before == now:
         return None
     if now.partition_epoch <= before.partition_epoch or now.leader_epoch < before.leader_epoch:
@@ -54,9 +56,9 @@ def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, kno
 
 @invariant("clean-election", CheckTrigger.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
 def clean_election(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering,
-    which is permitted only if unclean elections or eligible leader replicas are on. (The change of the ISR that
-    completes a reassignment may elect a replica that joins the ISR by it.)
+    """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering. Such
+    a mark is permitted only if unclean elections or eligible leader replicas are on. (The change of the ISR that
+    completes a reassignment may also elect a replica that joins the ISR by this change.)
     """
     if before is None or now.leader in (-1, before.leader) or now.partition_epoch != before.partition_epoch + 1:
         return None
@@ -75,7 +77,9 @@ def clean_election(before: PartitionImage | None, now: PartitionImage, known: Pa
 def reassignment_within_replicas(
     before: PartitionImage | None, now: PartitionImage, known: PartitionModel
 ) -> str | None:
-    """Every adding and every removing replica of a reassignment is a replica, once, and no replica is both."""
+    """Every replica that a reassignment adds or removes is in the partition's list of replicas, once, and none is both
+    added and removed.
+    """
     moving = now.adding + now.removing
     if not moving or (len(set(moving)) == len(moving) and set(moving) <= set(now.replicas)):
         return None
@@ -86,8 +90,8 @@ def reassignment_within_replicas(
     "reassignment-ends-in-sync", CheckTrigger.DECISION, "KIP-455: a reassignment ends when its replicas are in sync"
 )
 def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """A reassignment ends only when every added replica is in the ISR: a replica that is no longer counted as added,
-    and stays, is in the ISR.
+    """A reassignment ends only when every added replica is in the ISR: a replica that is no longer listed as being
+    added, and is still a replica, is in the ISR.
     """
     if before is None or not before.adding:
         return None
@@ -100,10 +104,10 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 
 @invariant("reassignment-ends-as-asked", CheckTrigger.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """The change of the ISR that completes a reassignment removes exactly the removing replicas. A reassignment that
-    ends otherwise was cancelled: exactly the adding replicas go. (Or another target was requested, all of whose
-    replicas existed: then no replica is new, and there are no fewer than before or after the move.) Either was
-    requested of a controller, at any time.
+    """A reassignment ends in one of three ways. It is completed: exactly the replicas to be removed are gone. It is
+    cancelled: exactly the replicas that it added are gone. Or another set of replicas was requested, all of which the
+    partition already had: then no replica is new, and there are at least as many as before or as after the move. A
+    controller has received a request for the second or third way at some time.
     """
     if before is None or not before.adding + before.removing or now.adding + now.removing:
         return None
@@ -123,7 +127,9 @@ def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImag
 
 
 def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: PartitionModel) -> bool:
-    """Return whether some request was for these replicas, or cancelled a move that began with them."""
+    """Return whether a controller was ever asked for these replicas of the partition, or was asked to cancel a move
+    back to them. `original`: the replicas before the move that has ended.
+    """
     if known.cluster.asked is None:
         return True
     asked = known.cluster.asked.get((known.topic, known.partition), ())
@@ -145,8 +151,8 @@ def image_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str 
 )
 def registration_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
     """A node's image has, for each broker, the offset of its last registration: the record's offset, or, if the image
-    came from a snapshot, which does not keep that offset, the broker's epoch. (Only no earlier offset, if no log has
-    that record any more.)
+    came from a snapshot, which does not keep that offset, the broker's epoch. (If no log has the record any more, the
+    offset only must not be before the broker's epoch.)
     """
     registered = {broker.id: broker.registered_at for broker in replayed.brokers}
     for broker in image.brokers:
@@ -174,8 +180,8 @@ def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage
     "records-can-be-replayed", CheckTrigger.RECORDS, "KRaft: an image comes from the committed records of its log"
 )
 def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
-    """The records between the newest image before and a newer image are in the log of the node that has the newer
-    image, and no record contradicts the records before it. (Not checked if bits have flipped, nor for a node that is
+    """If a node's image is newer than every image before, the records that lead from the newest one before to it are in
+    this node's log, and none contradicts earlier records. (Not checked if bits have flipped, nor for a node that is
     down.)
     """
     return None if reached == wanted else f"the records lead to offset {reached}, the image is of {wanted}{why}"

@@ -1,5 +1,5 @@
-"""Rebuilds, from a log's batches alone, the state that the log keeps beside them: leader epochs, indexes, the log's
-start.
+"""Rebuilds, from a log's batches alone, the state that the log keeps in addition to them: leader epochs, indexes, the
+log's start.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def kept_start(log: Log, disk: Any, directory: str) -> int:
 )
 def epoch_cache_is_a_replay(cache: EpochCacheSnapshot, batches: Iterable[BatchIdentity]) -> str | None:
     """After a load, a truncation or a move of the log's start, the epoch cache follows from the batches: it has each
-    epoch from its first batch on, or from the log's start. (And a leader's own epoch, from the log's end on, while it
-    wrote nothing.)
+    epoch, with the offset of the epoch's first batch or with the log's start. (A leader that has written nothing yet
+    also has its own epoch, with the log's end.)
     """
     wanted: list[tuple[int, int]] = []
     for batch in batches:
@@ -109,8 +109,8 @@ def epoch_cache_is_a_replay(cache: EpochCacheSnapshot, batches: Iterable[BatchId
 
 @invariant("offset-index-is-a-replay", CheckTrigger.INDEXES, "Kafka: OffsetIndex; KAFKA-5642, KAFKA-7157")
 def offset_index_is_a_replay(segment: SegmentIndexes) -> str | None:
-    """After a load or a truncation, each entry of an offset index describes a batch of its segment: its last offset,
-    and the byte at which it begins. Entries are in order, each once.
+    """After a load or a truncation, each entry of an offset index describes a batch of its segment: the batch's last
+    offset, and the byte at which it begins. The entries are in order, without duplicates.
     """
     rows = {row.position: row.relative for row in segment.rows}
     wrong = [entry for entry in segment.offsets if rows.get(entry[1]) != entry[0]]
@@ -121,8 +121,9 @@ def offset_index_is_a_replay(segment: SegmentIndexes) -> str | None:
 
 @invariant("time-index-is-a-replay", CheckTrigger.INDEXES, "Kafka: TimeIndex; KIP-33, KAFKA-5213")
 def time_index_is_a_replay(segment: SegmentIndexes) -> str | None:
-    """After a load or a truncation, each entry of a time index is the largest timestamp up to a batch, and the last
-    offset of the first batch that has it; and so is the segment's entry in memory, for all of its batches.
+    """After a load or a truncation, each entry of a time index holds the largest timestamp of all batches up to some
+    batch, and the last offset of the first batch with that timestamp. The entry that the log keeps in memory does so
+    for all batches of the segment.
     """
     steps = _steps(segment)
     known = dict(steps)
@@ -146,9 +147,9 @@ def _steps(segment: SegmentIndexes) -> list[tuple[int, int]]:
 
 @invariant("offset-index-is-dense", CheckTrigger.INDEXES, "Kafka: OffsetIndex, index.interval.bytes")
 def offset_index_is_dense(segment: SegmentIndexes) -> str | None:
-    """After a load or a truncation, an offset index has each batch that begins more than index.interval.bytes behind
-    the last batch in the index, or behind the segment's first byte. (A change of that setting holds from the next
-    segment or load on, and simulations do not change it.)
+    """After a load or a truncation, an offset index has an entry for each batch that begins more than
+    index.interval.bytes behind the previous batch in the index, or behind the segment's beginning. (A change of that
+    setting holds from the next segment or load on, and simulations do not change it.)
     """
     has, last = {position for _, position in segment.offsets}, 0
     for row in segment.rows:
@@ -162,8 +163,9 @@ def offset_index_is_dense(segment: SegmentIndexes) -> str | None:
 
 @invariant("time-index-is-dense", CheckTrigger.INDEXES, "Kafka: TimeIndex; KIP-33")
 def time_index_is_dense(segment: SegmentIndexes) -> str | None:
-    """After a load or a truncation, a time index has the largest timestamp up to each batch of the offset index, and,
-    once another segment follows, the largest of all."""
+    """After a load or a truncation, a time index has an entry for each batch of the offset index, with the largest
+    timestamp up to that batch. Once another segment follows, it also has the segment's largest timestamp.
+    """
     ends = [relative for relative, _ in segment.offsets]
     if segment.sealed and segment.rows:
         ends.append(segment.rows[-1].relative)
@@ -181,8 +183,8 @@ def _relative(step: tuple[int, int]) -> int:
 
 @invariant("log-start-is-kept", CheckTrigger.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
 def log_start_is_kept(start: int, first: int, kept: int, named: int) -> str | None:
-    """A loaded log starts at its first segment, or later: not before the log start that its node named last in a Fetch
-    response, and not beyond the one in its checkpoint.
+    """A loaded log starts neither before its first segment nor before the log start that its node sent last in a Fetch
+    response. If the log start in its checkpoint file is later than both, it starts there at the latest.
     """
     if max(first, named) <= start <= max(first, kept, named):
         return None
@@ -191,8 +193,8 @@ def log_start_is_kept(start: int, first: int, kept: int, named: int) -> str | No
 
 @invariant("log-start-goes-on", CheckTrigger.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")
 def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
-    """While a node runs, the start of a log moves back only with its end: if a truncation reaches beyond the start, the
-    log is empty, and begins there.
+    """While a node runs, the start of a log moves back only together with its end: a truncation to before the start
+    leaves an empty log, which begins where it ends.
     """
     if now >= before or (cut and now == end):
         return None
@@ -206,6 +208,6 @@ def metadata_log_follows_a_snapshot(start: int, ends: Sequence[int]) -> str | No
 
 
 def wrong_in(segments: Sequence[SegmentIndexes], checks: Iterable[Any]) -> list[tuple[Any, str]]:
-    """Return the invariants that these segments break, each with its first problem in words."""
+    """Return the invariants among `checks` that these segments break, each with its first problem in words."""
     found = [(each, each.check(segment)) for each in checks for segment in segments]
     return [(each, wrong) for each, wrong in found if wrong is not None]

@@ -1,5 +1,5 @@
-"""Finds which of a log's batches are sure to survive a power loss, by the simulated disk and not by what the broker
-believes.
+"""Finds out which of a log's batches surely survive a power loss. It reads the simulated disk, and does not trust what
+the broker believes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def durable_end(log: Log, disk: Any) -> int:
-    """Return the exclusive end of the batches whose bytes, and whose file's name, surely survive a power loss."""
+    """Return the exclusive end offset of the batches that surely survive a power loss: their bytes and the name of
+    their file are durable.
+    """
     here, kept = disk.names.find(log.directory), disk.names.find(log.directory, durable=True)
     if not isinstance(here, FolderNode) or not isinstance(kept, FolderNode):
         return log.segments[0].base_offset
@@ -45,8 +47,8 @@ def _end_within(content: FileContent, size: int, base: int) -> int:
 
 
 def sure_bytes(content: FileContent) -> float:
-    """Return up to which byte a file is durable from its beginning; infinite if all of it is. Changes on which an fsync
-    failed count as not durable, also after a later successful fsync.
+    """Return how many bytes at the beginning of a file are durable without a gap; infinite if the whole file is.
+    Changes on which an fsync failed count as not durable, also after a later successful fsync.
     """
     sure = content._sure() if content._after_failure else ()
     doubtful = (op[0] for at, op in enumerate(content.pending) if at >= len(sure) or not sure[at])
@@ -73,12 +75,14 @@ def snapshot_ends(disk: Any, directory: str) -> list[int]:
 
 
 def recovery_points(disk: Any, directory: str) -> dict[tuple[str, int], int]:
-    """Return the checkpoint of recovery points, by topic and partition; empty if it cannot be read."""
+    """Return the recovery points in the node's checkpoint file, by topic and partition; empty if the file cannot be
+    read.
+    """
     return offsets_in(disk, f"{directory}/{RECOVERY_POINTS}")
 
 
 def offsets_in(disk: Any, path: str) -> dict[tuple[str, int], int]:
-    """Return the offsets in a checkpoint, by topic and partition."""
+    """Return the offsets in the checkpoint file at `path`, by topic and partition."""
     found = disk.names.find(path)
     rows = [] if found is None else [row.split() for row in bytes(found.content.cached).decode().splitlines()[2:]]
     return {(row[0], int(row[1])): int(row[2]) for row in rows if len(row) == 3}

@@ -1,4 +1,4 @@
-"""Records when members of groups send requests, and derives by when their coordinators must act (time-outs)."""
+"""Records when members of groups send requests, and derives from this by when their coordinators must act."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class MemberRequestTimes:
         self._rebalances: dict[str, tuple[int, RebalanceTimes]] = {}
         """Maps a group to the generation and the times of its rebalance."""
         self._revoking: dict[str, dict[str, tuple[int, int]]] = {}
-        """Maps a group and a member id to the epoch of the member's revocation, and the deadline of the revocation."""
+        """Maps a group and a member id to (member epoch in which the member was asked to revoke partitions, deadline).
+        """
         self._moved: dict[str, list[MovedRevocation]] = {}
         """Maps a group to the revocations whose deadline has moved since `times` was last called."""
 
@@ -43,7 +44,8 @@ class MemberRequestTimes:
 
     def follow(self, shard: GroupCoordinatorShard, group_id: str, now_ms: int) -> None:
         """Update the members of a group. A new member, and a member that waits for an answer, count as having sent a
-        request now. So does each member of a group that has changed its protocol: its session begins anew (KIP-848).
+        request now. So do all members of a group that has changed its protocol, because their sessions begin anew
+        (KIP-848).
         """
         members, waiting = _members_of(shard, group_id)
         sessions = shard.consumers._sessions.get(group_id)
@@ -60,8 +62,8 @@ class MemberRequestTimes:
         self._heard[group_id] = {one: now_ms if one in waiting else known.get(one, now_ms) for one in members}
 
     def forgive(self, shard: GroupCoordinatorShard, now_ms: int) -> None:
-        """Count all times from now on: the coordinator could not write to its log, or was not running, so it could not
-        keep time-outs.
+        """Restart all time-outs now, because the coordinator could not act on them: it could not write to its log, or
+        was not running.
         """
         self._rebalances.clear()
         self._moved.clear()
@@ -69,7 +71,7 @@ class MemberRequestTimes:
             self._heard[group_id] = dict.fromkeys(_members_of(shard, group_id)[0], now_ms)
 
     def times(self, shard: GroupCoordinatorShard, now_ms: int) -> Iterator[GroupTimeouts]:
-        """Yield the times of each group of the shard."""
+        """Yield the deadlines and time-outs of each group of the shard."""
         moved, self._moved = self._moved, {}
         for group_id in dict.fromkeys((*shard.groups, *shard.ledger.consumers)):
             self.follow(shard, group_id, now_ms)
@@ -103,7 +105,9 @@ class MemberRequestTimes:
         )
 
     def _rebalance(self, group: ClassicGroup, now_ms: int) -> RebalanceTimes | None:
-        """Return the group's present rebalance; None if there is none, or if only static members' sessions end it."""
+        """Return the group's present rebalance. None if there is none, or if it waits only for the sessions of static
+        members.
+        """
         members = group.members.values()
         if group.state not in REBALANCES or all(each.instance_id and each.joining is None for each in members):
             self._rebalances.pop(group.group_id, None)

@@ -131,11 +131,11 @@ class GroupJournal:
         so far.
         """
         self.changed_groups: dict[str, None] = {}
-        """Holds the groups that have changed since a reader last emptied this."""
+        """Holds the groups that have changed since the code that checks them last emptied this."""
         self.given: list[AssignedPartition] = []
-        """Lists the partitions that were assigned since a reader last took this list."""
+        """Lists the partitions that were assigned since the code that checks them last took this list."""
         self.news: list[OwnershipChange] = []
-        """Lists the changes of owners since a reader last took them."""
+        """Lists the changes of owners since the code that checks them last took this list."""
 
     def groups(self) -> list[str]:
         """Return the names of all groups of which the log has a state."""
@@ -182,7 +182,8 @@ class GroupJournal:
             self._replayed(self._consumers[name], before)
 
     def _replayed(self, group: ConsumerGroup, owned: Mapping[tuple[bytes, int], str]) -> None:
-        """Note that a batch has records of a consumer group. `owned`: the owners of its partitions before that batch.
+        """Record that a batch has changed a consumer group, and which partitions without an owner it has assigned.
+        `owned`: the owners of the group's partitions before that batch.
         """
         self.changed_groups[group.group_id] = None
         if group.is_forgotten:
@@ -274,7 +275,7 @@ def generation_of(value: GroupMetadataValue) -> Generation:
 
 
 def owned_in(generation: Generation) -> PartitionOwners | None:
-    """Return the owners of partitions in a generation. None if its assignments can be read by its members only."""
+    """Return the owners of partitions in a generation. None if only the members can decode its assignments."""
     if generation.protocol_type != CONSUMER:
         return None
     owners: dict[str, frozenset[Place]] = {}

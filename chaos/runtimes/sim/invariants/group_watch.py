@@ -29,8 +29,8 @@ class GroupWatch:
     def __init__(
         self, report: Report, clock_of: Callable[[GroupCoordinatorShard], MemberRequestTimes] | None = None
     ) -> None:
-        """Start without groups. `clock_of` returns a shard's clock of observed requests; without it, time-outs are not
-        checked.
+        """Start without groups. `clock_of` returns the observed times of requests to a shard; without it, time-outs are
+        not checked.
         """
         self._report, self._clock_of = report, clock_of
         self._of_times = entered(CheckTrigger.GROUP_TIMES)

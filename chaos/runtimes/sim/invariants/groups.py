@@ -55,9 +55,8 @@ def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Ma
     "one-owner-per-partition", CheckTrigger.OWNERS, "KIP-429, KIP-848: a partition is given away once nobody has it"
 )
 def one_owner_per_partition(before: PartitionOwners | None, now: PartitionOwners) -> str | None:
-    """By the records of a group, a partition has at most one owner: one member in a generation, and the same member
-    from the generation's first record to its last. If members have epochs of their own, partitions still to be revoked
-    count as owned.
+    """By the records of a group, a partition has at most one owner at a time, and within one generation always the same
+    one. If members have epochs of their own (KIP-848), partitions still to be revoked count as owned.
     """
     owners: dict[Place, str] = {}
     for owner, places in now.owners.items():
@@ -75,8 +74,9 @@ def one_owner_per_partition(before: PartitionOwners | None, now: PartitionOwners
 
 @invariant("given-in-its-epoch", CheckTrigger.GIVEN, "KIP-848: commits are fenced by the assignment epoch")
 def given_in_its_epoch(given: AssignedPartition) -> str | None:
-    """A partition that had no owner is given to a member with the member's epoch at that moment: commits of an owner
-    before are fenced by it."""
+    """A partition without an owner is assigned to a member in the member's epoch at that moment, so that commits of a
+    previous owner are fenced.
+    """
     if given.epoch == given.member_epoch:
         return None
     return (

@@ -69,7 +69,7 @@ class InspectedNode(Protocol):
 
     @property
     def name(self) -> str:
-        """Returns the name that the Envs of the node's incarnations have."""
+        """Returns the node's name, which the Env of each of its incarnations has."""
 
     @property
     def incarnation(self) -> int:
@@ -381,8 +381,8 @@ def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None
 
 
 def batches_from(log: Log, disk: InspectedDisk, offset: int, limit: int) -> Iterator[tuple[BatchIdentity, memoryview]]:
-    """Yield the sound batches from the batch that contains `offset`, as far as they end at `limit` or before, with
-    their bytes.
+    """Yield the sound batches from the batch that contains `offset` on, each with its bytes, as long as they end at
+    `limit` or before.
     """
     for segment in log.segments:
         if segment.next_offset <= offset or segment.base_offset >= limit:

@@ -106,7 +106,7 @@ class FetchHistory:
         self._proposal: object = None
 
     def is_new(self, proposal: object) -> bool:
-        """Return whether this is not the ISR proposal of the last call."""
+        """Return whether this ISR proposal is another one than at the last call."""
         before, self._proposal = self._proposal, proposal
         return before is not proposal
 

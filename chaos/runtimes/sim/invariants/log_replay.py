@@ -39,7 +39,7 @@ class ProducerReplay(NamedTuple):
 
     epoch: int
     expected: int
-    """Is the next sequence."""
+    """Is the sequence number that the producer's next batch must have."""
     window: tuple[ReplayedBatch, ...]
     """Lists the producer's newest batches in this epoch, at most five."""
     coordinator_epoch: int
@@ -100,11 +100,13 @@ class LogReplay:
         self.aborted: list[CompletedTxn] = []
         """Lists the ended transactions that were aborted."""
         self.changed_ids: dict[int, None] = {}
-        """Holds the producer ids with a batch since a reader last emptied this."""
+        """Holds the producer ids that have appended a batch since the code that checks them last emptied this."""
         self.news: list[WrittenMarker] = []
-        """Lists the markers since a reader last took them."""
+        """Lists the markers that were replayed since the code that checks them last took this list."""
         self.opened: list[tuple[int, int]] = []
-        """Lists (producer id, epoch) of the transactions that began since a reader last took them."""
+        """Lists (producer id, epoch) of the transactions that began since the code that checks them last took this
+        list.
+        """
 
     def __len__(self) -> int:
         """Return the number of producers."""

@@ -11,8 +11,8 @@ from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
 class NodeQuorumView(NamedTuple):
-    """Holds one node's state in the metadata quorum: epoch, vote, leader and log offsets. It is read only at instants
-    at which the node has made durable all that it must not forget.
+    """Holds one node's state in the metadata quorum: epoch, vote, leader and log offsets. The node is read only when it
+    has made durable all that it must not forget.
     """
 
     node: int
@@ -151,7 +151,9 @@ def metadata_held_by_majority(before: NodeQuorumView | None, now: NodeQuorumView
 def metadata_believed_end_is_shared(
     before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel
 ) -> str | None:
-    """The newest quorum leader's belief of a voter's end is durable there, and up to there both logs are the same."""
+    """The newest quorum leader believes each voter to have reported a certain end offset. Before it, the voter's
+    records are durable, and both logs are the same.
+    """
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
         return None
     if before is not None and before.believed == now.believed:
@@ -184,15 +186,18 @@ def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumVie
 
 
 GIVES_UP = 1.2
-"""Is the tolerance, as a multiple of the leader's own timeout: its timers have a resolution."""
+"""Is the time after which a leader must have resigned, as a multiple of its own timeout: 0.2 is tolerance, because its
+timers are not exact.
+"""
 
 
 @invariant(
     "metadata-leader-is-followed", CheckTrigger.QUORUM, "KAFKA-15489: check-quorum; Raft dissertation, section 6.2"
 )
 def metadata_leader_is_followed(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """A quorum leader from which no majority fetches any more resigns in time: there may be another leader. (A node
-    that was held may not have known for how long: so it is looked at twice, at different times.)
+    """A quorum leader from which no majority fetches any more resigns in time, because there may be another leader. (A
+    node that was paused may not know for how long. So a leader is reported only if it is overdue at two checks, at
+    different times.)
     """
     if before is None or not (before.leads and now.leads) or before.epoch != now.epoch:
         return None

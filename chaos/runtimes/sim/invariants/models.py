@@ -63,7 +63,7 @@ change these fields.
 
 
 class BelievedFollowerEnds(NamedTuple):
-    """Holds what a leader believes to be its followers' log end offsets."""
+    """Holds the log end offsets that a leader believes its followers to have."""
 
     leader: int
     leader_epoch: int
@@ -89,13 +89,14 @@ class LostTail:
     lack committed batches.
     """
     broker_epoch: int
-    """Is the epoch of the broker's registration at the loss. A later registration must not count on the lost batches.
+    """Is the epoch of the broker's registration at the loss. Once the broker has registered again, the control plane
+    must not count on the lost batches.
     """
 
 
 Asked = dict[tuple[str, int], set[tuple[int, ...] | None]]
-"""Maps (topic, partition) to all sets of replicas that were ever requested for it; None among them: a move was
-cancelled.
+"""Maps (topic, partition) to the sets of replicas that reassignments have ever requested for it. None in place of a
+set: the cancellation of a reassignment was requested.
 """
 
 
@@ -148,7 +149,7 @@ class PartitionModel:
     copies: dict[int, LogCopy] = field(default_factory=dict)
     """Maps every node to its log; for dead nodes, the log on their disks."""
     views: dict[int, ReplicaSnapshot] = field(default_factory=dict)
-    """Maps each running node to its replica's view."""
+    """Maps each running node to the newest snapshot of its replica."""
     deleted: bool = False
     """Is True if the newest metadata has the topic no more. A leader that does not know this yet still serves while
     others delete their logs.
@@ -158,9 +159,11 @@ class PartitionModel:
     leaders: dict[int, int] = field(default_factory=dict)
     """Maps a leader epoch to the node that led in it."""
     void_epoch: int = -1
-    """Is the leader epoch of the last permitted loss: leaders of earlier epochs no longer count."""
+    """Is the leader epoch of the last loss of committed batches that the configuration permits. Leaders of earlier
+    epochs no longer count.
+    """
     stale: set[int] = field(default_factory=set)
-    """Holds the nodes whose high watermark may be from before a permitted loss."""
+    """Holds the nodes whose high watermark may be from before a permitted loss of committed batches."""
     index_interval: int = 0
     """Is the largest index.interval.bytes that the topic has been seen with. A broker that starts opens segments before
     it knows the topic's settings.
@@ -173,7 +176,7 @@ class PartitionModel:
     leader that a follower fetched from last.
     """
     producers: dict[int, ExpectedSequence] = field(default_factory=dict)
-    """Maps a producer id to the state that its committed batches give."""
+    """Maps a producer id to its epoch and next sequence, by the committed batches."""
     replay: LogReplay = field(default_factory=LogReplay)
     """Holds the producers and transactions that result from all committed batches."""
     records: Decoded = field(default_factory=dict)
@@ -181,12 +184,12 @@ class PartitionModel:
     replicas.
     """
     written: dict[tuple[int, int], BatchInLog] = field(default_factory=dict)
-    """Maps (base offset, leader epoch) to the batch that was first seen there."""
+    """Maps (base offset, leader epoch) to the first batch that any log was seen to have there."""
     served: dict[int, ServedRecord] = field(default_factory=dict)
     """Maps an offset to the record that a reader received there first, since the last permitted loss of that offset."""
 
     def promised(self, promise: TopicGuarantees, offset: int) -> None:
-        """Record the configuration's promises since this offset of the metadata log."""
+        """Record what the configuration promises from this offset of the metadata log on."""
         if not self.min_isrs or self.min_isrs[-1][1] != promise.min_isr:
             self.min_isrs.append((offset, promise.min_isr))
         self.promise = promise
@@ -201,8 +204,8 @@ class PartitionModel:
         return min(known + [value for at, value in self.min_isrs if at > knew], default=self.promise.min_isr)
 
     def counts(self, view: ReplicaSnapshot) -> bool:
-        """Return whether this replica's high watermark counts. It does not if it may be from before a permitted loss,
-        because it then covers batches that are no longer committed.
+        """Return whether this replica's high watermark counts. It does not if it may be from before a permitted loss of
+        committed batches, because then it covers batches that are no longer committed.
         """
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
 

@@ -64,8 +64,8 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {})
 
     def shortened(self, when: CheckTrigger, known: PartitionModel, node: int, before: int) -> None:
-        """Check a log that was truncated, or loaded from the disk. Before that, it equalled the committed batches up to
-        `before`.
+        """Check a log that was truncated, or loaded from the disk. Before that, its batches below offset `before` were
+        the committed ones.
         """
         now = known.copies[node].compare(known.ledger)
         for each in entered(when):
@@ -172,8 +172,8 @@ class PartitionChecks:
                 self._report(each, wrong, None, known, {})
 
     def believed(self, known: PartitionModel) -> None:
-        """Check what a leader believes of its followers' logs, if nothing else of the partition has changed in this
-        event.
+        """Check what a leader believes of its followers' log ends. Called if nothing else of the partition has changed
+        in this event.
         """
         for each in () if known.deleted else self._of_belief:
             wrong = each.check(known)

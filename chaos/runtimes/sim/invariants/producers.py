@@ -22,7 +22,9 @@ class ExpectedSequence(NamedTuple):
 
     @classmethod
     def after(cls, batch: BatchIdentity) -> ExpectedSequence:
-        """Return the state after a batch. A marker does not change the sequence, but begins its epoch."""
+        """Return the state after a batch. After a batch without sequence numbers, such as a marker, any sequence may
+        come.
+        """
         if batch.is_control or batch.sequence < 0:
             return cls(batch.producer_epoch, -1)
         return cls(batch.producer_epoch, (batch.sequence + batch.end - batch.base) % SEQUENCES)

@@ -165,4 +165,4 @@ class QuorumWatch:
             self._commit(seat._replace(hw=broker.control.quorum.inspect().high_watermark), left)
 
     def final(self) -> None:
-        """Check nothing: the quorum's invariants are the same at the end as at any time."""
+        """Check nothing: the quorum's invariants are the same in a converged cluster as at any time."""

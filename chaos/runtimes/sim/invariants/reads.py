@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @invariant("consistent-read", CheckTrigger.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
 def consistent_read(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
-    """Whatever leader serves an offset to a reader, the record is the same as the first time. (A permitted loss
-    restarts this comparison from its first lost offset on. Not checked for leaders that the loss has overtaken, nor for
-    a leader whose disk has flipped bits, nor with truncation to the high watermark.)
+    """Whatever leader serves an offset to a reader, the record is the same as the first time. (After a permitted loss
+    this comparison starts again from the first lost offset on. Not checked for leaders of earlier epochs than such a
+    loss, nor for a leader whose disk has flipped bits, nor with truncation to the high watermark.)
     """
     if now.value == first.value:
         return None

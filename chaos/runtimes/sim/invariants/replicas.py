@@ -103,7 +103,9 @@ def leader_in_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: P
 
 @invariant("one-leader-per-epoch", CheckTrigger.STANDING, "KRaft: NeverTwoLeadersInSameEpoch, for partitions")
 def one_leader_per_epoch(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """One node leads in a leader epoch, and no other ever does. (Not promised without a controller.)"""
+    """One node leads in a leader epoch, and no other ever does. (Not promised if leaders are elected without a
+    controller.)
+    """
     if not now.leads or known.promise.without_controller:
         return None
     other = known.leaders.get(now.leader_epoch, now.node)
@@ -112,7 +114,9 @@ def one_leader_per_epoch(before: ReplicaSnapshot | None, now: ReplicaSnapshot, k
 
 @invariant("one-fetcher", CheckTrigger.STANDING, "Vanlightly: ValidFetcherState")
 def one_fetcher(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """A follower is fetched by one fetcher, from the leader of its leader epoch; other replicas are fetched by none."""
+    """For a follower exactly one fetcher runs, which fetches from the leader of the follower's epoch. For any other
+    replica no fetcher runs.
+    """
     if now.fetching is None or (before is not None and before[:5] == now[:5] and before.fetching == now.fetching):
         return None
     wanted = ((now.leader, now.leader_epoch),) if now.role == FOLLOWER and now.leader >= 0 else ()

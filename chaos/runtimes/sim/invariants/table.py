@@ -18,7 +18,7 @@ class CheckTrigger(StrEnum):
     LEADER = "leader"
     """Means that one replica that leads has changed: arguments as for REPLICA."""
     STANDING = "standing"
-    """Means that a replica's role, epochs, ISR or fetching has changed: arguments as for REPLICA."""
+    """Means that a replica's role, epochs, ISR or fetchers have changed: arguments as for REPLICA."""
     PARTITION = "partition"
     """Means that something of a partition has changed: check(known: PartitionModel)."""
     BELIEF = "belief"
@@ -36,12 +36,12 @@ class CheckTrigger(StrEnum):
     In the metadata log, `view` and `known` are None.
     """
     EPOCH = "epoch"
-    """Means that a log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]), with
-    the epochs in the file beside the log as a power loss would leave it.
+    """Means that a log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]).
+    `durable` lists the epochs in the log's epoch checkpoint as a power loss would leave it.
     """
     TRUNCATED = "truncated"
-    """Means that a log was truncated: check(node: int, before: int, now: int, known: PartitionModel) with the ends of
-    its committed prefix.
+    """Means that a log was truncated: check(node: int, before: int, now: int, known: PartitionModel). `before` and
+    `now` are the offsets up to which the log equalled and equals the committed batches.
     """
     RECOVERED = "recovered"
     """Means that a log was loaded: arguments as for TRUNCATED."""
@@ -61,7 +61,7 @@ class CheckTrigger(StrEnum):
     """Means that a log was loaded or truncated: check(segment: SegmentIndexes), for each segment."""
     STARTED = "started"
     """Means that a log was loaded: check(start: int, first: int, kept: int, named: int), with its start, the base
-    offset of its first segment, its start in the checkpoint, and the start that its node named last.
+    offset of its first segment, its start in the checkpoint, and the start in the last Fetch response of its node.
     """
     WENT_BACK = "went back"
     """Means that a log's start, or the start that its replica knows, has moved back while the node ran: check(before:
@@ -79,7 +79,8 @@ class CheckTrigger(StrEnum):
     """Means that a node's image has moved: check(image: ComparableImage, replayed: ComparableImage), at one offset."""
     RECORDS = "records"
     """Means that a node's image is newer than all before, and its log has the records: check(reached: int, wanted: int,
-    why: str), with the offset that the records reach, the offset of the image, and the obstacle in words.
+    why: str), with the offset up to which the records could be replayed, the offset of the image, and the obstacle in
+    words.
     """
     ACK = "ack"
     """Means that records were acknowledged to a client: check(ack: Ack, known: PartitionModel)."""
@@ -97,8 +98,8 @@ class CheckTrigger(StrEnum):
     with all decisions ever made for its producer epoch; None: a permitted loss may have taken such decisions.
     """
     DECIDED = "decided"
-    """Means MARKER, if no permitted loss may have taken decisions: check(marked: WrittenMarker, place: Place, decided:
-    Sequence[PreparedTransaction]).
+    """Means the same as MARKER, but only if no permitted loss may have taken decisions: check(marked: WrittenMarker,
+    place: Place, decided: Sequence[PreparedTransaction]).
     """
     COMPLETED = "completed"
     """Means that a coordinator wrote that a transaction is complete: check(prepared: PreparedTransaction, committed:
@@ -114,8 +115,8 @@ class CheckTrigger(StrEnum):
     replayed: Mapping[str, TransactionRecord | None]), by transactional id.
     """
     GROUPS = "group state"
-    """Means COORDINATOR for groups, also after a marker: check(found: Mapping[str, GroupStateSnapshot], replayed:
-    Mapping[str, GroupStateSnapshot]), by group.
+    """Means that a group coordinator was loaded, or its log has a new record or marker: check(found: Mapping[str,
+    GroupStateSnapshot], replayed: Mapping[str, GroupStateSnapshot]), by group.
     """
     OFFSETS = "offsets"
     """Means the same as GROUPS, with other arguments: check(offsets: Mapping[str, Positions], unmarked: Mapping[int,
@@ -129,7 +130,7 @@ class CheckTrigger(StrEnum):
     TXN_STEP = "transaction step"
     """Means that a coordinator's log has a record of a transactional id: check(step: TransactionChange)."""
     TXN_TIMES = "transaction times"
-    """Means that a look at a serving coordinator finds a transaction over its time-out: check(found:
+    """Means that a periodic check of a serving coordinator finds a transaction over its time-out: check(found:
     OverdueTransaction).
     """
     ISR_REMOVAL = "ISR removal"
@@ -137,15 +138,16 @@ class CheckTrigger(StrEnum):
     LISTED = "listed"
     """Means that ListOffsets gives a consumer the latest offset of a partition: check(found: LatestOffsetResponse)."""
     SETTINGS = "settings"
-    """Means a look at a replica's settings: check(found: SettingsInForce)."""
+    """Means that the time has come for the periodic check of a replica's settings: check(found: SettingsInForce)."""
     FETCHED = "fetched"
-    """Means that a read_committed Fetch is answered with records: check(answer: ReadCommittedAnswer)."""
+    """Means that a leader answers a read_committed Fetch with records: check(answer: ReadCommittedAnswer)."""
     GIVEN = "given"
     """Means that records in the log of a serving coordinator assign a partition to a member: check(given:
     AssignedPartition).
     """
     GROUP_TIMES = "group times"
-    """Means a look at a group of a serving coordinator: check(now: GroupTimeouts)."""
+    """Means that the time has come for the periodic check of a serving coordinator's groups: check(now: GroupTimeouts).
+    """
     ORDER = "order"
     """Means that a request took effect out of its connection's order: check(now: RequestEffect, last: RequestEffect),
     with the request that took effect last.
@@ -184,7 +186,7 @@ def invariant(name: str, when: CheckTrigger, source: str) -> Callable[[Callable[
 
 
 def entered(*kinds: CheckTrigger) -> tuple[Invariant, ...]:
-    """Return the invariants with these triggers, in the order in which they were entered."""
+    """Return the invariants with these triggers, in the order in which they were added to the table."""
     found = _entered.get(kinds)
     if found is None or found[0] != len(INVARIANTS):
         found = _entered[kinds] = len(INVARIANTS), tuple(each for each in INVARIANTS.values() if each.when in kinds)

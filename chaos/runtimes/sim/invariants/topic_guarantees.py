@@ -1,4 +1,4 @@
-"""Holds what a configuration promises for a topic; what the invariants demand depends on it.
+"""Holds what a configuration promises for a topic. The invariants demand no more than this.
 `squall.checkers.guarantees` has the full matrix.
 """
 

@@ -78,11 +78,11 @@ class TransactionJournal:
         self.entries: dict[str, TransactionRecord] = {}
         """Maps a transactional id to its state."""
         self.steps: dict[int, tuple[BatchIdentity, list[TransactionChange]]] = {}
-        """Maps the base offset of a batch to the batch and its changes."""
+        """Maps the base offset of a batch to the batch and the changes of transactional ids that it makes."""
         self.changed_ids: dict[str, None] = {}
-        """Holds the ids with a record since a reader last emptied this."""
+        """Holds the transactional ids with a new record since the code that checks them last emptied this."""
         self.news: list[tuple[BatchIdentity, TransactionChange]] = []
-        """Lists the changes since a reader last took them."""
+        """Lists the changes since the code that checks them last took this list."""
 
     def take(self, batch: BatchIdentity, data: memoryview) -> None:
         """Replay one more batch of the log."""

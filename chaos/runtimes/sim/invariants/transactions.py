@@ -87,9 +87,9 @@ def _differs(has: ProducerReplay, wanted: ProducerReplay, start: int) -> bool:
     "KIP-98: .txnindex; KAFKA-8778, KAFKA-10471: lost or wrong entries",
 )
 def aborted_index_is_a_replay(found: LogProducerState, replayed: LogProducerState) -> str | None:
-    """The index of aborted transactions has exactly one entry for each abort marker that ended a transaction, with its
-    first offset and the last stable offset at that moment. (Transactions that began before the log's first batch are
-    not looked at.)
+    """The index of aborted transactions has exactly one entry for each abort marker that ended a transaction, with the
+    transaction's first offset and the last stable offset at that moment. (Transactions that began before the log's
+    first batch are not checked.)
     """
     if not replayed.start:
         return None if found.aborted == replayed.aborted else _index(found.aborted, replayed.aborted)
@@ -109,9 +109,10 @@ def _index(has: Sequence[object], wanted: Sequence[object]) -> str:
 def stable_offset_is_a_replay(
     before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel
 ) -> str | None:
-    """A leader's last stable offset is its high watermark, or the first offset of the first transaction that is open in
-    its log or whose marker is not committed. (Whether a marker is committed, the leader may know late, or from a time
-    when its high watermark was further.)
+    """A leader's last stable offset is its high watermark, or, if that is lower, the first offset of the first
+    transaction that is open in its log or whose marker is not committed. (A marker between the leader's high watermark
+    and the end of the committed batches may count as committed or not: the leader may not know yet, or may know from a
+    time when its high watermark was higher.)
     """
     replay = known.copies[now.node].replay
     if not replay.open and (not replay.ended or replay.ended[-1].last < now.hw):
@@ -145,8 +146,8 @@ def marker_epochs(marked: WrittenMarker, decided: Sequence[PreparedTransaction] 
 @invariant("marker-once", CheckTrigger.MARKER, "KAFKA-19999, KIP-890: a marker that is sent again is not written again")
 def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None) -> str | None:
     """A transaction has at most one marker in a partition. (If producers keep their epoch from one transaction to the
-    next, a second marker cannot be recognised: then each coordinator epoch may write one that ends nothing, which
-    fences earlier coordinators.)
+    next, a second marker cannot be recognised. Then each coordinator epoch may write one more marker, which ends no
+    transaction and fences earlier coordinators.)
     """
     batch, before = marked
     marker = batch.marker
@@ -165,8 +166,8 @@ def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | 
 
 @invariant("marker-is-decided", CheckTrigger.DECIDED, "KIP-98: markers are written once the decision is committed")
 def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[PreparedTransaction]) -> str | None:
-    """For each marker in a log, a coordinator's log has, committed, the same decision for this producer epoch and this
-    partition. (Not checked after a permitted loss in the coordinators' log.)
+    """For each marker in a log, a coordinator's log has a committed record of the same decision, for this producer
+    epoch and this partition. (Not checked after a permitted loss in the coordinators' log.)
     """
     batch, marker = marked.batch, marked.batch.marker
     assert marker is not None
@@ -183,8 +184,8 @@ def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[Pre
     "completed-is-marked", CheckTrigger.COMPLETED, "KIP-98: a transaction is complete when all its markers are written"
 )
 def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place, ProducerReplay | None]) -> str | None:
-    """Once a coordinator has written that a transaction is complete, each of its partitions has its marker, committed,
-    and no part of the transaction is open there. (Not checked for deleted topics, nor after a permitted loss.)
+    """Once a coordinator has written that a transaction is complete, each of its partitions has a committed marker for
+    it, and no data of the transaction is open there. (Not checked for deleted topics, nor after a permitted loss.)
     """
     entry = prepared.entry
     for place, sender in committed.items():

@@ -65,8 +65,8 @@ def open_transaction_keeps_its_start(step: TransactionChange) -> str | None:
 
 @invariant("transaction-times-out", CheckTrigger.TXN_TIMES, "KIP-98: transaction.timeout.ms")
 def transaction_times_out(found: OverdueTransaction) -> str | None:
-    """A transaction that is open beyond its time-out is ended at the second look of its coordinator at the latest,
-    while the coordinator serves and can write to its log.
+    """A transaction that is open beyond its time-out is ended at the latest by its coordinator's second check of
+    time-outs after that, while the coordinator serves and can write to its log.
     """
     if found.overdue_ms <= 2 * found.interval_ms + MARGIN_MS:
         return None
@@ -100,8 +100,8 @@ class OverdueTransactionTracker:
         """
 
     def forgive(self) -> None:
-        """Count all times from now on: the coordinator could not write to its log, or was not running, so it could not
-        end transactions.
+        """Restart all times now, because the coordinator could not end transactions: it could not write to its log, or
+        was not running.
         """
         self._since.clear()
 

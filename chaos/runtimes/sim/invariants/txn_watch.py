@@ -164,8 +164,8 @@ class TransactionWatch:
     # -------------------------------------------------------------------------------------------------- all of it
 
     def settle(self, changed: Iterable[PartitionModel]) -> None:
-        """Run the checks that need all observations of an event, and ledgers of committed batches that include the
-        event.
+        """Run the checks that must wait for the end of an event: when everything in it was observed, and the committed
+        batches are up to date.
         """
         began: list[PartitionModel] = []
         for known in changed:
@@ -258,7 +258,7 @@ class TransactionWatch:
                     self._report(each, f"{name}: {wrong}", None, known, {})
 
     def _open_of(self, name: str) -> dict[Place, OpenTransaction]:
-        """Return the partitions in which a committed part of a transaction of this id is open."""
+        """Return the open transactions of this transactional id, by partition, as the committed batches have them."""
         found: dict[Place, OpenTransaction] = {}
         for known in self._partitions.values():
             for producer_id in known.replay.open.values() if known.replay.open else ():
@@ -277,7 +277,9 @@ def _is_whole(known: PartitionModel) -> bool:
 
 
 def _steps_of(known: PartitionModel, batch: BatchIdentity) -> list[TransactionChange]:
-    """Return the changes by a committed batch, from any log that has it; empty if no log is left that has it."""
+    """Return the changes of transactional ids by a committed batch, from any log that has it; empty if no log has it
+    any more.
+    """
     for copy in known.copies.values():
         if isinstance(copy.journal, TransactionJournal):
             found = copy.journal.steps.get(batch.base)

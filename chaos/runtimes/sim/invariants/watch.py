@@ -55,8 +55,7 @@ WHOLE_EVERY = 64
 LOOK_S = 1.0
 """Gives the virtual seconds between two checks of the time-outs that a node's coordinators must keep."""
 LOOKS = 5
-"""Is how often a quorum leader is checked, at least, within the time after which it must resign if no majority fetches.
-"""
+"""Is the least number of checks of a quorum leader in the time after which it must resign if no majority fetches."""
 
 COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS_LOG}
 """Maps the type of a journal to the internal topic whose records it follows."""
@@ -137,8 +136,8 @@ class InvariantChecker:
     # ------------------------------------------------------------------------------------------------------- looking
 
     def look(self, dirty_nodes: Set[str] | None = None) -> None:
-        """Check everything that the last event has changed. Cheap if that is nothing. `dirty_nodes`: the names of the
-        nodes that may have changed; None: any node may have changed.
+        """Check everything that the last event has changed. `dirty_nodes`: the names of the nodes that may have
+        changed; None: any node may have changed.
         """
         images: list[WatchedNode] = []
         alive: list[WatchedNode] = []
@@ -259,8 +258,8 @@ class InvariantChecker:
                     self._of[kind].look(seen, known, shard, able=able)
 
     def _may_write(self, seen: WatchedNode, known: PartitionModel, log: Partition) -> bool:
-        """Return whether a coordinator could write to this log: since the last check, appended records were committed,
-        as far as can be seen.
+        """Return whether a coordinator could write to this log since the last check: its node leads with at least min
+        ISR in-sync replicas, and the high watermark has moved or is at the log's end.
         """
         before, self._committed[seen.id, known] = self._committed.get((seen.id, known), -1), log.high_watermark
         moves = log.high_watermark > before or log.high_watermark == log.log_end_offset

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Place = tuple[bytes, int]
 NodeChangeStamp = tuple[Any, int, int]
-"""Changes whenever a node must be checked: its state in the quorum (`QuorumNodeState`), its image's offset, and how
-many topics it hosts.
+"""Is a value that differs whenever a node must be checked: its state in the quorum (`QuorumNodeState`), its image's
+offset, and how many topics it hosts.
 """
 NOTHING_SEEN: NodeChangeStamp = (), -1, -1
 
@@ -51,7 +51,9 @@ class WatchedReplica:
         self.durability = hosted.log.durability
         self.known, self.copy = known, copy
         self.numbers: tuple[Any, ...] = ()
-        """Holds values of the replica at the last check; if one of them has changed, the replica is checked again."""
+        """Holds offsets, epochs and other values of the replica at the last check; if one has changed, the replica is
+        checked again.
+        """
         self.ends: tuple[int, ...] = ()
         """Holds what a leader believed to be its followers' log ends at the last check; empty for a follower."""
         self.followers: Any = None
@@ -109,7 +111,7 @@ class WatchedNode:
     )
 
     def __init__(self, sim: inspection.InspectedNode, rank: int) -> None:
-        """Start without a view of the node. `rank`: its index among the nodes."""
+        """Start without a state of the node. `rank`: its index among the nodes."""
         self.sim, self.id, self.rank = sim, sim.id, rank
         self.broker: Any = None
         self.incarnation = -1
@@ -182,10 +184,10 @@ class WatchedReplicas:
             self._owners.update(dict.fromkeys(followers.values(), replica))
 
     def changed(self, anew: Collection[WatchedNode], alive: Collection[WatchedNode]) -> News:
-        """Return the replicas whose numbers have changed since the last call, and the leaders that believe something
-        new of their followers' log ends; both in order.
+        """Return the replicas whose `numbers` have changed since the last call, and the leaders whose beliefs of their
+        followers' log ends have changed; both in order.
 
-        anew: nodes all of whose replicas are compared. alive: nodes of whose replicas only those are compared that were
+        anew: nodes of which all replicas are compared. alive: nodes of which only those replicas are compared that were
         written to.
         """
         written = self._written
@@ -211,7 +213,7 @@ class WatchedReplicas:
         return news
 
     def check(self, nodes: Iterable[WatchedNode]) -> None:
-        """Raise AssertionError if a replica of a running node has changed, and no write to it was noted."""
+        """Raise AssertionError if a replica of a running node has changed although no write to it was noted."""
         if self._written is None:
             return
         pending = {self._owners.get(one) for one in self._written}

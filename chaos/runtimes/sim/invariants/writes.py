@@ -1,8 +1,8 @@
 """Records which replicas were written to, so that all others need not be compared after every event.
 
-The hook is the assignment to an attribute (in the broker's classes, during a simulation), and not a call that the
-broker's code could forget to make. Changes that bypass it (a container that is changed in place, `object.__setattr__`)
-are found all the same, because now and then every replica is compared: `WatchedReplicas.check`.
+The broker's classes are changed during a simulation: an assignment to a watched attribute is recorded. So the broker's
+code cannot forget to report a change. Changes without an assignment (of a container in place, or by
+`object.__setattr__`) are found all the same, because now and then every replica is compared: `WatchedReplicas.check`.
 """
 
 from __future__ import annotations
