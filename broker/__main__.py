@@ -104,8 +104,8 @@ def _open_as_many_files_as_allowed() -> None:
 
 
 def _env(config: BrokerConfig, faults: str | None) -> RealEnv:
-    """Return the node's Env. `faults` is the folder through which the harness commands disk faults, or None for a node
-    without them.
+    """Return the environment (clock, network, files, randomness) in which the node runs. `faults` is the folder through
+    which the harness commands disk faults, or None for a node without them.
     """
     name, incarnation = f"broker-{config.node_id}", config.squall_incarnation
     trace_path, clock_offset_path = config.squall_trace_path, config.squall_clock_offset_path

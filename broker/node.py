@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
-"""Gives the cost of deleting a log's old segments, in units of a check whether a log has old segments."""
+"""Gives the cost of deleting a log's old segments, in units of the check whether a log has any."""
 ALONE_S = 2.5
 """Gives the time, in s, after which a stopping broker that gets no answer from any controller stops without one."""
 

@@ -185,8 +185,8 @@ class CommittedOffsetApis:
     def _respond_to_fetch(
         self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], ResponseSteps], slot: PendingResponse
     ) -> Any:
-        """Return the response, or a `DeferredResponse` if the response waits or is large. `making` builds the response
-        from the groups' answers.
+        """Return the response, or a `DeferredResponse` if the response is large or must wait. `making` builds the
+        response from the groups' answers.
         """
         if sum(map(self._weight_of, asked)) > FEW:
             return DeferredResponse(partial(self._offset_fetch_in_pieces, asked, making, slot), holds=True)

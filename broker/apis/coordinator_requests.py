@@ -80,9 +80,9 @@ def ask(
 
 
 def answer_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:
-    """Return an answer for each of `names`, in order, from the answers for the distinct names. A repeated name gets
-    `again`: an answer may be a thousand times as long as its name, so a request of a few kilobytes could ask for
-    gigabytes.
+    """Return one answer for each of `names`, in their order. `answers` are those for the distinct names. The second and
+    later mentions of a name get `again`: an answer may be a thousand times as long as its name, so a request of a few
+    kilobytes could ask for gigabytes.
     """
     left = dict(zip(dict.fromkeys(names), answers, strict=True))
     return [left.pop(name, again) for name in names]

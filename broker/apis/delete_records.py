@@ -41,7 +41,7 @@ class DelayedDeleteRecordsResponse:
         """
         deletion = DelayedDeleteRecords(self, hosted.state, hosted.deletions, offset, result)
         self.waiting[deletion] = None
-        deletion.look()
+        deletion.try_complete()
 
     def settled(self, deletion: DelayedDeleteRecords) -> None:
         """Stop waiting for one partition, whose result is known. The last partition wakes the response."""

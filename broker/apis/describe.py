@@ -65,7 +65,8 @@ FIRST_WITH_SOFTWARE = 3
 
 @dataclass(slots=True)
 class AdminContext:
-    """Holds the sources of the responses. `image` is this node's committed image: one object for the life of the node.
+    """Holds the data from which ApiVersions, DescribeCluster, DescribeConfigs and Metadata are answered. `image` is
+    this node's committed image of the cluster: one object for the life of the node.
     """
 
     image: ClusterImage

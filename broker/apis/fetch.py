@@ -33,14 +33,16 @@ _CONSUMER = -1
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
 FEW_WANTS = 10
-"""Limits the partitions of a parked Fetch that are all checked whenever one of them changes. A larger Fetch checks only
-the changed partition.
+"""Limits the partitions of a small Fetch. A small parked Fetch checks all of its partitions whenever one of them
+changes; a larger Fetch checks only the changed partition.
 """
 Find = Callable[[bytes], "dict[int, HostedPartition] | None"]
 
 
 class DelayedFetch:
-    """Represents a parked Fetch request, which waits for data, for a change of a partition, or for its deadline."""
+    """Represents a parked Fetch of the partitions in `wants`. It waits for data, a change of a partition, or its
+    deadline.
+    """
 
     __slots__ = (
         "api",
@@ -75,11 +77,11 @@ class DelayedFetch:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.isolation = request.isolation
         self.look = look
-        """Lists (index in `wants`, partition) for the partitions to check next: have they data or an error to send?"""
+        """Lists the partitions to check next for data or an error to send, as (index in `wants`, partition)."""
         self.refused: dict[int, int] = {}
-        """Maps an index in `wants` to the error, if the partition refused the follower's fetch offset."""
+        """Maps an index in `wants` to the error of that partition, if it refused the follower's fetch offset."""
         self.available = 0
-        """Counts the readable bytes, as of each partition's last check. It is kept only if `min_bytes` is above 1."""
+        """Counts the bytes that can be read, as of each partition's last check. Kept only if `min_bytes` is above 1."""
         self.found: dict[int, int] | None = None
         """Maps an index in `wants` to the bytes that this partition adds to `available`."""
         self.watches: list[FetchPartitionWaiter] | None = None
@@ -151,8 +153,8 @@ class FetchApi:
         of_plane: Mapping[bytes, Callable[[PendingResponse, FetchIn], None]],
         max_parked: int = 10_000,
     ) -> None:
-        """Take the parts that a Fetch needs. `of_plane` maps the topic ids of the control plane's own logs, which other
-        nodes fetch, to their handlers. `max_parked` is squall.connection.parked.max.partitions.
+        """Create the handler of Fetch. `of_plane` maps the topic id of each log that the control plane keeps itself,
+        and that other nodes fetch, to its handler. `max_parked` is squall.connection.parked.max.partitions.
         """
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane, self._max_parked = of_plane, max_parked
@@ -213,9 +215,9 @@ class FetchApi:
     def _fetch_of_session(
         self, slot: PendingResponse, request: FetchIn, session: FetchSession, find: Find, now_ms: int
     ) -> DelayedFetch:
-        """Build a follower's fetch in a fetch session. The partitions that changed, or that the request names, are
-        checked at once. The others are checked every LOOK_EVERY_MS, or if an append waits for followers: a fetch also
-        acknowledges the partitions that it does not name, so the follower must not seem to lag there.
+        """Build a follower's fetch from its fetch session. Partitions that have changed or that the request names are
+        checked by each fetch. The others are checked every LOOK_EVERY_MS, because a fetch acknowledges them as well and
+        the follower must not seem to lag; and at once if an append waits for followers.
         """
         known, sent = session.wants, session.sent
         called = request.replica_epoch, self._replicas.wake_round

@@ -100,7 +100,8 @@ class FetchSession:
         """
 
     def update(self, request: FetchIn) -> None:
-        """Apply the partitions that a request adds, moves or forgets."""
+        """Apply a request to the session: add partitions, change the fetch offsets of partitions, or remove partitions.
+        """
         for key, parts in request.topics:
             for part in parts:
                 self.parts[key, part.index] = part
@@ -111,8 +112,8 @@ class FetchSession:
                 self.wants.pop((key, index), None)
 
     def changed(self, outs: list[tuple[bytes, FetchResponsePartition]]) -> list[tuple[bytes, FetchResponsePartition]]:
-        """Return the results that must be sent to the fetcher. Partitions with data go to the back of the queue, so
-        that the other partitions are served first next time.
+        """Return the results in `outs` that the fetcher must get. Partitions with data move to the back of the queue,
+        so that the other partitions are served first next time.
         """
         tell, sent = [], self.sent
         for item in outs:
@@ -147,11 +148,11 @@ class FetchSessions:
         self, request: FetchIn, now_ms: int, *, by_ids: bool = False
     ) -> tuple[FetchSession | None, Iterable[tuple[bytes, FetchRequestPartition]]]:
         """Return the session of a request, if any, and the requested partitions. The caller must iterate over the
-        partitions before the session changes again. `by_ids` says that the request's version names topics by id.
+        partitions before the session changes again. `by_ids` is true if the request's version names topics by id.
 
-        Raises SessionError for an unknown session (70), for a session at another epoch (71), or if the session names
-        topics by the other key, name or id (106). The fetcher causes the last by a change of version; it then begins a
-        new session.
+        Raises SessionError with error 70 for an unknown session, 71 for a session at another epoch, and 106 if the
+        session names topics by id and the request by name, or the reverse. Error 106 comes after a fetcher has changed
+        its version; the fetcher then begins a new session.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._drop(request.session_id)

@@ -115,7 +115,9 @@ def offsets_log(config: BrokerConfig) -> CreatableTopic:
 
 
 class _CoordinatorTopic(NamedTuple):
-    """Names the topic of a coordinators' log, and says how the topic is created."""
+    """Names the topic of a coordinator's log (__consumer_offsets or __transaction_state), and holds the function that
+    creates it.
+    """
 
     name: str
     as_created: Callable[[BrokerConfig], CreatableTopic]

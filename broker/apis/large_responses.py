@@ -37,9 +37,9 @@ class LargeResponseLane:
         self._env, self._turn = env, trio.Lock()
 
     async def build(self, begin: Callable[[], Awaitable[ResponseSteps]], slot: PendingResponse) -> bytes | list[Any]:
-        """Return the encoded response, or [] if the connection has ended. `begin` is called when no earlier response is
-        left, and collects the data. `begin` must not wait for logs or peers: the other responses of the lane would wait
-        with it.
+        """Return the encoded response, or [] if the connection has ended. Once all earlier responses are built, `begin`
+        is called to collect the data. `begin` must not wait for logs or peers, because the other responses of the lane
+        would wait with it.
         """
         async with self._turn:
             making: ResponseSteps | None = None

@@ -31,7 +31,9 @@ class Loggers:
         self._level = "INFO"
 
     def name_error(self, name: str) -> str:
-        """Return the error message if `name` is not this broker's id, else ""."""
+        """Return the error message for a request about the loggers of broker `name`, or "" if `name` is this broker's
+        id.
+        """
         if not name:
             return "Broker id must not be empty"
         if broker_id_in(name) is None:

@@ -203,8 +203,8 @@ class OffsetApis:
 
 
 def _search_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
-    """Continue a search until its next batch takes long to read, or other tasks must run, and return the step at which
-    the search stopped. Return None if the search has ended.
+    """Continue a search by timestamp. Return the step at which it paused: a batch that takes long to read, or a point
+    at which other tasks must run. Return None if the search has ended.
     """
     lookup, part = search.lookup, search.part
     while (step := SearchPause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:

@@ -82,7 +82,7 @@ class ProduceApi:
         *,
         most_batches: int,
     ) -> None:
-        """Take the parts that a Produce needs. `most_batches` limits the batches and the topics of one request."""
+        """Create the handler of Produce. `most_batches` limits the batches and the topics of one request."""
         self._env, self._replicas, self.timers, self._verification, self._records = (
             env,
             replicas,

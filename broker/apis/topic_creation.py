@@ -56,8 +56,8 @@ class TopicCreator:
             self._nursery.start_soon(self._make_waiting)
 
     def create_log(self, topic: CreatableTopic) -> None:
-        """Begin to create the topic of a coordinators' log, unless its creation is under way. It waits for no other
-        topic.
+        """Begin to create the topic of a coordinators' log, unless its creation is under way. The creation does not
+        wait for that of other topics.
         """
         if topic.name not in self._under_way:
             self._under_way[topic.name] = None

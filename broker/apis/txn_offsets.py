@@ -55,8 +55,8 @@ COORDINATOR_LOAD_IN_PROGRESS, and retries.
 
 
 class TxnOffsetApis:
-    """Handles requests about offsets in transactions. A request that waits for another coordinator holds its
-    connection.
+    """Handles requests about offsets in transactions. While a request waits for another coordinator, no further request
+    is taken from its connection.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class TxnOffsetApis:
         create_log: Callable[[], bool],
         timeout_ms: int,
     ) -> None:
-        """Take the coordinators. `create_log` returns whether __consumer_offsets exists; if not, it begins to create
-        the topic.
+        """Create the handlers. `create_log` returns whether __consumer_offsets exists; if not, it begins to create the
+        topic.
         """
         self._env, self._groups, self._transactions = env, groups, transactions
         self._coordinators, self._offsets, self._log_exists = coordinators, offsets, create_log

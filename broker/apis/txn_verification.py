@@ -97,25 +97,28 @@ class TxnVerification:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
 
     def defer(self, slot: PendingResponse, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
-        """Ask the transaction's coordinator if the request needs it. Return True if `append` is left to this method,
-        which then calls it once: after the coordinator's answer, or at once if only batches are refused. Return False
-        if the caller must append.
+        """Verify the transaction of a request, if it has one that must be verified. Return False if nothing had to be
+        verified: then the caller appends. Return True if this method calls `append` instead, once, with the refused
+        batches.
+
+        `append` is called after the coordinator's answer. If the coordinator need not be asked, because only batches of
+        a second producer are refused, `append` is called at once.
         """
-        questions, refused = self._questions(slot.version, request, by_ids)
-        if not questions:
+        to_verify, refused = self._partitions_to_verify(slot.version, request, by_ids)
+        if not to_verify:
             if refused:
                 append(refused)
             return bool(refused)
-        transaction, asked = questions
+        transaction, asked = to_verify
         slot.conn.hold()
         self._start_soon(self._ask, slot, transaction, asked, refused, append)
         return True
 
-    def _questions(
+    def _partitions_to_verify(
         self, version: int, request: ProduceIn, by_ids: bool
     ) -> tuple[tuple[ProduceTransaction, list[PartitionToVerify]] | None, Refused]:
-        """Return the transaction with its partitions to verify, or None; and the refused batches. A request is one
-        producer's transaction, so the batches of all producers but the first are refused.
+        """Return (transaction, partitions to verify), or None if there is nothing to verify; and the refused batches. A
+        request may have only one transaction: the batches of all producers but the first are refused.
         """
         adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
@@ -129,7 +132,7 @@ class TxnVerification:
                 if h is None or not h.state.is_leader or records is None or len(records) < HEADER_SIZE:
                     continue
                 header = read_header(records, 0)
-                if not header.is_transactional or header.producer_id < 0 or not self._must_agree(h, adds):
+                if not header.is_transactional or header.producer_id < 0 or not self._needs_verification(h, adds):
                     continue
                 one = ProduceTransaction(request.transactional_id or "", header.producer_id, header.producer_epoch)
                 transaction = transaction or one
@@ -141,9 +144,9 @@ class TxnVerification:
                     asked.append(PartitionToVerify(key, index, h, found))
         return (transaction, asked) if transaction is not None and asked else None, refused
 
-    def _must_agree(self, h: HostedPartition, adds: bool) -> bool:
+    def _needs_verification(self, h: HostedPartition, adds: bool) -> bool:
         """Return whether the coordinator must be asked before this partition's batch is appended. With transaction
-        version 2 (`adds`) it always must, because the request is what adds the partition.
+        version 2 (`adds`) it always must, because asking is what adds the partition to the transaction.
         """
         return adds or h.log.config.transaction_partition_verification_enable
 

@@ -60,8 +60,8 @@ class ImageFeed:
         self.adopt(restored(records, offset, epoch))
 
     def adopt(self, image: ClusterImage) -> None:
-        """Take over the content of `image`, which must not be used afterwards. For control planes that send whole
-        states.
+        """Replace the content of this node's image by that of `image`, which must not be used afterwards. Control
+        planes that send whole states, not records, call this.
         """
         self.image.replace_with(image, difference(self.image, image))
         self._notify_followers()

@@ -53,7 +53,9 @@ class Broker:
     in_controlled_shutdown: bool = False
     rack: str | None = None
     registered_at: int = field(default=-1, compare=False)
-    """Gives the offset of the latest registration record. A broker that has replayed that record may be unfenced."""
+    """Gives the offset of the latest registration record. Once the broker has replayed that record, the controller may
+    unfence it.
+    """
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] | None = None
     """Lists the log directories that take no new replicas (KIP-1066), or is None until the broker has reported them."""
@@ -113,10 +115,10 @@ class ImageDelta:
     """Holds what a sequence of records has changed, with the values before it. The image has the values after it."""
 
     brokers: dict[int, Broker | None] = field(default_factory=dict)
-    """Maps the id of each changed broker to its registration before, or None if it had none."""
+    """Maps the id of each changed broker to its previous registration, or to None if it had none."""
     partitions: dict[tuple[bytes, int], PartitionImage | None] = field(default_factory=dict)
-    """Maps (topic id, index) of each changed partition to its state before, or None for a new partition. Partitions of
-    deleted topics are not included.
+    """Maps (topic id, index) of each changed partition to its previous state, or to None for a new partition.
+    Partitions of deleted topics are not included.
     """
     created_topics: dict[bytes, None] = field(default_factory=dict)
     deleted_topics: dict[bytes, Topic] = field(default_factory=dict)
@@ -160,11 +162,11 @@ class ClusterImage:
     features: dict[str, int] = field(default_factory=dict)
     """Maps each feature to its finalized level."""
     features_offset: int = field(default=-1, compare=False)
-    """Gives the offset of the last record that changed a level."""
+    """Gives the offset of the last record that changed a feature level."""
     next_producer_id: int = 0
     kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    """Holds the newest record of each object that is not served, by the key of the object
-    (`squall.broker.cluster.unserved_records`).
+    """Holds records of features that Squall lacks (access control, SCRAM, quotas): the newest record of each object, by
+    the object's key (`squall.broker.cluster.unserved_records`).
     """
     offset: int = -1
     """Gives the offset of the last record that was applied."""

@@ -1,4 +1,4 @@
-"""Checks topic names."""
+"""Defines the names of internal topics and logs, and checks topic names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Gives the controller the settings in force: the altered settings on top of the node's file.
 
-The value of a topic's setting comes from the first place that has it, in Kafka's order: the topic, the settings altered
-for this node, those altered for all nodes, the node's file, the default.
+A topic's setting has the value of the first source that sets it, in Kafka's order: the topic, the settings altered for
+this node, those altered for all nodes, the node's file, the default.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:
 
 
 def layers_of(image: ClusterImage, config: BrokerConfig) -> ConfigLayers:
-    """Return a node's settings by the place at which they were given. `config` is the configuration of the node's file.
+    """Return the settings of a node by source: altered for this node, altered for all nodes, and given in the node's
+    file. `config` is the configuration of the file.
     """
     own = image.configs.get((BROKER_RESOURCE, str(config.node_id)), {})
     return ConfigLayers(own, image.configs.get(CLUSTER_DEFAULT, {}), config.given)

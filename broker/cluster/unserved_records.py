@@ -1,4 +1,4 @@
-"""Keeps the records of features that are not served: access control, SCRAM, quotas, delegation tokens, registrations of
+"""Keeps the records of features that Squall lacks: access control, SCRAM, quotas, delegation tokens, registrations of
 controllers.
 
 A node of Apache Kafka may have written them, and may read them again. They change nothing here, but no snapshot of the

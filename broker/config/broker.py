@@ -75,7 +75,9 @@ class BrokerConfig:
     controlled_shutdown_enable: bool = flag(True)
     controller_quorum_voters: tuple[NodeAddress, ...] = listing((), item=read_node_address)
     controller_quorum_bootstrap_servers: tuple[str, ...] = listing((), item=read_server)
-    """Is accepted on a node that is its only controller, because Kafka's file for one node sets it."""
+    """Is accepted only on a node that is the only controller of its cluster, because Kafka's example file for one node
+    sets it.
+    """
     controller_quorum_election_timeout_ms: int = integer(1000, low=1)
     controller_quorum_fetch_timeout_ms: int = integer(2000, low=1)
     controller_quorum_election_backoff_max_ms: int = integer(1000, low=1)
@@ -240,10 +242,12 @@ class BrokerConfig:
     # Squall's own.
     squall_cluster_id: str | None = text(None)
     squall_bootstrap_features: tuple[tuple[str, int], ...] = listing((), item=read_feature)
-    """Sets the feature levels of a new cluster that differ from this version's: `kafka-storage format --feature`."""
+    """Sets feature levels of a new cluster, in place of this version's defaults, as `kafka-storage format --feature`
+    does.
+    """
     squall_peers: tuple[NodeAddress, ...] = listing((), item=read_node_address)
-    """Gives, per peer, the address to connect to, in place of the peer's address in the metadata. So the
-    fault-injection harness can put a proxy of its own on each directed link.
+    """Gives, per peer, the address to connect to, in place of the peer's address in the metadata. The fault-injection
+    harness uses it to put its own proxy on each directed link.
     """
     squall_incarnation: int = integer(1, low=1)
     squall_trace_path: str | None = text(None)
@@ -256,8 +260,8 @@ class BrokerConfig:
     squall_metrics_max_partitions: int = integer(1000, low=0)
     """Limits the replicas that have samples of their own in the metrics."""
     squall_inter_broker_max_connections: int = integer(1000, low=1)
-    """Limits connections on the inter-broker listener if clients have another: max.connections does not apply to
-    brokers.
+    """Limits the connections on the inter-broker listener, if clients have another listener. max.connections does not
+    apply there.
     """
     squall_connection_parked_max_bytes: int = long(64 << 20, low=1)
     squall_connection_parked_max_partitions: int = integer(10_000, low=1)

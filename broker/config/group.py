@@ -46,8 +46,8 @@ class GroupConfig:
 GROUP_SETTINGS = declared(fields(GroupConfig))
 """Maps the name of every setting of a group to its description."""
 WITHOUT_BROKER_LEVEL = frozenset({"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"})
-"""Names the group settings for which Kafka's brokers have no setting. For all others the broker's is `group.` + the
-name.
+"""Names the group settings that have no default among Kafka's broker settings. The default of any other group setting X
+is the broker setting `group.X`.
 """
 BOUNDS: Mapping[str, tuple[int, int]] = {
     # Kafka's defaults of settings that brokers do not have here. The consumer protocol's are the broker's own.
@@ -63,7 +63,9 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "streams.num.standby.replicas": (0, 2),
     "streams.session.timeout.ms": (45_000, 60_000),
 }
-"""Maps a setting to the lowest and highest value that a group may have, if brokers bound it."""
+"""Maps a group setting to its lowest and highest value: the defaults of those broker settings of Kafka that bound it
+and that Squall lacks.
+"""
 
 
 def alter_group_configs(
@@ -103,7 +105,7 @@ def _is_reset(value: str) -> bool:
 
 
 def bounds_of(broker: BrokerConfig, name: str) -> tuple[int, int] | None:
-    """Return the lowest and highest value that a group's setting may have, or None if brokers do not bound it."""
+    """Return the lowest and highest value that a group's setting may have, or None if it has no bounds."""
     if name == "consumer.session.timeout.ms":
         return broker.group_consumer_min_session_timeout_ms, broker.group_consumer_max_session_timeout_ms
     if name == "consumer.heartbeat.interval.ms":
@@ -112,7 +114,9 @@ def bounds_of(broker: BrokerConfig, name: str) -> tuple[int, int] | None:
 
 
 def group_number(broker: BrokerConfig, name: str, given: Mapping[str, str], of_broker: int) -> int:
-    """Return a number in force for a group: the group's own within the bounds of this broker, else the broker's."""
+    """Return the value in force of a group's numeric setting: the group's own value, moved into this broker's bounds,
+    or `of_broker` if the group has no own value.
+    """
     if name not in given:
         return of_broker
     bounds = bounds_of(broker, name)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class CrossCheckedConfig(Protocol):
-    """Represents a configuration whose settings are checked against each other. Times and sizes are looked up by the
-    names of their settings.
+    """Describes the configuration whose settings are checked against each other, as far as the checks read it. Times
+    and sizes are read as attributes, by the names of their settings.
     """
 
     @property

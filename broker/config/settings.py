@@ -285,8 +285,8 @@ _known_pairs = cache(_pairs)
 
 
 class Properties(NamedTuple):
-    """Holds a parsed properties text. `lines` maps each name to its line number; `errors` are of lines without a
-    setting.
+    """Holds a parsed properties text. `lines` maps each name to its line number; `errors` lists the mistakes of lines
+    that define no setting.
     """
 
     values: dict[str, str]
@@ -294,9 +294,9 @@ class Properties(NamedTuple):
     errors: list[ConfigError]
 
     def line_of(self, error: ConfigError) -> int | None:
-        """Return the number of the line that an error is about, or None if it is about no line.
+        """Return the number of the line that caused an error, or None if no line did.
 
-        An error about two settings may be filed under the setting that was not given.
+        An error about two settings may name the one that the text does not set; then the line of the other is returned.
         """
         if error.setting in self.lines:
             return self.lines[error.setting]
@@ -363,37 +363,37 @@ def _declare(kind: ConfigType, default: Any, **traits: Any) -> Any:
 
 
 def integer(default: Any, low: int | None = None, high: int | None = None) -> Any:
-    """Declare a 32-bit number. The default `...` means that the setting must be given."""
+    """Declare a setting that is a 32-bit number. The default `...` means that the setting must be given."""
     return _declare(ConfigType.INT, default, low=low, high=high)
 
 
 def short(default: Any, low: int | None = None, high: int | None = None) -> Any:
-    """Declare a 16-bit number."""
+    """Declare a setting that is a 16-bit number."""
     return _declare(ConfigType.SHORT, default, low=low, high=high)
 
 
 def long(default: Any, low: int | None = None, high: int | None = None) -> Any:
-    """Declare a 64-bit number."""
+    """Declare a setting that is a 64-bit number."""
     return _declare(ConfigType.LONG, default, low=low, high=high)
 
 
 def ratio(default: float, low: float = 0.0, high: float | None = 1.0) -> Any:
-    """Declare a floating-point number."""
+    """Declare a setting that is a floating-point number."""
     return _declare(ConfigType.DOUBLE, default, low=low, high=high)
 
 
 def flag(default: bool) -> Any:
-    """Declare a boolean, written as true or false."""
+    """Declare a setting that is true or false."""
     return _declare(ConfigType.BOOLEAN, default)
 
 
 def text(default: str | None, *choices: str) -> Any:
-    """Declare a string, which must be one of `choices` if there are any."""
+    """Declare a setting that is a string, which must be one of `choices` if there are any."""
     return _declare(ConfigType.STRING, default, choices=choices)
 
 
 def listing(default: tuple[Any, ...], *choices: str, item: Callable[[str], Any] | None = None) -> Any:
-    """Declare a list of comma-separated items."""
+    """Declare a setting that is a list of comma-separated items."""
     return _declare(ConfigType.LIST, default, choices=choices, item=item)
 
 

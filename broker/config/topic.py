@@ -168,8 +168,8 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """Represents a place that could give a setting its value. `ConfigEntry.synonyms` lists the place of highest
-    priority first.
+    """Represents a value of a setting that one source gives (KIP-226). `ConfigEntry.synonyms` lists the source of
+    highest priority first.
     """
 
     name: str
@@ -289,7 +289,8 @@ def alter_list(setting: Setting, before: str | None, operation: int, value: str)
 
 
 class ConfigLayers(NamedTuple):
-    """Holds the broker-level settings of each place where settings can be given, as text by name, in order of priority.
+    """Holds the broker-level settings by source, the source of highest priority first. Each field maps a name to the
+    value as text.
     """
 
     own: Mapping[str, str]
@@ -299,8 +300,8 @@ class ConfigLayers(NamedTuple):
     file: Mapping[str, str]
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Return every value that was given to a broker-level setting, also in another unit (`FAMILIES`): the place of
-        highest priority first, defaults last.
+        """Return every value that a source gives to a broker-level setting, also in another unit (`FAMILIES`). The
+        source of highest priority comes first, the defaults last.
         """
         from squall.broker.config.broker import BROKER_SETTINGS
 

@@ -68,7 +68,7 @@ class Forwarder:
         service: LocalController | None,
         controller: Callable[[], int],
     ) -> None:
-        """Prepare to send. `controller` returns the active controller as this node knows it, or NO_NODE."""
+        """Create a forwarder. `controller` returns the active controller as this node knows it, or NO_NODE."""
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
         self.answered_at = env.mono()
@@ -157,8 +157,8 @@ class Forwarder:
             del self._pausing[moved]
 
     async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
-        """Try the present controller once. Give up if another node becomes controller, or after `left_s` seconds.
-        Return whether it answered, and the response.
+        """Send the request once to the present controller. Give up if another node becomes controller, or after
+        `left_s` seconds. Return whether the controller answered, and the response.
         """
         target = self.controller()
         if target == NO_NODE:

@@ -52,8 +52,8 @@ class BrokerLifecycle:
         directory_id: bytes,
         previous_broker_epoch: int = -1,
     ) -> None:
-        """Prepare to register. `endpoints`: listener name to advertised (host, port), all bound by now.
-        `previous_broker_epoch`: from the clean-shutdown file, -1 without one (KIP-966).
+        """Create the lifecycle of one incarnation. `endpoints` maps the name of each listener to its advertised (host,
+        port); all are open. `previous_broker_epoch` comes from the clean-shutdown file, -1 without one (KIP-966).
         """
         self._env, self._config, self._forwarder, self._feed = env, config, forwarder, feed
         self._cluster_id, self._endpoints, self._directory_id = cluster_id, endpoints, directory_id
@@ -63,8 +63,8 @@ class BrokerLifecycle:
         """Gives the broker epoch of this incarnation."""
         self.registered = trio.Event()
         self.caught_up = trio.Event()
-        """Is set once the image holds this registration. What the image said of this broker before concerns an earlier
-        incarnation.
+        """Is set once the image holds the registration of this incarnation. Before that, the image may say of this
+        broker what was true of an earlier incarnation.
         """
         self.unfenced = trio.Event()
         """Is set when this broker is unfenced for the first time."""

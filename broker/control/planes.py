@@ -28,7 +28,7 @@ def control_plane(
 
 
 def own_logs(config: BrokerConfig) -> Mapping[str, LogConfig]:
-    """Return the topics of logs that control planes keep for themselves, with their settings. Replicas never use these
-    logs.
+    """Return the settings of each log that a control plane keeps itself, by topic. No such log belongs to a replica of
+    the data plane.
     """
     return {METADATA_TOPIC: metadata_log_config(config)}

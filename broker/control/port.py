@@ -105,7 +105,9 @@ class DataPlane(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """Proposes a new ISR, as the leader of `leader_epoch` that knows the partition in `partition_epoch`."""
+    """Proposes a new ISR. The leader of `leader_epoch` proposes it; `partition_epoch` is the newest partition epoch
+    that this leader knows, so that the controller can refuse an outdated proposal.
+    """
 
     topic_id: bytes
     index: int
@@ -199,8 +201,8 @@ class ClusterMembership(Protocol):
 
     @property
     def caught_up(self) -> trio.Event:
-        """Is set once the image holds this registration. What the image said of this broker before concerns an earlier
-        incarnation.
+        """Is set once the image holds the registration of this incarnation. Before that, the image may say of this
+        broker what was true of an earlier incarnation.
         """
 
     @property
@@ -262,10 +264,12 @@ class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Proto
         """Start the plane's tasks. A task raises OSError if the disk fails."""
 
     def join(self, endpoints: Mapping[str, tuple[str, int]]) -> ClusterMembership:
-        """Return this broker's membership, to be run. `endpoints`: listener name to advertised (host, port), bound."""
+        """Return this broker's membership, which the caller runs. `endpoints` maps the name of each listener to its
+        advertised (host, port); all are open.
+        """
 
     def command(self, data_plane: DataPlane) -> None:
-        """Give orders to `data_plane` from now on. The first orders bring about everything decided so far."""
+        """Give orders to `data_plane` from now on. The first orders bring about everything that was decided before."""
 
     async def wait_until_not_needed(self) -> None:
         """Wait, after this broker's controlled shutdown, while other stopping brokers need this node's part in the

@@ -41,7 +41,7 @@ class FaultInjector:
         self._tally = FaultTally(f"{folder}/tally")
         self._stamp: tuple[int, int] | None = None
         self._crash_left = 0
-        self.look()
+        self.apply_if_changed()
 
     def watch(self) -> None:
         """Start a daemon thread that watches the control file."""
@@ -51,13 +51,13 @@ class FaultInjector:
         while True:
             time.sleep(LOOK_INTERVAL_S)
             try:
-                self.look()
+                self.apply_if_changed()
             except (FaultCommandsError, OSError) as error:
                 sys.stderr.write(f"broker: {self._folder}/control: {error}\n")
                 return
 
-    def look(self) -> None:
-        """Apply the control file if it is new. Raises FaultCommandsError if it is invalid."""
+    def apply_if_changed(self) -> None:
+        """Read the control file and apply it if it has changed. Raises FaultCommandsError if it is invalid."""
         path = f"{self._folder}/control"
         try:
             stat = os.stat(path)

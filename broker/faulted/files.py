@@ -141,7 +141,9 @@ class FaultedFs(RealFs):
         self._used += size - before
 
     def synced(self, inode: Inode, mark: int) -> None:
-        """Note that an fsync has succeeded that began when the journal ended at `mark`. The caller holds the lock."""
+        """Note that an fsync has succeeded. `mark` is the journal's end at the start of the fsync. The caller holds the
+        lock.
+        """
         inode.journal.fsync_succeeded(mark)
         self._no_longer_waits(inode.number)
         if left := inode.journal.pending_bytes if not inode.journal.is_clean else 0:
@@ -202,8 +204,8 @@ class FaultedFs(RealFs):
     def _is_ours(self, path: str) -> bool:
         return any(path == root or path.startswith(root + "/") for root in self._roots)
 
-    def _in_ours(self, path: str) -> bool:
-        """Return whether the path's directory is a log directory or below one."""
+    def _is_faulted_path(self, path: str) -> bool:
+        """Return whether faults apply to a path: its directory is a log directory or below one."""
         return any(path.startswith(root + "/") for root in self._roots)
 
     def _reported_path(self, path: str) -> str:
@@ -224,7 +226,7 @@ class FaultedFs(RealFs):
     @override
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> RealFile:
         path = os.path.abspath(path)
-        if not self._in_ours(path):
+        if not self._is_faulted_path(path):
             return super().open(path, create=create, truncate=truncate)
         with self.injector.lock:
             fresh = create and not os.path.exists(path)
@@ -245,7 +247,7 @@ class FaultedFs(RealFs):
     @override
     def mkdirs(self, path: str) -> None:
         path = os.path.abspath(path)
-        if not self._in_ours(path):
+        if not self._is_faulted_path(path):
             super().mkdirs(path)
             return
         directory, name = os.path.split(path)
@@ -262,7 +264,7 @@ class FaultedFs(RealFs):
         """
         old, new = os.path.abspath(old), os.path.abspath(new)
         directory, name = os.path.split(old)
-        if not self._in_ours(old) or os.path.dirname(new) != directory:
+        if not self._is_faulted_path(old) or os.path.dirname(new) != directory:
             super().rename(old, new)
             return
         with self.injector.lock:
@@ -281,7 +283,7 @@ class FaultedFs(RealFs):
     @override
     def remove(self, path: str) -> None:
         path = os.path.abspath(path)
-        if not self._in_ours(path):
+        if not self._is_faulted_path(path):
             super().remove(path)
             return
         with self.injector.lock:
@@ -300,7 +302,7 @@ class FaultedFs(RealFs):
     def remove_dir(self, path: str) -> None:
         """Remove the directory and all names below it one by one, the innermost first."""
         path = os.path.abspath(path)
-        if not self._in_ours(path):
+        if not self._is_faulted_path(path):
             super().remove_dir(path)
             return
         for folder, folders, files in os.walk(path, topdown=False):

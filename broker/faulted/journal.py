@@ -127,7 +127,9 @@ class FileJournal:
         self.pending_bytes = 0
 
     def _compact(self, upto: int) -> None:
-        """Drop the durable part of a long journal, which is never empty if the file is written during each fsync."""
+        """Drop the part of a long journal before `upto`, which is durable. Without this, a file that is written during
+        each fsync would have a journal that never becomes empty.
+        """
         if upto < COMPACT_BYTES or upto < self._end // 2:
             return
         rest = os.pread(self._fd, self._end - upto, upto)
@@ -146,8 +148,7 @@ def _whole(fd: int) -> bytes:
 
 
 def parse(data: bytes) -> tuple[list[FileChange], int]:
-    """Return the changes in a journal that no fsync made durable before a later one failed, in order, and the journal's
-    end.
+    """Return the changes after the journal's durable position (see `HEADER`), in order, and the journal's end.
 
     An incomplete record at the end belongs to a change that never began. The result is empty for bytes that are no
     journal.

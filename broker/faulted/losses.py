@@ -1,9 +1,10 @@
 """Simulates a power loss: removes the changes of a dead broker's files that were not durable, in part or completely.
 
-Nothing that an fsync covered is harmed. Each unsynced write and truncation survives, tears or vanishes by itself or,
-half of the time, all up to some change survive. Of a directory's name changes a prefix survives, as journaling file
-systems commit them in order (the simulator also has directories in which later changes outlive earlier ones). A file
-whose name is lost is gone with all its bytes, synced or not. All random choices come from the given generator.
+Data that an fsync covered is not harmed. In half of the cases all unsynced writes and truncations of a file up to a
+random one survive; each of the others survives, survives in part ("tears") or is lost, independently. Of a directory's
+name changes a prefix survives, because journaling file systems commit them in order (the simulator also has directories
+in which later changes outlive earlier ones). A file whose name is lost is gone with all its bytes, synced or not. All
+random choices come from the given generator.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ after the loss (empty if the file is gone).
 
 SURVIVES = 0.4
 TEARS = 0.25
-"""Give the odds of an unsynced write to survive (SURVIVES), or to survive in part (TEARS); otherwise it vanishes."""
+"""Give the probabilities that an unsynced write survives (SURVIVES), or survives in part (TEARS). Otherwise it is lost.
+"""
 SECTOR = 512
 
 
@@ -45,7 +47,8 @@ def lose_power(
     """Apply a power loss to the files of a broker that has ended. Returns `LossCounts` as a dict. All remaining data is
     durable.
 
-    `changed` is called for each file that had unsynced bytes, is gone with its name, or has returned.
+    `changed` is called for each file that had unsynced bytes, that is gone because its name was lost, or that is back
+    because its removal was lost.
     """
     loss = LossCounts()
     seen = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
@@ -143,7 +146,7 @@ def _free(keep: str) -> str:
 
 
 def _lose_bytes(path: str, changes: Sequence[FileChange], rng: random.Random, loss: LossCounts) -> tuple[bytes, bytes]:
-    """Draw the fate of a file's changes, and return the file's content before and after."""
+    """Draw which of a file's unsynced changes survive, and return the file's content before and after the loss."""
     with open(path, "r+b") as file:
         before = file.read()
         content = bytearray(before)

@@ -22,8 +22,8 @@ _FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0\r\n]*")
 
 
 def status_of(head: bytes) -> tuple[int, bool]:
-    """Return the status for a request's head (all before the empty line), and whether the response has a body (no
-    HEAD).
+    """Return the HTTP status for a request's head (all before the empty line), and whether the response has a body: the
+    response to a HEAD request has none.
     """
     first, *fields = head.split(b"\r\n")
     asked = _REQUEST_LINE.fullmatch(first)

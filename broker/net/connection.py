@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _SIZE_CORRELATION = Struct(">ii").pack
 _SIZE_CORRELATION_TAGS = Struct(">iib").pack
 _JOIN_LIMIT = 16 << 10
-"""Limits the first piece of a response to which the header is joined. Larger pieces leave after the header."""
+"""Limits the size, in bytes, of a first chunk that is joined with the response's header. A larger chunk leaves after
+the header.
+"""
 _MOST_PIECES = 1024
 """Limits the pieces that leave in one system call: IOV_MAX of Linux."""
 _COPY_LIMIT = 256 << 10
@@ -37,8 +39,8 @@ _COPY_LIMIT = 256 << 10
 beyond it more.
 """
 _COPIED_AHEAD = 512 << 10
-"""Limits the unsent bytes of a connection beyond which slices stay in their files: a client that does not read must not
-fill memory.
+"""Limits the unsent bytes up to which file slices are read into memory. Beyond it slices stay in their files, because a
+client that does not read must not fill memory.
 """
 
 Chunk = bytes | bytearray | memoryview | FileSlice
@@ -102,7 +104,9 @@ class PendingResponse:
 
 
 class Connection:
-    """Queues and sends the responses of one link, and holds the server's knowledge of the peer."""
+    """Queues and sends the responses of one link. It also holds what the server knows of the peer: client id, last
+    activity.
+    """
 
     def __init__(
         self, link: Transport, listener: str, mark_dirty: Callable[[Connection], None], start_task: Callable[..., None]
@@ -137,8 +141,8 @@ class Connection:
         """Take no further request until `release`, because the current request waits before it takes effect, and
         requests of one connection take effect in their order.
 
-        With `when_closed` the hold outlives the connection, because the request takes effect even then. Its bytes count
-        as receive memory until the release, and the connection still counts as open.
+        With `when_closed` the request takes effect even if the connection ends. Until the release, its bytes count as
+        receive memory and the connection counts as open.
         """
         assert self.held is None
         self.held = trio.Event()
@@ -261,8 +265,8 @@ class Connection:
 
     @property
     def kept_bytes(self) -> int:
-        """Returns the memory, in bytes, of responses that are not sent yet. File slices behind an unknown response
-        count in full.
+        """Returns the memory, in bytes, of responses that are not sent yet. File slices need no memory, but those that
+        wait for an earlier response are counted as if they did.
         """
         return self._out_bytes - self._out_in_files + self._answered_bytes
 

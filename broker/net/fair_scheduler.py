@@ -32,11 +32,11 @@ class Schedulable(Protocol):
 
 
 class FairScheduler:
-    """Keeps the time budget of clients, and queues connections if the budget is spent: first come, first served.
+    """Keeps the time budget of clients, and queues connections once the budget is spent: first come, first served.
 
-    `rounds` counts the renewals of the budget. The budget is renewed when the loop has surely completed a pass: because
-    a connection that was served in this round wants to serve again, or, while connections queue, by a task that calls
-    the next ones and waits for a pass.
+    The budget is renewed after each complete pass of the event loop; `rounds` counts the renewals. While no connection
+    queues, a pass is known to be complete when a connection asks to be served a second time in one round. While
+    connections queue, a task lets the next ones run, waits for a pass, and renews the budget.
     """
 
     def __init__(self, start_task: Callable[..., Any]) -> None:
@@ -46,8 +46,8 @@ class FairScheduler:
         self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
-        """Gives the number of queued connections to let run next: as many as the last budget sufficed for, or more if
-        it was not spent.
+        """Gives the number of queued connections to let run next: as many as the last budget sufficed for, or twice as
+        many as last time if the budget was not spent.
         """
         self._served = 0
 

@@ -27,7 +27,7 @@ LARGE = 4 << 20
 PERIOD_S = 0.5
 """Gives the time, in s, for which memory may be short before connections with slow frames are closed."""
 SLOW = 512 << 10
-"""Limits slow frames: a frame is slow if fewer bytes of it than this arrive within `PERIOD_S`."""
+"""Is the number of bytes of a frame that must arrive within `PERIOD_S`. If fewer arrive, the frame is slow."""
 _LENGTH = Struct(">i").unpack_from
 
 
@@ -111,8 +111,8 @@ class ReceiveMemoryLimit:
         return sorted(gained, key=gained.__getitem__)
 
     def _stuck(self) -> list[FrameReader]:
-        """If the waiting readers hold more than half of the memory together, return them, the largest holder first:
-        none of them might ever get the rest. Else return [].
+        """Return the waiting readers, the largest holder first, if together they hold more than half of the memory:
+        then none of them might ever get the rest. Otherwise return [].
         """
         held = {holder: holder.enlarged_by for holder in self.wanting if holder in self.holders}
         if sum(held.values()) <= self.limit // 2:
@@ -188,8 +188,8 @@ class FrameReader:
                 return frames
 
     def _fit(self) -> None:
-        """Resize the buffer between two bursts. An empty buffer is given back if other connections wait for memory.
-        Otherwise, after a frame for which the buffer grew, a large buffer is taken if there is memory for it.
+        """Resize the buffer between two bursts. If it is empty and other connections wait for memory, give it back.
+        Otherwise, if it grew for the last frame, take a large buffer if there is memory for one.
         """
         if self._memory.wanting:
             self.shrink_if_idle()

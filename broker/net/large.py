@@ -32,7 +32,9 @@ class LargeRequestCodec:
         self._turn = trio.Lock()
 
     async def read(self, kind: type[Message], frame: memoryview, at: int, version: int) -> Any:
-        """Return the decoded request. Raises MalformedFrame. Do not receive into the frame's buffer meanwhile."""
+        """Return the decoded request. Raises MalformedFrame. The caller must not receive into the frame's buffer
+        meanwhile.
+        """
         size, most = len(frame), self._most_bytes
         if size > most:
             raise MalformedFrame(f"a request of {size} bytes that is no Produce: squall.request.max.bytes={most}")

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MOST_LOOKED_AT = 1000
-"""Limits the parts of one response whose error codes are counted. A response may have 50,000 parts, and no other task
-runs while they are counted.
+"""Limits the partitions, topics or groups of one response whose error codes are counted. A response may have 50,000,
+and no other task runs while they are counted.
 """
 
 
@@ -52,13 +52,15 @@ class RequestTiming:
         metrics.seconds[key] = metrics.seconds.get(key, 0.0) + metrics.mono() - self._began_s
 
     def count_errors(self, codes: Iterable[int]) -> None:
-        """Count the error codes of the response's parts. 0 is no error."""
+        """Count the error codes of a response's partitions, topics or groups. Code 0 is no error and is not counted."""
         for code in codes:
             if code:
                 self._metrics.errors[self._key, code] += 1
 
     def count_errors_of(self, response: Any) -> None:
-        """Count the error codes of a decoded response, and of the first `MOST_LOOKED_AT` of its parts."""
+        """Count the error codes of a decoded response: its own, and those of the first `MOST_LOOKED_AT` partitions,
+        topics or groups in it.
+        """
         self.count_errors(_error_codes(response))
 
 

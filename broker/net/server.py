@@ -56,7 +56,7 @@ OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 class Route:
     """Serves one API: its versions, and a handler of one of three types. A hot handler gets raw bytes. A plain handler
     gets the message, and returns the response, a `DeferredResponse`, or None if it replies later. A waiting handler
-    runs in a task and takes effect at some time in it, so later requests of the connection wait for its end.
+    runs in a task; later requests of the connection wait for its end.
     """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
@@ -130,8 +130,8 @@ class Server:
         self._nursery.start_soon(self._accept, listener, name)
 
     def open_to_clients(self) -> None:
-        """Begin to serve clients. Until now their requests waited in their sockets: a broker that knows no leaders yet
-        would only send them into their back-off.
+        """Begin to serve clients. Until now their requests waited in their sockets: the broker knew no leaders yet, and
+        an error would only make a client back off.
         """
         self._ready.set()
 
@@ -411,8 +411,9 @@ class Server:
     def answer_later(
         self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
     ) -> Callable[[PendingResponse, Any], None]:
-        """Return a hot route for a handler that waits without a task of its own. The server calls `handler(request,
-        version, answer)`. The handler, or the code that has the response body later, must call `answer` once.
+        """Adapt a handler that needs no task while it waits. Return a function of a request's `PendingResponse` and the
+        request, which calls `handler(request, version, answer)`. `answer` must be called once with the response body,
+        now or later.
         """
 
         def ask(slot: PendingResponse, request: Any) -> None:
@@ -491,7 +492,7 @@ def _encode(answer: Any, slot: PendingResponse) -> bytes:
 
 
 def _tags_end(frame: memoryview, at: int) -> int:
-    """Return the position at which the header's tagged fields end, if they are not the usual single byte 0."""
+    """Return where the header's tagged fields end. The caller has handled the usual case: a byte 0, no such fields."""
     if at >= len(frame):
         raise MalformedFrame("request header ends before its tagged fields")
     from squall.broker.protocol.header import decode_request_header

@@ -1,8 +1,8 @@
 """Collects the parked requests that a change must wake.
 
-The code that changes something (an append, a high watermark, a role) adds the requests that watch it to the woken ones.
-Each request is answered once, when the burst of requests that made the change is over (`Server.settle`). Responses in
-the middle of a burst would be one small response for each batch.
+A parked request watches one partition or several. The code that changes a partition (an append, a high watermark, a
+role) adds the requests that watch it to a `WakeableSet`. Each is answered once, when the burst of requests that made
+the change is over (`Server.settle`). Responses in the middle of a burst would be one small response for each batch.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 """Limits, by default, the bytes to which one batch may decompress."""
 
 MOST_UNPACKED: Final = (1, 1100, 32, 256, 33_000, 0, 0, 0)
-"""Gives, by codec, more bytes than one compressed byte can ever decompress to."""
+"""Gives, by codec, a number of bytes that exceeds what one compressed byte can ever decompress to."""
 FIRST_STEP_BYTES: Final = 64 << 10
 
 _XERIAL: Final = b"\x82SNAPPY\x00"
@@ -72,7 +72,7 @@ def unpacked(codec: int, data: memoryview, max_bytes: int) -> bytes:
 
 
 def unpacked_stepwise(codec: int, data: memoryview, max_bytes: int) -> Iterator[tuple[bytes | bytearray, bool]]:
-    """Yield longer and longer prefixes of the decompressed `data`, each with whether it is complete.
+    """Yield longer and longer prefixes of the decompressed `data`, as (prefix, whether it is all of the data).
 
     A caller that finds its record in a short prefix need not decompress the rest. Raises as `decompress`.
     """

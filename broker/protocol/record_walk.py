@@ -38,9 +38,11 @@ def record_since(
     *,
     is_given_up: Callable[[], bool] = lambda: False,
 ) -> tuple[int, int] | None:
-    """Return timestamp and offset of the first record from `start` on, below `limit`, that is not earlier than
-    `timestamp`, or None. Raises only MalformedFrame, also if no such record comes within `max_bytes` and MOST_RECORDS,
-    or if the search is given up.
+    """Return (timestamp, offset) of the first record with an offset in [start, limit) and a timestamp of at least
+    `timestamp`; None if there is none.
+
+    Raises only MalformedFrame: for invalid bytes, if the search would pass `max_bytes` or MOST_RECORDS, or if it is
+    given up.
     """
     stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     at, left = 0, header.record_count
@@ -73,7 +75,8 @@ def record_since(
 
 
 def _representable(timestamp: int) -> int:
-    """Return the timestamp. Raise MalformedFrame if no response and no header can carry it: a delta may be any number.
+    """Return the timestamp, or raise MalformedFrame if no int64 of a response or header can hold it. Timestamps are the
+    sum of a base and a delta of any size.
     """
     if not -1 <= timestamp <= LONG_MAX:
         raise MalformedFrame(f"a record with the timestamp {timestamp}")
@@ -89,7 +92,7 @@ class InvalidRecord(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """Holds the contents of a batch, as its records show them."""
+    """Holds what `check_records` found in a batch: the largest timestamp, and the invalid records."""
 
     max_timestamp: int
     untimely: tuple[InvalidRecord, ...] = ()
@@ -99,8 +102,11 @@ class CheckedBatch(NamedTuple):
 def check_records(
     header: BatchHeader, batch: memoryview, max_bytes: int, *, earliest: int, latest: int, needs_keys: bool
 ) -> CheckedBatch:
-    """Read every record of a batch. Raise MalformedFrame unless the bytes are as many records as the header says, with
-    offsets that ascend one by one, and decompress to at most `max_bytes`.
+    """Read every record of a batch, and return its largest timestamp and its invalid records. A record is invalid if
+    its timestamp is outside [earliest, latest], or if `needs_keys` is true and it has no key.
+
+    Raises MalformedFrame if the number of records differs from the header, if their offsets do not ascend one by one,
+    or if the batch decompresses to more than `max_bytes`.
     """
     assert header.record_count <= MOST_RECORDS
     body = unpacked(header.codec, batch[HEADER_SIZE:], max_bytes)

@@ -45,8 +45,8 @@ length.
 """
 _TWO_BYTE_MASK: Final = 0x8081
 _TWO_BYTE_LENGTH: Final = 0x0080
-"""Masks two bytes, read as little-endian. The result is this number if they are the whole varint of a length: the first
-byte has the continuation bit, the second has not, and the sign is plus.
+"""Is the result of masking two bytes (little-endian) with `_TWO_BYTE_MASK` if they are a complete varint of a length
+that is not negative: the first byte has the continuation bit, the second has not.
 """
 _ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
 """Maps each zigzag varint of one byte to its value."""
@@ -290,8 +290,8 @@ def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DE
 
 
 def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
-    """Return the records that fill `body`. The common form is read in place: a size and a value's length of two bytes,
-    deltas and a key's length of one, no headers.
+    """Return the records that fill `body`. The most common form is read without calls: two bytes for the record's size
+    and for the value's length, one byte for each delta and for the key's length, no headers.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None

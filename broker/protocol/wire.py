@@ -63,8 +63,8 @@ a longer string in newer versions too.
 
 
 class _StringLengthTable(dict[int, bytes]):
-    """Maps a string's length + 1 to its varint, as `UVARINT` does. It refuses lengths that cannot be read back: such a
-    string could be in the log of every node.
+    """Maps a string's length + 1 to its varint, as `UVARINT` does. Raises ValueError for a string too long to be
+    decoded again: once in a replicated log, it would stop every node that reads it.
     """
 
     def __missing__(self, n: int) -> bytes:
@@ -152,8 +152,8 @@ class Message(Structure):
 
 
 def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
-    """Read the rest of an unsigned varint whose first byte, 128 or more, is before `at`. It has at most 5 bytes in all.
-    Return the number and the position after it.
+    """Read the rest of an unsigned varint, whose first byte (128 or more) is before `at`. Return the number and the
+    position after it. The whole varint has at most 5 bytes.
     """
     value = first & 127
     byte = view[at]

@@ -30,7 +30,7 @@ class ElectionTimers:
         return self._settings.fetch_timeout_ms * 3 // 2
 
     def jitter(self) -> int:
-        """Return a short random pause."""
+        """Return a short random pause, in ms, so that nodes do not act at the same time."""
         return self._rng.randrange(self._settings.jitter_ms)
 
     def for_votes(self, fresh: bool) -> int:
@@ -50,8 +50,8 @@ class ElectionTimers:
         return self._rng.randrange(self._spread(self._lost_rounds)) if fresh else self.for_votes(fresh)
 
     def after_losing(self, fresh: bool) -> int:
-        """Return the pause after a lost election. It suffices to fetch from a living leader, and grows with each lost
-        election.
+        """Return the pause after a lost election. It is long enough to fetch from a leader that is alive, and grows
+        with each lost election.
         """
         pause = self._rng.randrange(self._spread(self._lost_rounds))
         self._lost_rounds += 1

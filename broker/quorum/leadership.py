@@ -51,8 +51,8 @@ class LeaderState:
         self.predecessor = predecessor
         """Holds the previous leader and the time of its last answer to this node; None if this node does not know.
 
-        No leader in between can have led for long: its committed records, and so its answers, would have reached this
-        node.
+        A later leader that never answered this node has committed nothing: this node was elected, so it holds all
+        committed records, and it fetched them from the leaders that committed them.
         """
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset
@@ -134,15 +134,17 @@ class LeaderState:
         return None
 
     def park(self, message: QuorumMessage, fetch: Fetch, now_ms: int) -> QuorumMessage | None:
-        """Park a fetch until `answer` has news for the replica. Returns the replica's earlier parked fetch, to be
-        answered empty.
+        """Park a fetch until `answer` has new data for the replica. If an earlier fetch of the replica is parked,
+        return it: the caller answers it without records.
         """
         older = self.parked.pop(message.sender, None)
         self.parked[message.sender] = ParkedFetch(message, fetch, now_ms + fetch.max_wait_ms)
         return older.message if older is not None else None
 
     def answer(self, log: LogExtent, high_watermark: int, now_ms: int) -> list[tuple[QuorumMessage, FetchReply]]:
-        """Return replies to the parked fetches whose replica lacks records or the high watermark, or is due."""
+        """Return replies to the parked fetches that have waited long enough: there are new records or a higher high
+        watermark for the replica, or its max wait is over.
+        """
         answers = []
         for waiting in self.parked.values():
             fetch = waiting.fetch

@@ -91,7 +91,9 @@ class LocalLogModel:
         self.ops.append(WriteSnapshotChunk(snapshot, position, payload))
 
     def install(self, snapshot: SnapshotId, high_watermark: int) -> None:
-        """Replace the log by a completely fetched snapshot. Raises AssertionError if it lacks committed records."""
+        """Replace the log by a completely fetched snapshot. Raises AssertionError if the snapshot lacks committed
+        records.
+        """
         assert snapshot.end_offset >= high_watermark, f"{snapshot} lacks what is committed below {high_watermark}"
         self.extent.restart_at(snapshot)
         self.synced_offset = snapshot.end_offset

@@ -93,8 +93,8 @@ class LogExtent:
         return (self.start_epoch, end) if self.start_offset and self.start_epoch <= epoch else (0, self.start_offset)
 
     def agrees(self, offset: int, last_epoch: int) -> bool:
-        """Return whether a log that ends at `offset`, after a record of `last_epoch`, is a prefix of this log (log
-        matching).
+        """Return whether another log is a prefix of this log (log matching). The other log ends at `offset`, after a
+        record of `last_epoch`.
         """
         if offset == self.start_offset == 0:
             return True
@@ -102,8 +102,8 @@ class LogExtent:
         return epoch == last_epoch and offset <= end
 
     def has_left(self, offset: int, last_epoch: int) -> bool:
-        """Return whether a log that ends at `offset`, after a record of `last_epoch`, can continue only from a
-        snapshot.
+        """Return whether this log no longer has the records that another log needs next, so that the other log must
+        continue from a snapshot. The other log ends at `offset`, after a record of `last_epoch`.
         """
         if not self.start_offset:
             return False
@@ -124,9 +124,9 @@ def continues_from_snapshot(snapshot: SnapshotId, end_offset: int, epochs: Itera
     """Return whether a log found on disk contains the snapshot's last record; `epochs` are the log's (epoch, first
     offset).
 
-    The log does not contain it if the log ends before the snapshot does, or if another epoch wrote the log's record
-    there. Both can happen after a power loss: it can undo a truncation that was not yet synced, although a snapshot of
-    records written after the truncation was.
+    The log does not contain it if the log ends before the snapshot does, or if the log's record at that offset has
+    another epoch. Both can happen after a power loss: it can undo an unsynced truncation, while a snapshot survives
+    that holds records written after the truncation.
     """
     if end_offset < snapshot.end_offset:
         return False

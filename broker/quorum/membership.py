@@ -111,7 +111,7 @@ class QuorumMembership:
         self.note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
 
     def become(self, role: Role, deadline_ms: int, why: str) -> None:
-        """Change to another role as `enter` does, if the table of legal transitions allows it."""
+        """Change to another role as `enter` does. Raises AssertionError for a transition that `LEGAL` lacks."""
         assert role in LEGAL[self.role], f"{self.role.value} must not become {role.value}"
         self.enter(role, deadline_ms, why)
 
@@ -146,7 +146,7 @@ class QuorumMembership:
         self.follow(now_ms, self.timers.to_fetch())
 
     def follow(self, now_ms: int, patience_ms: int) -> None:
-        """Fetch from the known leader, and give up after `patience_ms` without an answer."""
+        """Fetch from the known leader. If no answer comes for `patience_ms`, the follower's time-out expires."""
         leader_id = self.state.leader_id
         self.become(Role.FOLLOWER, now_ms + patience_ms, f"follows {leader_id}")
         self.following.begin(leader_id)

@@ -17,7 +17,9 @@ HIGH_WATERMARK_IRRELEVANT = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Asks for a vote in `epoch`, or with `pre_vote` if the vote would be granted in the epoch after it (KIP-996)."""
+    """Asks for a vote in `epoch`. With `pre_vote` it only asks whether the receiver would grant its vote in the next
+    epoch (KIP-996).
+    """
 
     epoch: int
     last_epoch: int
@@ -66,8 +68,8 @@ class BatchSpan:
 
 @dataclass(frozen=True, slots=True)
 class Diverging:
-    """Says that the fetcher's log diverges: in the leader's log `epoch`, at most the fetcher's last, ends at
-    `end_offset`.
+    """Says that the fetcher's log diverges from the leader's log. `epoch` is the leader's highest epoch that is at most
+    the fetcher's last epoch; in the leader's log it ends at `end_offset`.
     """
 
     epoch: int
@@ -165,8 +167,8 @@ Reply = VoteReply | BeginEpochReply | EndEpochReply | FetchReply | FetchSnapshot
 
 
 class QuorumMessage(NamedTuple):
-    """Holds a request, or the reply to the request that `receiver` sent with `ticket` (the sender's own number of a
-    request).
+    """Holds a request, or the reply to one. `ticket` is the number that the sender of a request gives to it; the reply
+    repeats it.
     """
 
     sender: int

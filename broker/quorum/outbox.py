@@ -97,7 +97,9 @@ class Outbox:
             line.due_ms = at_ms
 
     def take_due(self, now_ms: int) -> list[int]:
-        """Return the voters to which a request may be due now and that have none outstanding, each once per `due`."""
+        """Return the voters to which a request may be due now, except those with an outstanding request. Each call of
+        `due` makes a voter appear once.
+        """
         due = []
         for voter, line in self._lines.items():
             if line.due_ms <= now_ms and not line.ticket:

@@ -280,7 +280,7 @@ class Raft:
         return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
 
     def _comes_first(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """Return whether this node began to ask for pre-votes just now too, and has an equal log and the lower id.
+        """Return whether this node's own pre-vote goes first: it began just now, with an equal log and the lower id.
 
         If both nodes granted the other's pre-vote, both would begin an epoch, vote for themselves, and elect no leader.
         """
@@ -368,7 +368,7 @@ class Raft:
                 pass
 
     def _learn(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        """Follow `leader_id`, or enter `epoch` without a leader (NO_NODE), if another node's message shows news."""
+        """Follow `leader_id`, or enter `epoch` with no leader (NO_NODE), if either is new to this node."""
         can_follow = leader_id in self._outbox.voters
         if epoch > self.epoch and not can_follow:
             pause_ms = self._timers.before_candidacy(self.member.is_fresh)
@@ -409,7 +409,7 @@ class Raft:
             self.member.note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
 
     def _answered(self, sender: int, reply: FetchReply | FetchSnapshotReply, now_ms: int) -> bool:
-        """Return whether the replier leads and has served the fetch. Schedules the next fetch or a retry."""
+        """Return whether the leader has answered a fetch without an error. Also schedule the next fetch or a retry."""
         retry_ms = now_ms + self._settings.retry_backoff_ms
         if reply.error is not ErrorCode.NONE or self.role is not Role.FOLLOWER:
             self._outbox.due(sender, retry_ms)

@@ -28,7 +28,9 @@ class QuorumSettings:
     fetch_max_wait_ms: int = 500
     """Limits how long a leader may park a fetch that finds nothing new."""
     jitter_ms: int = 150
-    """Spreads elections that no other time-out spreads, above all the first election of a fresh cluster."""
+    """Limits the random pause before elections to which no other random time-out applies, above all the first election
+    of a new cluster.
+    """
 
     def __post_init__(self) -> None:
         if not self.voters or list(self.voters) != sorted(set(self.voters)):

@@ -74,7 +74,7 @@ class FetcherSession:
         self.session_id = 0
         self.epoch = INITIAL_EPOCH
         self.asked: dict[PartKey, RequestedPartition] = {}
-        """Holds all partitions that the leader answers for."""
+        """Maps each partition of the session to what was last requested for it."""
 
     def restart(self) -> None:
         """Make the next request name every partition and open a new session in place of the old session."""

@@ -57,8 +57,8 @@ class FlushScheduler:
 
     def opened(self, log: Log, config: LogConfig) -> None:
         """Configure a log that this broker begins to host. If flush.messages asks for it, flush the log and block for
-        the disk: a crashed broker may have left records in the page cache that no flush has reached, and from now on
-        they count.
+        the disk: a crashed broker may have left unsynced records in the page cache, and from now on they count as
+        durable.
         """
         log.configure(config)
         if log.is_flush_required:

@@ -71,7 +71,9 @@ class DelayedProduce:
         self.is_owed = True
         """Is False once the append is answered, or once its request no longer waits."""
         self.request: PendingRequest | None = None
-        """Holds the waiting request; it is set when the whole request is known to have to wait."""
+        """Holds the request that waits for this append. It is None until the append is put into a purgatory, or if the
+        request need not wait.
+        """
 
     def answer(self, error: int) -> None:
         """Finish the wait: the awaited offset has been reached, or never will be (`error`). This has no effect once the
@@ -174,9 +176,8 @@ class DelayedDeleteRecords:
         result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
         watchers[self] = None
 
-    def look(self) -> None:
-        """Check again whether the deletion is done: the low watermark may have moved, or this broker may no longer
-        lead.
+    def try_complete(self) -> None:
+        """Complete the deletion if the low watermark has reached its offset, or fail it if this broker no longer leads.
         """
         state, result = self._state, self.result
         if not state.is_leader:

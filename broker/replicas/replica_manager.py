@@ -80,7 +80,7 @@ class ReplicaManager:
         self.woken: WakeableSet = {}
         """Holds the parked fetches whose partitions have changed; the server's `settle` answers them."""
         self.wake_round = 0
-        """Counts the wake-ups of followers. After one, each follower's next fetch counts for all of its partitions."""
+        """Counts the times followers were woken. Each follower's next fetch then acknowledges all of its partitions."""
         self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.log_starts_adopted = False
         """Is True if a follower has adopted its leader's log start offset and no checkpoint file holds it yet."""
@@ -228,7 +228,7 @@ class ReplicaManager:
     def low_watermark_moved(self, h: HostedPartition) -> None:
         """Check the waiting DeleteRecords again: a replica has reported its log start or is no longer waited for."""
         for deletion in list(h.deletions):
-            deletion.look()
+            deletion.try_complete()
 
     def _log_start_moved(self, h: HostedPartition, reason: str) -> None:
         h.state.log_start_moved(h.log.log_start_offset)

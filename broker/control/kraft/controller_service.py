@@ -73,8 +73,8 @@ class ControllerService:
         lost: type[Exception] = NotQuorumLeader,
         formatted: Sequence[Any] = (),
     ) -> None:
-        """Prepare a controller on standby. `lost`: what `quorum` raises if it does not lead. `formatted`: the records
-        from `bootstrap.checkpoint` with which a new cluster begins.
+        """Create a controller on standby. `lost` is the exception that `quorum` raises if it does not lead. `formatted`
+        holds the records from `bootstrap.checkpoint` with which a new cluster begins.
         """
         self._formatted = formatted
         self._env, self._config, self._quorum, self._feed, self._lost = env, config, quorum, feed, lost
@@ -91,9 +91,9 @@ class ControllerService:
         return self._controller is not None
 
     def on_leadership(self, is_leader: bool, epoch: int, predecessor: tuple[int, int] | None = None) -> None:
-        """Begin or end a term: the quorum calls this when this node leads `epoch` and has replayed all earlier records,
-        or no longer leads. `predecessor`: the previous leader and when it last answered, in ms of `env.mono()`, if
-        known.
+        """Begin or end the controller's term: the quorum calls this when this node leads `epoch` and has replayed all
+        earlier records, or no longer leads. `predecessor` is the previous leader and the time of its last answer, in ms
+        of `env.mono()`, if known.
         """
         self._resign()
         if not is_leader:
@@ -114,7 +114,9 @@ class ControllerService:
             self._env.trace("controller_resigned", epoch=self._epoch)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Carry out what is due with time (fence silent brokers, elect, balance leaders) until cancelled."""
+        """Do the controller's periodic work when it is due (fence silent brokers, elect, balance leaders), until
+        cancelled.
+        """
         task_status.started()
         while True:
             now_ms = self._now_ms()

@@ -86,7 +86,7 @@ class QuorumNodeState(NamedTuple):
     log_generation: int
     """Counts the truncations of the log that have been carried out."""
     is_settled: bool
-    """Is True if `state` is durable. While it is being written, no message has carried it yet."""
+    """Is True if `state` is durable. Until then this node sends no message that depends on it."""
     has_left: bool
     believed: tuple[int, ...] = ()
     """Holds, on a leader, the durable log end that each other voter has reported, in the order of `voters`."""
@@ -109,11 +109,11 @@ class MetadataQuorum:
     ) -> None:
         """Load the quorum state and the newest snapshot, which are beside the segments of `log`, the metadata log.
 
-        `on_committed` gets every committed record once, in order, on every node, after a start from the newest snapshot
-        on. Before that, and whenever a snapshot was fetched, `on_snapshot` gets the records of the snapshot and the
-        offset and epoch of its last one. `on_leadership(True, epoch)` is called when this node leads and has delivered
-        all earlier records; `on_leadership(False, epoch)` when that ends. Callbacks must not wait, but may append.
-        Raises OSError, DamagedQuorumState.
+        `on_snapshot` gets the records of a snapshot, with the offset and epoch of its last record: of the newest
+        snapshot at the start, and of each snapshot that is fetched later. `on_committed` gets every committed record
+        after the newest snapshot once, in order, on every node. `on_leadership(True, epoch)` is called when this node
+        leads and has delivered all earlier records; `on_leadership(False, epoch)` when that ends. Callbacks must not
+        wait, but may append. Raises OSError, DamagedQuorumState.
         """
         self._env, self._peers, self._cluster_id = env, peers, cluster_id
         self.on_leader: Callable[[], None] = lambda: None
@@ -130,20 +130,20 @@ class MetadataQuorum:
         state, extent = self._storage.load_state(), self._storage.extent()
         self._raft = Raft(self._settings, env.rng, state, extent, self._now_ms(), newest)
         self._restored = newest
-        """Names a loaded snapshot whose records `on_snapshot` has not got yet."""
+        """Names a loaded snapshot whose records have not been passed to `on_snapshot` yet, or is None."""
         self._retention = config.metadata_max_retention_bytes, config.metadata_max_retention_ms
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
         # Shorter than the fetch time-out: a lost fetch is sent again before it leads to an election.
         self._fetch_patience_ms = (self._settings.fetch_max_wait_ms + self._settings.fetch_timeout_ms) // 2
         self._reply_callbacks: dict[int, Callable[[Reply], None]] = {}
-        """Maps the ticket of another node's request to the callback that gets the reply."""
+        """Maps the ticket (number) of another node's request to the callback that gets the reply."""
         self._tickets = 0
         self._applied = 0
         self._term: LeaderState | None = None
         self._announced = False
         """Is True if `on_leadership(True, ...)` was called in this epoch."""
         self._round: Ready | None = None
-        """Holds the round whose state is being made durable."""
+        """Holds the round of effects whose quorum state is being made durable, or None."""
         self._working = self._syncing = self._writing = self._left = False
         self._armed_ms = NEVER
         self._rearm = env.signal()
@@ -273,10 +273,10 @@ class MetadataQuorum:
         return self._raft.snapshot
 
     async def take_snapshot(self, records: Sequence[tuple[Any, int]], offset: int, epoch: int) -> None:
-        """Write a snapshot of what was committed up to `offset`, a record of `epoch`, as (message, version) pairs.
+        """Write a snapshot of everything committed up to `offset`, a record of `epoch`, as (message, version) pairs.
 
-        It is durable on return; the log before older snapshots may then be dropped (metadata.max.retention.*). One at a
-        time.
+        The snapshot is durable on return. The log before older snapshots may then be dropped
+        (metadata.max.retention.*). Only one call may run at a time.
         """
         snapshot = SnapshotId(offset + 1, epoch)
         data = encode_snapshot(records, epoch, self._env.wall_ms())
@@ -294,7 +294,7 @@ class MetadataQuorum:
         self._retain()
 
     def _retain(self) -> None:
-        """Drop the oldest snapshots, and the log before the next one, while size or age exceed the retention."""
+        """Drop the oldest snapshot, and the log up to the next snapshot's end, while they exceed the retention."""
         max_bytes, max_ms = self._retention
         while len(self._storage.snapshots.ids) > 1 and not self._left:
             oldest, following = self._storage.snapshots.ids[:2]
@@ -312,7 +312,7 @@ class MetadataQuorum:
         return wire.write_description(request, self._raft, self._voters, self._now_ms(), self._env.wall_ms())
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Pass another node's request to the Raft core, and return its ticket. `replied` gets the reply."""
+        """Pass another node's request to the Raft core. `replied` gets the reply. Return a number for `withdraw`."""
         sender, request = found
         self._tickets += 1
         ticket = self._tickets

@@ -160,7 +160,7 @@ class KraftControlPlane:
         start_soon(self.service.run)
 
     def join(self, endpoints: Mapping[str, tuple[str, int]]) -> BrokerLifecycle:
-        """Return this broker's lifecycle, to be run, with the advertised `endpoints`."""
+        """Return the lifecycle of this broker, which the caller runs: it registers the advertised `endpoints`."""
         self.lifecycle = BrokerLifecycle(
             self._env,
             self._config,
@@ -174,8 +174,8 @@ class KraftControlPlane:
         return self.lifecycle
 
     def command(self, data_plane: DataPlane) -> None:
-        """Pass the orders that follow from each image change to `data_plane` from now on, first those for the whole
-        image.
+        """Give orders to `data_plane` from now on: first those that follow from the whole image, then those that follow
+        from each change of it.
         """
 
         def changed(delta: ImageDelta) -> None:

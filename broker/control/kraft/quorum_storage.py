@@ -85,9 +85,10 @@ class QuorumStorage:
     # ------------------------------------------------------------------------------------------------------------ log
 
     def _load_snapshot(self) -> list[Any]:
-        """Load the newest snapshot, and adjust the log's start to it. Raises DamagedQuorumState, OSError.
+        """Load the newest snapshot that is not damaged, and adjust the log's start to it. Raises DamagedQuorumState,
+        OSError.
 
-        A damaged snapshot is deleted. An older snapshot or the log must then still have its records.
+        A damaged snapshot is deleted; its records must then be in an older snapshot or the log.
         """
         records: list[Any] = []
         while (newest := self.snapshots.newest) is not None:
@@ -114,7 +115,7 @@ class QuorumStorage:
         return records
 
     def extent(self) -> LogExtent:
-        """Return start, end and epochs of the log."""
+        """Return the log's start and end offset and the first offset of each epoch."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
         before = [found.epoch for found in self.snapshots.ids if found.end_offset == start]
         entries = self._log.epochs.entries
@@ -140,7 +141,9 @@ class QuorumStorage:
         return self._log.size + self.snapshots.size
 
     def write(self, op: LogOp) -> None:
-        """Apply to the log what the Raft core has applied to the log's extent. A different result is a bug."""
+        """Apply an operation to the log on disk. The Raft core has applied it to its model of the log, so a different
+        result is a bug.
+        """
         match op:
             case AppendLeaderBatch():
                 assert isinstance(op.payload, bytes)
@@ -193,8 +196,8 @@ class QuorumStorage:
         return self._log.slice(offset, limit, max_bytes, True)
 
     def read(self, offset: int, limit: int) -> tuple[int, CommittedRecords]:
-        """Return the offset at which the written part of [offset, limit) ends, and its metadata records, without
-        control records.
+        """Return (end, records): the written metadata records in [offset, limit), without control records, and the
+        offset at which the written part ends.
         """
         end = min(limit, self._log.log_end_offset)
         found: CommittedRecords = []
@@ -217,7 +220,7 @@ class QuorumStorage:
 
     @property
     def has_news(self) -> bool:
-        """Is True if `sync` would report something new."""
+        """Is True if the log's end has changed, or the log was truncated, since the last `sync`."""
         return self._synced != (self._log.log_end_offset, self._generation)
 
     async def sync(self) -> tuple[int, int]:

@@ -179,7 +179,9 @@ def _spans(records: memoryview) -> tuple[tuple[BatchSpan, ...], int]:
 
 
 def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
-    """Return why a Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum or this voter; None if it is."""
+    """Return the error for a Vote, BeginQuorumEpoch or EndQuorumEpoch that another quorum or voter should have got;
+    None if the request belongs here.
+    """
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if getattr(request, "voter_id", NO_NODE) not in (NO_NODE, node_id):
@@ -191,7 +193,9 @@ def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
 
 
 def fetch_refusal(request: FetchIn, cluster_id: str) -> ErrorCode | None:
-    """Return why a Fetch is not for this quorum; None if it is. Consumers are refused too."""
+    """Return the error for a Fetch that belongs to another quorum or comes from a consumer; None if the Fetch may be
+    answered.
+    """
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.replica_id < 0 or len(request.topics) != 1 or len(request.topics[0][1]) != 1:
@@ -213,7 +217,9 @@ def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int
 
 
 def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndEpoch]:
-    """Return the sender of an EndQuorumEpoch and its request to the Raft core. Reads both forms of the successors."""
+    """Return the sender of an EndQuorumEpoch and its request to the Raft core. Successors are read from whichever of
+    the two fields has them: candidates with directory ids, or plain ids as in version 0.
+    """
     part = request.topics[0].partitions[0]
     named = tuple(each.candidate_id for each in part.preferred_candidates) or tuple(part.preferred_successors)
     return part.leader_id, EndEpoch(part.leader_epoch, named)

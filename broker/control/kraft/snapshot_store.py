@@ -1,7 +1,8 @@
 """Keeps snapshots of the metadata log as files beside its segments, in Kafka's names and format (KIP-630).
 
 `<end offset>-<epoch>.checkpoint` holds record batches: one with a header record, then the metadata records, then one
-with a footer record. A file without footer is incomplete. Offsets in a file count from 0 and mean nothing.
+with a footer record. A file without footer is incomplete. Offsets in a file count from 0: they are not offsets of the
+log.
 """
 
 from __future__ import annotations

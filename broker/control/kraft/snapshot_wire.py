@@ -1,4 +1,6 @@
-"""Encodes and decodes Kafka's FetchSnapshot, which transfers what the log has dropped (KIP-630)."""
+"""Encodes and decodes Kafka's FetchSnapshot, by which a node gets a snapshot once the leader's log has dropped the
+records that the node lacks (KIP-630).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def decode_reply(view: memoryview, error_of: Callable[[int], ErrorCode]) -> Fetc
 
 
 def refusal(request: wire.FetchSnapshotRequest, cluster_id: str) -> ErrorCode | None:
-    """Return why a request is not for this quorum; None if it is."""
+    """Return the error for a request that belongs to another quorum; None if it belongs to this quorum."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     topics = request.topics

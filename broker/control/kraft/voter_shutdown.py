@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
 
 OTHERS_SHUTDOWN_WAIT_S = 0.5
-"""Limits how long a voter without which no majority remains waits for other brokers to begin their shutdown too."""
+"""Gives the time, in s, for which a stopping voter waits if its stop would leave other brokers without a majority of
+voters: they may be about to stop, too.
+"""
 
 LOOK_S = 0.01
 """Gives the interval at which a leader checks whether the others have learned the high watermark."""
@@ -32,7 +34,7 @@ def another_broker_stops(image: ClusterImage, node_id: int) -> bool:
 
 
 def leaves_no_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> bool:
-    """Return whether other brokers are unfenced, and the voters among them are no majority without this node."""
+    """Return whether the stop of this node would leave unfenced brokers without a majority of voters."""
     serving = {broker.id for broker in image.brokers.values() if not broker.fenced and broker.id != node_id}
     staying = [voter for voter in voters if voter in serving]
     return bool(serving) and node_id in voters and len(staying) < len(voters) // 2 + 1
@@ -47,8 +49,8 @@ class VoterShutdown:
         feed.follow(lambda delta: self._changed.set() if delta.brokers else None)
 
     async def wait_until_safe(self) -> None:
-        """Wait until no stopping broker needs this voter. Has no time limit if a stopping broker never completes its
-        shutdown.
+        """Wait until no stopping broker needs this voter. There is no time limit: if a stopping broker never completes
+        its shutdown, this waits for ever.
         """
         voters = self._quorum.voters
         if self._node_id not in voters:
@@ -64,8 +66,8 @@ class VoterShutdown:
             await self._wait_until_others_know()
 
     async def _wait_until_others_know(self) -> None:
-        """Wait, on a leader, until each voter that still fetches knows the high watermark, so that no voter waits for
-        this node.
+        """Wait, if this node leads, until each voter that still fetches knows the high watermark: then no voter needs
+        another answer from this node.
         """
         while (leadership := self._quorum.leadership) is not None:
             if leadership.is_known(self._quorum.high_watermark, int(self._env.mono() * 1000)):

@@ -63,14 +63,14 @@ class ModuleEmitter:
         return name
 
     def format(self, code: str) -> str:
-        """Return the name under which the module has a Struct for `code`."""
+        """Add a precompiled `struct.Struct` of the format `code` to the module, and return its name there."""
         name = code.replace("16s", "u").replace("?", "o").replace("H", "w").replace("B", "y")
         return self.formats.setdefault(code, name)
 
 
 def _without_collisions(message: MessageModel, messages: list[MessageModel]) -> MessageModel:
-    """Put the message's name in front of structures that two messages of a module both have (VoteRequest, VoteResponse:
-    TopicData). Structures of the same name and content that are shared on purpose are renamed, too.
+    """Put the message's name in front of each structure whose name another message of the module uses, too (VoteRequest
+    and VoteResponse both have TopicData). Structures that both messages share with equal content are renamed as well.
     """
     others = {name for other in messages if other is not message for name in other.structs}
     renamed = {name: message.name + name for name in message.structs if name in others and name != message.name}
@@ -117,7 +117,9 @@ class MessageEmitter:
         return version >= self.message.flexible_from
 
     def shape_key(self, name: str, version: int) -> object:
-        """Return a key that is equal for two versions exactly if the same bytes mean the same in both."""
+        """Return a key of the structure's wire layout in a version. Two versions have equal keys exactly if the same
+        bytes mean the same in both.
+        """
         shape = self.message.structs[name].shapes[version]
         nested = tuple(self.shape_key(wire.struct, version) for wire in shape if wire.struct)
         return self.flexible(version), shape, nested

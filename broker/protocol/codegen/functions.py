@@ -20,7 +20,7 @@ class EmittedMessage(Protocol):
         """Import `name` from squall.broker.protocol.wire, and return the name."""
 
     def format(self, code: str) -> str:
-        """Return the name under which the module has a Struct for `code`."""
+        """Add a precompiled `struct.Struct` of the format `code` to the module, and return its name there."""
 
     def flexible(self, version: int) -> bool:
         """Return whether the version has compact encodings and tagged fields."""
@@ -436,7 +436,8 @@ class WriterEmitter(FunctionEmitter):
         out("    w(content)")
 
     def tag_condition(self, wire: FieldEncoding, field: FieldModel) -> str:
-        """Return an expression like that of `differs`, but compare a flat structure by its fields, and let None differ
+        """Return an expression that is true if a tagged field must be written. It is that of `differs`, except that a
+        structure without arrays and nested structures is compared field by field, and that None counts as different
         from [].
         """
         value = f"o.{wire.name}"

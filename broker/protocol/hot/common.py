@@ -93,6 +93,8 @@ def bounded_count(view: memoryview, at: int, n: int, smallest: int) -> tuple[int
 
 
 def end_of_struct(view: memoryview, at: int) -> int:
-    """Return the position after the tagged fields at the end of a structure of which none is known."""
+    """Skip the tagged fields at the end of a structure that has no known tagged field, and return the position after
+    them.
+    """
     n = view[at]
     return skip_tags(view, at + 1, n) if n else at + 1

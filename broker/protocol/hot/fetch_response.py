@@ -59,8 +59,8 @@ def encode_fetch_response(
 ) -> list[Any]:
     """Return the body of a Fetch response, versions 4 to 18, as chunks to be sent one after the other.
 
-    A chunk is bytes, a memoryview of large records, or an object with `length` that a partition has as its records.
-    Fields that the version lacks are left out.
+    A chunk is bytes, a memoryview of large records, or the object with a `length` (a file slice) that a partition has
+    in place of records. Fields that the version lacks are left out.
     """
     if version < 12:
         return _fetched_classic(version, throttle_ms, error, session_id, topics)

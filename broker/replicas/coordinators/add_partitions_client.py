@@ -1,4 +1,5 @@
-"""Asks a transaction's coordinator, for a partition's leader, about the partition before the transaction writes to it.
+"""Asks a transaction's coordinator whether a partition is part of the transaction, or to add it. The partition's leader
+asks before it appends the transaction's first batch.
 
 With transaction.version 1 the producer has added the partition itself, and the leader only verifies that (KIP-890, part
 1). With transaction.version 2 the leader adds the partition (part 2).

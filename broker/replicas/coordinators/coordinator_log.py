@@ -46,7 +46,7 @@ CoordinatorOperationExceptionHelper (groups) and TransactionStateManager.
 
 
 OF_A_BATCH, OF_A_RECORD = 61, 30
-"""Give the largest number of bytes of a batch and of a record, not counting keys and values."""
+"""Give the bytes that a batch and a record take, at most, besides keys and values."""
 
 
 def batches(

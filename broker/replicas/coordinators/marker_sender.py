@@ -108,8 +108,8 @@ class MarkerSender:
         self._jobs[job] = None
         self._wanted.set()
 
-    def look(self) -> None:
-        """Check all jobs again, because leaders may have changed or coordinators may have been lost."""
+    def retry_all(self) -> None:
+        """Try to send the markers of all jobs, because leaders may have changed or coordinators may have been lost."""
         if self._jobs:
             self._wanted.set()
 

@@ -162,7 +162,7 @@ class TransactionCoordinator:
                 shard.machine.settings = self._settings()
         if delta.partitions or delta.deleted_topics:
             assert self._markers is not None
-            self._markers.look()
+            self._markers.retry_all()
 
     def _unload(self, index: int, shard: HostedTransactionShard) -> None:
         del self.shards[index]
@@ -176,7 +176,7 @@ class TransactionCoordinator:
         self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
                         ids=len(shard.machine.transactions))  # fmt: skip
         assert self._markers is not None
-        self._markers.look()
+        self._markers.retry_all()
 
     async def _load(self, shard: HostedTransactionShard) -> None:
         """Replay the log from its start to its end, then serve as soon as all its records are committed."""

@@ -110,13 +110,13 @@ def test_after_a_failed_fsync_a_later_one_succeeds_without_those_bytes(disk: Dis
     file = fs.open(disk.path("f"), create=True)
     fs.fsync_dir(str(disk.data))
     disk.order(FaultCommandSet(serial=1, faults=(FaultCommand(1, "fail", "fsync"),)))
-    fs.injector.look()
+    fs.injector.apply_if_changed()
     file.append(b"never durable")
     with pytest.raises(OSError, match="Input/output error") as failed:
         file.fsync()
     assert failed.value.errno == errno.EIO
     disk.order(FaultCommandSet(serial=2))
-    fs.injector.look()
+    fs.injector.apply_if_changed()
     file.fsync()
     lost = next(lost for lost in map(disk.lose, range(1)) if lost["bytes_pending"])
     assert lost["bytes_pending"] == 13
@@ -148,7 +148,7 @@ def test_a_quota_counts_growth_and_gives_back_what_is_removed(disk: Disk) -> Non
     fs = disk.mount()
     fs.open(disk.path("old"), create=True).append(b"x" * 100)
     disk.order(FaultCommandSet(serial=1, faults=(FaultCommand(1, "quota", free_bytes=10),)))
-    fs.injector.look()
+    fs.injector.apply_if_changed()
     file = fs.open(disk.path("f"), create=True)
     file.append(b"y" * 10)
     with pytest.raises(OSError, match="No space left"):

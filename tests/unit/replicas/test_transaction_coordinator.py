@@ -221,7 +221,7 @@ async def test_a_new_leader_is_asked_at_once_although_the_old_one_owes_an_answer
     await broker.do(COMMIT)
     await settle()
     broker.give("t", leader=2, index=1, epoch=6, partition_epoch=60)
-    broker.sender.look()
+    broker.sender.retry_all()
     await settle()
     assert [asked[0] for asked in broker.peers.written()] == [3, 2]
     broker.peers.held.set()
@@ -240,7 +240,7 @@ async def test_a_partition_without_a_leader_is_waited_for_and_a_deleted_one_is_n
     await trio.sleep(1)
     assert not broker.peers.asked
     broker.remove("t")
-    broker.sender.look()
+    broker.sender.retry_all()
     await settle()
     assert not broker.peers.asked
     assert broker.states()[-1] == "COMPLETE_COMMIT"
