@@ -168,12 +168,12 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         result = squall.main(args=arguments, prog_name="squall", standalone_mode=False)
     except BaseException as error:
-        return _told(error)
+        return _report_error(error)
     return result if isinstance(result, int) else 0
 
 
-def _told(error: BaseException) -> int:
-    """Print a sentence about the error, and return its exit code."""
+def _report_error(error: BaseException) -> int:
+    """Print a sentence about the error, and return the program's exit code for it."""
     gravest = gravest_error(error)
     match gravest:
         case click.exceptions.NoArgsIsHelpError() as asked:
@@ -204,8 +204,8 @@ def _told(error: BaseException) -> int:
 
 
 def _kept_traceback(error: BaseException) -> str:
-    """Write the traceback to a file, and return a line that names the file; the traceback itself if no file can be
-    written.
+    """Write the traceback to a file, and return a line that names the file. If no file can be written, return the
+    traceback itself.
     """
     import os
     import tempfile

@@ -17,7 +17,9 @@ from click.core import ParameterSource
 
 FILE = "squall.toml"
 NAMED = "SQUALL_CONFIG"
-"""Names the environment variable that names another file; if that is empty, no file is read."""
+"""Names the environment variable with the path of the file to read in place of squall.toml. If the variable is set to
+an empty text, no file is read.
+"""
 PREFIX = "SQUALL_"
 
 Words = tuple[str, ...]
@@ -33,8 +35,8 @@ def default_map(ctx: click.Context, name: str, command: click.Command, names: Ma
 
 
 def of_this_call(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags without the values that file and environment give, because those are defaults of new plans only,
-    and an existing plan keeps its own values.
+    """Return only the flags of the command line, without those from squall.toml and the environment. These are defaults
+    for new plans only: an existing plan keeps its own values.
     """
     ctx = click.get_current_context()
     kept = dict(flags)
@@ -50,7 +52,9 @@ def is_typed(name: str) -> bool:
 
 
 def environment_of_children() -> dict[str, str]:
-    """Return the environment for child processes that are given all their flags: it adds no flag of `run` or `sim`."""
+    """Return the environment for child processes, without the variables that set flags of `run` or `sim`. Such a
+    process gets all its flags on its command line.
+    """
     prefixes = tuple(_variable((name,), "") for name in ("run", "sim"))
     return {**{k: v for k, v in os.environ.items() if not k.startswith(prefixes)}, NAMED: ""}
 
@@ -114,7 +118,7 @@ def _near(name: str, names: Mapping[str, Any]) -> str:
 def _values(
     ctx: click.Context, command: click.Command, words: Words, path: Path, text: str, table: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the `default_map` of a command. table: the table of the file that holds the command's own table."""
+    """Return the `default_map` of a command. table: the TOML table that contains the command's own table."""
     table = table.get(words[-1], {})
     inside = click.Context(command, info_name=words[-1], parent=ctx)
     if isinstance(command, click.Group):

@@ -39,12 +39,13 @@ def command(shell: str) -> int:
     """Print what SHELL needs to complete commands, options, kinds of faults, mutants, workloads, plans and runs. It
     works for `squall` and for `./squall`.
     """
-    click.echo(lines_of(shell), nl=False)
+    click.echo(completion_script(shell), nl=False)
     return 0
 
 
-def lines_of(shell: str) -> str:
-    """Return the script that the shell sources. click prints a warning if bash is older than it supports."""
+def completion_script(shell: str) -> str:
+    """Return the completion script that the shell sources. click prints a warning if bash is older than click supports.
+    """
     completer = get_completion_class(shell)
     assert completer is not None, shell
     text = completer(click.Command("squall"), {}, "squall", VARIABLE).source()

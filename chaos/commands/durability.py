@@ -1,5 +1,5 @@
-"""Adds a night to the store of nights, a Parquet data set of all nights, and renders its durability report. `squall
-report --nightly` and the end of a night do so.
+"""Adds a night (all runs of one `squall nightly`) to the store of nights, a Parquet data set, and renders its
+durability report. `squall report --nightly` and the end of a night do so.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) 
 
 @contextmanager
 def _with_findings(night: Night, place: Path) -> Iterator[Path]:
-    """Yield a new folder of the store that holds the night's findings, for the caller to fill. The folder is removed at
-    the end, unless the caller committed it, which renames the folder.
+    """Yield a new folder of the store, which the caller fills with the night's findings. At the end the folder is
+    removed, unless the caller has committed it, which gives it another name.
     """
     from squall.checkers.nightly import store
     from squall.checkers.nightly.runs import facts_of_night

@@ -23,7 +23,8 @@ Parameters, and all of this in full: docs/faults.md"""
 @click.option("--markdown", is_flag=True, help="Print the table of docs/faults.md.")
 def command(runtime: str | None, markdown: bool) -> int:
     """List the faults of each runtime: what each fault needs, what is missing on this machine, and how to get it. Then
-    list what a plan can say: targets, sides, conditions.
+    list the targets that a plan can name, the sides of a link fault (whose connections it hits), and the conditions
+    that start a fault.
 
     \b
     Examples:

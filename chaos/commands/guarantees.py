@@ -27,7 +27,9 @@ UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("power loss of several brokers (WM)", ("W1", "WM")),
     ("disk damage on one replica (D)", ("D",)),
 )
-"""Lists the columns of the matrix of guarantees: the title of a column, and its classes of faults."""
+"""Lists the columns of the table that `squall guarantees` prints. Each has a title, and the classes of faults that it
+is about.
+"""
 NOT_WITH_V2 = (
     "Not permitted with V2: KAFKA-17754, a late EndTxn that ends the producer's next transaction. Each transaction has "
     "an epoch of its own (KIP-890 part 2), so the coordinator refuses the late request. V1 permits it."
@@ -204,8 +206,8 @@ def _sources(guarantees: Iterable[PermittedAnomalies]) -> Iterator[str]:
 
 
 def _say_mechanisms(guarantees: Iterable[PermittedAnomalies]) -> None:
-    """Print, for permissions that require it, how a record must have been lost or duplicated for the anomaly to be
-    permitted.
+    """Print the mechanisms of these guarantees. Some anomalies are permitted only if a record was lost or duplicated in
+    a certain way, which is called a mechanism.
     """
     if needed := _mechanisms(guarantees):
         _say("\nA finding is permitted only if its mechanism hit that very record (docs/permissions.md):")

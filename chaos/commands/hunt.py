@@ -48,9 +48,11 @@ class HuntTask:
     controls: int
     """Counts the plans that run without the mutant before the hunt. Any failure under them is a false alarm."""
     swarm: bool
-    """Is True if the hunt draws its plans from the swarm, instead of using the mutant's own plan."""
+    """Is True if the plans of the hunt are drawn at random (a swarm), and not made for this mutant."""
     checks: str
-    """Names what may find the bug, as `--checks` does."""
+    """Says which checks may find the bug: all, only those of the clients' history, or only the comparison of brokers'
+    files.
+    """
 
 
 @click.command(
@@ -158,7 +160,7 @@ def _run_tasks(tasks: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult]:
 
 @garbage_waits()
 def run_task(task: HuntTask) -> MutantHuntResult:
-    """Run one hunt in this process, and return its result."""
+    """Run one hunt in this OS process, and return its result."""
 
     def say(words: str) -> None:
         click.echo(f"{mutant.id:>3} {mutant.name}: {words}", err=True)
@@ -168,7 +170,7 @@ def run_task(task: HuntTask) -> MutantHuntResult:
     run = simulator(task.checks)
     before = tuple(alarms(mutant, seeds[: task.controls], run))
     shrink = shrinker(task.shrink_s) if task.shrink_s else None
-    own = mutant.seen_plan if task.checks == HISTORY else None
+    own = mutant.client_visible_plan if task.checks == HISTORY else None
     plan = partial(drawn_plan, workload=mutant.workload, mutant=mutant.id) if task.swarm else own
     hunted = hunt(
         mutant,

@@ -96,8 +96,8 @@ def end(
 def night_findings(
     found: Sequence[FindingStatus], player: NightRunner, accepted: Mapping[str, AcceptedFinding]
 ) -> tuple[NightFinding, ...]:
-    """Return the findings of a night, grouped by cause. found: the findings that the durability report distinguishes.
-    Every attempt that no finding of `found` covers becomes a new finding without a fingerprint.
+    """Return the findings of a night. Those in `found`, which the durability report has grouped by cause, come first.
+    Each failed attempt that none of them contains becomes a new finding without a fingerprint.
     """
     today = datetime.now(UTC).date()
     findings = [
@@ -188,7 +188,8 @@ def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Seq
 
 
 def night_run(item: PlannedRun, left_out: str, attempts: Sequence[RunAttempt] = ()) -> NightRunRow:
-    """Return one run of a night as --json prints it. left_out: why the run was not played; empty if it was."""
+    """Return one run of a night as --json prints it. left_out: the reason why the run was not started; empty if it was.
+    """
     from squall.chaos.commands.outputs import NightRunRow
 
     return NightRunRow(

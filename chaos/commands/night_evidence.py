@@ -19,7 +19,7 @@ from squall.reports.run_files import RunFiles, mapping, number, read_run
 
 STATUS = {checks.FAILED: BAD, checks.UNJUDGED: UNSURE, checks.LITTLE: SKIPPED, checks.NOT_RUN: SKIPPED}
 STORIES = 5
-"""Limits the number of stories of one run."""
+"""Limits how many stories are attached for one run. A story explains one finding, step by step."""
 LANDED = "landed"
 LAST_LINE_BYTES = 4096
 

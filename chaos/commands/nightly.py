@@ -1,4 +1,4 @@
-"""Implements `squall nightly`, which plays a matrix of runs within a budget of time and disk."""
+"""Implements `squall nightly`, which carries out a matrix of runs within a budget of time and disk."""
 
 from __future__ import annotations
 

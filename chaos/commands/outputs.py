@@ -163,7 +163,7 @@ class ExplainedWitness(Struct, kw_only=True):
 
 
 class FindingCause(Struct, kw_only=True):
-    """Groups the witnesses of a finding that have the same cause."""
+    """Groups the occurrences (witnesses) of a finding that have the same cause."""
 
     cause: Annotated[str, Meta(description="Empty if neither traces nor history tell it.")]
     witnesses: tuple[ExplainedWitness, ...]

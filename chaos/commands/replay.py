@@ -54,9 +54,9 @@ Exit codes: 0 the same trace, or the anomaly showed; 1 another trace, or it neve
 def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     """Repeat a recorded run.
 
-    A simulated run is repeated exactly, and proven to be the same by the digest of its trace. A run of processes is
-    run again with the same plan; with --in sim its plan is simulated under one seed after the other until one of its
-    anomalies shows, which `squall shrink` can then shorten.
+    A simulated run is repeated exactly: the digest of its trace must be the same. A run with real brokers is repeated
+    with the same plan, which need not end in the same way. With --in sim, such a plan is simulated under one seed after
+    another until one of the recorded anomalies shows. `squall shrink` can then shorten that simulation.
     """
 
     from squall.chaos.plans.mistakes import beyond_limits

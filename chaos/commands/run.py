@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 KEPT = ("docker", "external")
-"""Lists the runtimes of a plan's file that the run takes over if --runtime is not given."""
+"""Lists the runtimes that `squall run` takes from a plan file if --runtime is not given. A plan for any other runtime
+runs as processes.
+"""
 PAIRS = {"--set": "log.segment.bytes=65536", "--topic-set": "segment.bytes=65536"}
 """Maps a flag that takes NAME=VALUE to an example of its value."""
 _FLAGS = {"time_s": "--time", "warmup_s": "--warmup", "settings": "--set", "topic_settings": "--topic-set"}
@@ -47,7 +49,9 @@ def _scenarios(*, simulated: bool) -> dict[str, type[Scenario]]:
 
 
 def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
-    """Return, for each setting, the workloads that have it. Each has its own description and default of the setting."""
+    """Map each workload setting to the workloads that have it. Each of these maps to its own description and default of
+    the setting.
+    """
     found: dict[str, dict[str, FieldInfo]] = {}
     for workload, scenario in _scenarios(simulated=simulated).items():
         for name, about in scenario.model_fields.items():
@@ -387,8 +391,8 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
 
 
 def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runtime: str | None) -> None:
-    """Raise PlanError for flags that would change nothing in the plan of a file, or that would turn it into an
-    unintended plan.
+    """Raise PlanError if the plan of a file cannot run with these flags: it is the plan of a simulation, or it lists
+    its operations and the flags would change them.
     """
     if runtime is None and values["runtime"] == "sim":
         raise PlanError(

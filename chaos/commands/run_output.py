@@ -40,7 +40,7 @@ def judged_run(path: Path) -> JudgedRun:
 
 
 def finding_of(check: checks.CheckResult) -> dict[str, Any]:
-    """Return the fields of a `Finding` that describe a check's result."""
+    """Return the fields of a `FindingRow` that describe a check's result."""
     names = ("name", "evidence", "count", "state", "why", "definition", "blames")
     return {name: getattr(check, name) for name in names}
 

@@ -136,7 +136,7 @@ def _compare(paths: Sequence[Path], runs: Path) -> int:
 
 
 def _remove(runs: Path, going: Sequence[RunListEntry], *, dry_run: bool) -> list[RunListEntry]:
-    """Remove the runs of `going`, and return those that are gone.
+    """Remove these runs (`going`), and return those that were removed.
 
     A run is renamed before its first file is removed, so that a killed command leaves no half of a run. The next call
     removes what such a command left.

@@ -131,8 +131,8 @@ def _plan_at(path: Path) -> Plan | None:
 
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
-    """Simulate the shrunk plan and save the run. The run goes to its end if it fails there in the same way; otherwise
-    it stops at the broken invariant.
+    """Simulate the shrunk plan and save the run. whole: simulate to the run's end; False: do so only if the run then
+    still fails in the same way, else stop at the first broken invariant.
     """
     from squall.chaos.runs.recorded import save_at
     from squall.chaos.runs.simulation import simulate

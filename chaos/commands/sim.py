@@ -137,7 +137,8 @@ def command(
 
     Brokers, clients and checks are those of `squall run`. A run can be repeated exactly, and is much faster than real
     time. Invariants are checked after every event. Without --plan, --seed simulates the plan that `squall run` draws
-    from the seed, with a lighter load (for appends 7 records per second) unless --rate is given; --seeds runs a swarm.
+    from the seed. Its load is lighter (7 records per second in the workload `appends`) unless --rate is given. --seeds
+    simulates many random plans, one for each seed: a swarm.
     """
     if any(map(is_typed, ("plan_file", "seeds", "swarm"))):
         flags = of_this_call(flags)
@@ -166,7 +167,7 @@ def command(
 
 
 def _drawn(flags: dict[str, Any], mutant: str | None) -> Plan:
-    """Return the plan that the swarm draws for one seed, the same as in a batch."""
+    """Return the random plan of one seed, the same as in a batch of seeds (`--seeds`)."""
     from squall.chaos.mutants.swarm import drawn_plan
 
     return drawn_plan(flags["seed"], workload=flags["workload"], mutant=mutant)

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 PAGES = 3
-"""Limits how many failing runs of a batch with the same signature get a page at once; `squall report RUN` makes the
-others'.
+"""Limits how many failing runs of a batch with the same signature get a page at once. `squall report RUN` makes the
+page of any other run.
 """
 UNKNOWN = 5
 """Limits how many seeds of unknown verdict a batch names."""
 ALL_PATHS_FROM = 2_000
-"""Gives the number of swarm seeds that together should take every rare path. If they do not, the batch proves too
-little.
+"""Gives the number of random plans (swarm seeds) that together should take each of the broker's rare code paths. If
+they do not, the batch proves too little.
 """
 SAY_EVERY_S = 5.0
 
@@ -49,7 +49,7 @@ class _BatchTally:
         self.signatures: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.seeds_of: Counter[str] = Counter()
-        """Counts how many seeds took each rare path."""
+        """Counts, for each rare code path of the broker, how many seeds took it."""
         self.arcs: dict[str, set[Arc]] = {}
         self.coverage: BatchCoverage | None = None
         self.faults = self.landed = 0
@@ -92,8 +92,8 @@ class _BatchTally:
 
 
 def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
-    """Run a batch and return its exit code. most_unknown: the largest share of seeds without a verdict, 0 to 1, with
-    which the code is not 2.
+    """Run a batch and return its exit code. most_unknown: if a larger share of the seeds than this (0 to 1) has no
+    verdict, the code is 2.
     """
 
     from squall.chaos.runs.batch import run_batch
@@ -130,7 +130,9 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
 
 
 def _conclude_paths(tally: _BatchTally, order: SeedBatch, seeds: range, spark: bool, say: Console) -> bool:
-    """Print what the seeds did and did not reach. Return whether a batch of this size should have reached more."""
+    """Print which rare code paths of the broker the seeds took and did not take. Return True if so many seeds should
+    have taken more of them.
+    """
     out, large = console(), order.is_whole_swarm() and tally.done >= ALL_PATHS_FROM
     never = _say_end(tally, spark, say, order.impossible())
     if rare := too_rare(tally.seeds_of, tally.done):
@@ -233,9 +235,9 @@ def _kind_of(reason: str) -> str:
 
 
 def _say_end(tally: _BatchTally, spark: bool, say: Console, impossible: Collection[str]) -> list[str]:
-    """Print the results of the whole batch: verdicts, failures, faults that landed, and how often each rare path of the
-    broker was taken. Return the rare paths that no seed took but some seed could take. impossible: paths that no seed
-    of this batch can take.
+    """Print the results of the whole batch: verdicts, failures, faults that landed, and how often each rare code path
+    of the broker was taken. Return the rare paths that no seed took, without those in `impossible`, which no seed of
+    this batch can take.
     """
     from rich.table import Table
 

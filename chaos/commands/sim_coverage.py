@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 PAGE = "coverage.html"
 RARE_BELOW = 1 / 1000
-"""Gives the share of seeds below which a rare path counts as too rare."""
+"""Gives the share of seeds below which a rare code path of the broker counts as taken too rarely."""
 
 
 def measured_coverage(
     arcs: ArcsByFile, seeds_of: Mapping[str, int], seeds: range, done: int, root: Path
 ) -> BatchCoverage:
-    """Compare the arcs of a batch with the broker's source, and write the page into `root`. seeds_of: how many seeds
-    took each rare path. done: how many seeds have ended.
+    """Compare the branches that a batch took (`arcs`) with all branches in the broker's source, and write the page into
+    `root`. seeds_of: how many seeds took each rare code path. done: how many seeds have ended.
     """
     report = report_of(arcs, read_reasons())
     path = _write_page(report, seeds_of, seeds, done, root)
@@ -59,7 +59,7 @@ def measured_coverage(
 
 
 def say_coverage(coverage: BatchCoverage, out: Console) -> None:
-    """Print how much was reached, the branches without a reason, and where the page is."""
+    """Print how many branches were reached, the unreached branches that nothing explains, and where the page is."""
     kinds = Counter(each.kind for each in coverage.unreached)
     out.print(
         f"broker/: {coverage.called:,} of {coverage.functions:,} functions called, {coverage.reached:,} of "
@@ -78,7 +78,7 @@ def say_coverage(coverage: BatchCoverage, out: Console) -> None:
 
 
 def too_rare(seeds_of: Mapping[str, int], done: int) -> list[str]:
-    """Return the rare paths that some seed took, but less than one in a thousand."""
+    """Return the rare code paths of the broker that at least one seed took, but fewer than one seed in a thousand."""
     return sorted(name for name, count in seeds_of.items() if 0 < count < done * RARE_BELOW)
 
 

@@ -1,4 +1,4 @@
-"""Implements `squall test`, which runs linters, types and layers, then the tests (`tests/support/gate`)."""
+"""Implements `squall test`, which runs linters, the import rules and mypy, then the tests (`tests/support/gate`)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "--night": (),
     "--only lint": (),
 }
-"""Maps each way to run tests to the options that it accepts; the empty key is the gate, which every change must pass.
-If arguments for pytest are given, only --no-skips is accepted.
+"""Maps each mode of `squall test` to the options that it accepts. The empty key is the default mode: what every change
+must pass. If arguments for pytest are given, only --no-skips is accepted.
 """
 
 
@@ -74,25 +74,27 @@ class _NightFlagsCommand(click.Command):
 def command(
     only: str | None, rules: bool, costs: bool, night: bool, pytest_arguments: tuple[str, ...], **options: Any
 ) -> int:
-    """Run the gate: what every change must pass, in at most ten minutes on two idle cores. Ruff, layers and mypy come
-    first, then the tests that tests/costs.json and tests/support/gate/rules.py choose, in a lane for each CPU and one
-    that mostly waits. At the end, a line for each reason why tests were skipped: how many, what they need, how to get
-    it.
+    """Run what every change must pass, in at most ten minutes on two idle cores. Ruff, the import rules and mypy come
+    first. Then come the tests that tests/costs.json and tests/support/gate/rules.py choose: one pytest process for each
+    CPU, and one more for tests that mostly wait. At the end, each reason why tests were skipped has a line: how many
+    tests, what they need, and how to get it.
 
-    With --all, everything runs, in hours: the night's tests too, each rule taken out of the broker in turn, and alone,
-    after all others, the tests that assert how long something takes. It ends with a table of what it cost.
+    With --all, everything runs, which takes hours. This includes the tests for nights, and the removal of each rule of
+    the broker in turn, which must make a test fail. Tests that assert how long something takes run last and alone. A
+    table of the costs comes at the end.
 
-    Further arguments go to pytest, which then runs what they name, in one lane and without the linters.
+    Further arguments go to pytest, which then runs only the tests that they name, in one process and without the
+    linters.
 
-    With --again, where at most three tests failed, these run once more when everything else is done, each time alone.
-    Those that pass then are reported as FLAKY. That says where to look, and excuses nothing: the exit code stays 1.
+    With --again, if at most three tests failed, they run once more at the end, each alone. Those that pass then are
+    reported as FLAKY. The exit code stays 1: a flaky test is still a failure.
 
-    With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
-    --show prints the rules and runs nothing.
+    With --rules, only the removal of rules runs. Arguments then name mechanisms or single rules; --jobs N runs N at the
+    same time. --show prints the rules and runs nothing.
 
-    With --night, --all is one part of several: known bugs are planted, fresh seeds simulated, runs in containers and
-    with foreign libraries played, the README's commands called on fresh machines. It ends with a page, and can go on
-    later.
+    With --night, --all is one part of several. The other parts plant known bugs, simulate new seeds, run containers and
+    foreign client libraries, and call the README's commands on new machines. A page comes at the end. A night that was
+    interrupted can be resumed.
 
     \b
     Examples:

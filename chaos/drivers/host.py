@@ -317,7 +317,7 @@ class LibraryDriver(LibraryClientFactory):
 
 
 def of_member(task: MemberConfig) -> dict[str, Any]:
-    """Return the fields of a `DriverConfig` that a member's settings make."""
+    """Return the fields of a `DriverConfig` that make a driver program the group member that `task` describes."""
     member = task.settings
     return {
         "group": member.group,

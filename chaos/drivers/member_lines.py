@@ -164,7 +164,7 @@ class MemberLineProtocol(LineProtocol):
 
 
 def _fresh(op: int, known: set[int], what: str) -> None:
-    """Add a new id to `known`. Raise ProtocolViolation if the program has used the id before."""
+    """Add the id of a new operation to `known`. Raise ProtocolViolation if the program has used this id before."""
     if op in known:
         raise ProtocolViolation(f"it began {what} {op} twice: each has an id of its own")
     known.add(op)

@@ -40,7 +40,7 @@ from squall.workloads.needs import LibraryRequirements
 POLL_ANSWER_S = 30.0
 """Gives the seconds after which a program that does not answer a poll counts as hung."""
 SAID_LETTERS = 80
-"""Limits the characters of the command that name a process."""
+"""Limits how many characters of a program's command messages show to name its OS process."""
 ISOLATIONS = ("read_uncommitted", "read_committed")
 MEMBER = "member"
 ACKS = {-1: "all", 0: "0", 1: "1"}
@@ -240,7 +240,9 @@ class ProgramDriver(LibraryClientFactory):
 
     @override
     def about(self) -> Mapping[str, object]:
-        """Return no settings, because the program is expected to follow the plan's."""
+        """Return no settings that deviate from the plan, because a program under test is expected to follow all of
+        them.
+        """
         return {}
 
     def _process(self, role: str, **about: object) -> ProgramProcess:

@@ -68,9 +68,9 @@ class ReportSequencer:
             self._members.remove(member)
 
     def hear(self) -> None:
-        """Handle all reports that were written. An assignment waits until all pipes were emptied once more, and until
-        the reports that other members wrote before their own next assignments are handled. Of two assignments, the one
-        of the older generation is handled first.
+        """Handle all reports that were written. Before an assignment is handled, all pipes are read once more, and the
+        reports that other members wrote before their own next assignments are handled. If several assignments wait, the
+        one of the oldest generation is handled first.
         """
         while True:
             for member in self._members:
@@ -205,8 +205,8 @@ class ProgramMember(LibraryConsumer):
         self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})
 
     def _begin(self, at: Mapping[Place, int]) -> None:
-        """Report that the member reads these partitions from these offsets. At offset 0 it does not need a committed
-        offset.
+        """Report that the member reads these partitions from these offsets. Those at offset 0 are marked: a member may
+        begin there without a committed offset.
         """
         self._at |= at
         if at:

@@ -1,3 +1,3 @@
-"""Defines the faults that can hit a cluster, their targets and times, and the nemesis, which plays each fault and
-proves that the fault landed.
+"""Defines the faults that can hit a cluster, their targets and their times. Also defines the nemesis, which injects
+each fault and proves that the fault took effect (that it landed).
 """

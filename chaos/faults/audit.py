@@ -18,9 +18,9 @@ from squall.checkers.nemesis_log import FILE, SCHEMA
 
 
 def audit(lines: Iterable[bytes]) -> list[str]:
-    """Return what is wrong in the lines of nemesis.jsonl, with file and line number. Old files, which name no schema,
-    lack what is compared here. At an unreadable line the audit ends without an error: the reader of the file reports
-    it.
+    """Return what is wrong in the lines of nemesis.jsonl, with file and line number. Lines without a schema are from an
+    old version and are not checked. At an unreadable line the audit ends without an error: the reader of the file
+    reports it.
     """
     found: list[str] = []
     for number, raw in enumerate(lines, start=1):

@@ -10,7 +10,9 @@ from squall.chaos.faults.kind import Fault, FaultPlacement, Params
 
 OPS = ("write", "fsync")
 PLENTY = 8
-"""Gives how many records there must be for each counted call: records share batches, and some producers wait."""
+"""Gives how many records a broker must get during a fault of its n-th write or fsync, for each of the n calls. One call
+would not be enough: several records share a batch, and some producers wait.
+"""
 
 
 def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
@@ -41,8 +43,8 @@ def hit_by_calls(fault: Fault, placement: FaultPlacement) -> Fault:
 
 
 def many_records(fault: Fault, placement: FaultPlacement) -> bool:
-    """Return whether a node gets many more records during the fault than the fault counts before it acts (its parameter
-    `nth`). If not, the caller makes the fault hit the first write or fsync.
+    """Return whether a node is likely to make enough writes during a fault that acts at the n-th write or fsync: it
+    gets many more records than n. If it does not, the caller makes the fault act at the first call.
     """
     expected = placement.cluster.rate * fault.duration_s / placement.cluster.nodes
     return expected >= PLENTY * float(fault.params["nth"])

@@ -41,7 +41,7 @@ class FaultExecution:
     link: Link | None = None
     """Is the single link that the fault hits instead of brokers, or None."""
     view: ClusterSnapshot | None = None
-    """Is the cluster's state from which `resolved` was determined."""
+    """Is the cluster's state in which the fault's target was looked up."""
     asked: int | None = None
     began: int | None = None
     on: int | None = None
@@ -206,9 +206,9 @@ class FaultContext:
         return tuple(joined)
 
     def check_metadata_survives(self, nodes: Sequence[int]) -> None:
-        """Raise UnresolvedTargetError if a power loss of these nodes could destroy committed metadata, because a
-        majority of the quorum's voters would lose what their disks may have forgotten. No cluster survives that, and no
-        verdict could tell.
+        """Raise UnresolvedTargetError if a power loss of these nodes could destroy committed metadata. It could if an
+        fsync has failed on a majority of the quorum's voters, all among these nodes: what they hold may not be durable.
+        No cluster survives that, so the run would have no verdict.
         """
         voters = self.runtime.controllers
         lost = self._forgetful.intersection(nodes, voters)
@@ -225,8 +225,8 @@ class FaultContext:
     def holders(self, p: FaultExecution, node: int, state: NodeState) -> dict[int, str]:
         """Return the other faults that hold the node down or paused, as fault id -> action.
 
-        A broker ends by itself when its disk fails or at its crash point. The fault that caused this has not claimed
-        the node yet; if no other fault claims the node, return that fault.
+        A broker may also end by itself, at a disk error or at its crash point. The fault behind this is not registered
+        as holding the node down. It is returned only if no other fault is.
         """
         if state is NodeState.PAUSED:
             return self.others(p, node, FaultTrait.PAUSES)
@@ -263,8 +263,8 @@ class FaultContext:
 
     @contextmanager
     def taking_down(self, p: FaultExecution, nodes: Sequence[int]) -> Iterator[None]:
-        """Surround the action that takes nodes down. From its beginning, the fault holds these nodes down. Another
-        fault that wants to take down such a node waits until the action is over.
+        """Surround the action that takes nodes down. As soon as the block begins, the fault holds these nodes down.
+        Another fault that wants to take down such a node waits until the block has ended.
         """
         over = trio.Event()
         self._leaving |= dict.fromkeys(nodes, over)
@@ -304,7 +304,7 @@ class FaultContext:
         return await self.together(self.up, nodes)
 
     async def up(self, node: int) -> Any:
-        """Start a node, after which no fault holds it down. Return evidence of the start."""
+        """Start a node. After that, no fault holds it down. Return evidence of the start."""
         self._down.pop(node, None)
         over = self._starting[node] = trio.Event()
         try:
@@ -364,13 +364,13 @@ class FaultContext:
         return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
     async def rest(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Keep the fault active for its duration, after `check_landed`. look: as for `outlast`."""
+        """Check that the fault became active in time (`check_landed`), then keep it active. look: as for `outlast`."""
         self.check_landed(p, self.now_ns())
         await self.outlast(p, look)
 
     async def outlast(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Wait for the fault's end. look: is called once before that, at a moment that the plan's seed decides. A
-        broken fault that stops acting for a while cannot know this moment, so it is noticed.
+        """Wait for the fault's end. look: is called once before that, to inspect whether the fault is still active. The
+        plan's seed decides the moment, so that no implementation of a fault can be active at just that moment.
         """
         if look is not None:
             await trio.sleep(max(0.0, self.left_s(p)) * self.rng(p, "middle").uniform(*MIDDLE))
@@ -378,11 +378,13 @@ class FaultContext:
         await trio.sleep(max(0.0, self.left_s(p)))
 
     async def activities(self, nodes: Sequence[int]) -> list[Any]:
-        """Return `Runtime.activity` of each node, in the order of `nodes`."""
+        """Return what each node's OS process has done so far (`Runtime.activity`), in the order of `nodes`."""
         return await self.together(self.runtime.activity, nodes)
 
     def check_landed(self, p: FaultExecution, at_ns: int) -> None:
-        """Raise HarnessError if the fault, active since `at_ns`, took longer to land than it was to last."""
+        """Raise HarnessError if the fault, active since `at_ns`, needed more time to become active than its whole
+        duration.
+        """
         assert p.began is not None
         spent_s = (at_ns - (p.on or p.began)) / 1e9
         if spent_s > p.fault.duration_s:
@@ -476,9 +478,11 @@ class FaultContext:
     async def probes_until_ok(
         self, p: FaultExecution, links: Sequence[Link], measure: Callable[[Link], Awaitable[ProbeResult]] | None = None
     ) -> list[ProbeResult]:
-        """Probe each healed link until it has answered once, or until the time is over; the time counts anew as long as
-        other faults are active on it. Return the last results, good or bad: what other faults do to a link afterwards
-        does not count. A fault that waits for one of these links waits until this ends. measure: None means a probe.
+        """Probe each healed link until it has answered once, or until the time-out. The time-out begins anew as long as
+        other faults are active on a link that has not answered. Return the last result of each link.
+
+        Other faults that wait for one of these links wait until this function returns. measure: how to probe a link;
+        None: as `probe` does.
         """
         measure, silent, found = measure or self.probe, list(links), dict[Link, ProbeResult]()
         waiting = ExtendableDeadline(lambda: any(self.company(p, link) for link in silent), HEALED_WITHIN_S)

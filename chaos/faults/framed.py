@@ -13,8 +13,8 @@ from squall.chaos.runtimes.contract import Link
 
 
 def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
-    """Return the links that need the frame relay: those that carry requests to any broker that the targets of the
-    plan's request faults may turn out to be.
+    """Return the links that need the frame relay, because they carry requests to a broker that one of the plan's
+    request faults may hit. A target such as `leader` may be any broker.
     """
     found: set[Link] = set()
     for fault in faults:
@@ -32,7 +32,7 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
 
 
 def _may_be(target: str, nodes: Sequence[int]) -> Sequence[int | str]:
-    """Return the brokers, or the client zone, that a target may turn out to be when its fault begins."""
+    """Return the brokers, or the client zone, that this target may name when its fault begins."""
     kind, argument = check_target("target", target)
     zone = zone_of(target)
     return [zone] if zone else [int(argument)] if kind == "node" else nodes

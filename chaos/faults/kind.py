@@ -17,24 +17,24 @@ from typing import Any
 from squall.checkers import fault_traits
 
 MANNERS = ("refuse", "drop", "hold")
-"""Lists how a cut link may behave: it refuses and resets connections; or it drops bytes, and closes connections when
-healed; or it holds bytes, and delivers them late.
+"""Lists how a cut link may behave. refuse: it refuses and resets connections. drop: it drops bytes, and closes
+connections when it is healed. hold: it holds bytes back, and delivers them when it is healed.
 """
 
 SHAPES = ("isolate", "halves", "one-way", "ring", "bridge")
-"""Lists which links a partition may cut: all links of the target; links between two halves; only what the target sends;
-links such that each broker hears a majority and no two brokers hear the same majority (Jepsen's majorities-ring); links
-between two halves that both still reach the target, the bridge.
+"""Lists which links a partition may cut. isolate: all links of the target. halves: the links between two halves of the
+cluster. one-way: only what the target sends. ring: each broker hears a majority, and no two brokers hear the same
+majority (Jepsen's majorities-ring). bridge: the links between two halves, except those of one broker, the target.
 """
 
 SIDES = ("peers", "clients", "both")
-"""Lists whose connections to the target broker a fault of links may hit: the other brokers' (`peers`, in both
-directions), the clients', or both.
+"""Lists the values of a link fault's parameter `side`, which says whose connections to the target broker it hits: the
+other brokers' (`peers`, in both directions), the clients', or both.
 """
 
 TRAFFIC = ("replication", "controller")
-"""Lists further sides, which select single requests between brokers: only followers' requests to leaders, or only
-brokers' requests to controllers.
+"""Lists further values of a link fault's parameter `side`, which select single requests between brokers: only
+followers' requests to leaders, or only brokers' requests to controllers.
 """
 
 RUNTIMES = ("process", "docker", "sim", "external")
@@ -98,12 +98,14 @@ class FaultTrait(StrEnum):
     OF_ONE_NODE = "of one node"
     """A seed draws the fault for one node at a time."""
     ONE_BY_ONE = "one by one"
-    """The fault hits all brokers, one after the other, and waits for each broker."""
+    """The fault hits all brokers, one after the other. It waits until one is in order again before it hits the next."""
     BY_SIGNAL = "by signal"
     """A container engine can do this to any container, whatever runs inside."""
     # What it does to links and clients.
     OF_LINKS = "of links"
-    """The fault acts on links: it takes a `side`, and a client zone can be its target."""
+    """The fault acts on links. Its parameter `side` says whose (other brokers', clients'), and its target may be a
+    client zone, a group of clients that have links of their own.
+    """
     CUTS_LINKS = fault_traits.CUTS_LINKS
     SLOWS_LINKS = fault_traits.SLOWS_LINKS
     NEEDS_TRAFFIC = "needs traffic"
@@ -274,13 +276,12 @@ def no_traits(params: Params) -> frozenset[FaultTrait]:
 ELSEWHERE = frozenset(
     {FaultTrait.MOVES_LEADERS, FaultTrait.NEEDS_FILES, FaultTrait.DAMAGES_FILES, FaultTrait.ENDS_BY_ITSELF}
 )
-"""Lists the traits of faults that need a broker with a partition of the workload, or with writes to one. On other
-brokers they hit nothing.
-"""
+"""Lists the traits of faults that land only on a broker that has a partition of the workload, or gets writes to one."""
 
 
 def at_a_coordinator(rng: Random, fault: Fault) -> Fault:
-    """Return the fault with a coordinator as its target, if it hits one broker and lands on any broker; else unchanged.
+    """Return the fault with a coordinator as its target, if the fault hits one broker and can land on any broker.
+    Otherwise return it unchanged.
     """
     movable = fault.target in ("leader", "controller", "random") and not fault.traits & ELSEWHERE
     return replace(fault, target="coordinator") if movable else fault
@@ -319,31 +320,33 @@ class DrawRules:
     by_default_on_foreign: bool = False
     """Is True if `squall run --runtime external` draws this kind when --faults is missing."""
     swarm: str = ""
-    """Says in which of a swarm plan's independent draws a seed may pick this kind. "first": in the main draw; "newer":
-    in a separate draw, so that seeds without it keep their old plans; "beside": at any time beside all other faults;
-    empty: in none.
+    """Says in which of the independent draws that make a random plan (a swarm plan) this kind may be picked. "first":
+    in the main draw; "newer": in a separate draw, so that seeds that do not pick it keep their old plans; "beside": in
+    a draw that adds faults at any time, beside all others; empty: in none.
     """
     likely: Callable[[int, Fault, int], Params] = lambda seed, fault, in_flight: fault.params
     """Returns parameters with which the fault is likely to hit something in `squall run`, from the seed, the fault and
     the number of requests in flight.
     """
     varied: Callable[[Random, Params, int], dict[str, Any]] | None = None
-    """Returns the parameters that a swarm gives to only some faults of this kind, from the parameters and the number of
-    nodes.
+    """Returns other parameters for some of the faults of this kind in random plans (swarm). Takes the parameters, and
+    the number of nodes.
     """
     coordinated: Callable[[Random, Fault], Fault] = at_a_coordinator
-    """Returns what some faults of this kind become if the workload has transactional producers."""
+    """Returns the fault, changed for some draws so that it hits a transaction coordinator. Used if the workload has
+    transactional producers.
+    """
     of_groups: Callable[[Random, Fault, Sequence[str]], Fault] = lambda rng, fault, asked: at_a_coordinator(rng, fault)
-    """Returns what some faults of this kind become if the workload has consumer groups, whose members often send
-    requests of the APIs `asked`.
+    """Returns the fault, changed for some draws so that it hits a group coordinator. Used if the workload has consumer
+    groups, whose members often send requests of the APIs `asked`.
     """
     own_topics: Callable[[Random, Params], Params] = lambda rng, params: params
-    """Returns parameters with which some faults of a swarm remake the workload's own topics, if its clients can handle
-    that.
+    """Returns the parameters of a random plan's fault if clients can handle that their own topics are deleted and
+    recreated. Some of these faults then do so.
     """
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
-    """Returns a fault of another kind, with its target, in place of some of a swarm's faults of this kind; None: keep
-    the fault.
+    """Returns a fault of another kind, with its target, that takes the place of this fault in a random plan (swarm).
+    None: the fault stays.
     """
 
 

@@ -1,5 +1,5 @@
-"""Defines what all faults of links share: the parameters for their duration and for the side of the links, the number
-of brokers that they need, and their descriptions in words.
+"""Defines what all faults of links share: the parameters for their duration and for whose links they hit (`side`), the
+number of brokers that they need, and their descriptions in words.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def both_ends(params: Params) -> int:
 
 
 def on_clients_side(params: Params) -> dict[str, Any]:
-    """Return the same parameters with clients' links as the side."""
+    """Return the same parameters with `side` = `clients`, so that the fault hits clients' links."""
     return {**params, "side": "clients"}
 
 
 def indistinct_traffic(params: Params, setting: PlanCapabilities) -> str:
-    """Return why the sides `replication` and `controller` are impossible in this plan: only the requests between
-    Squall's own brokers can be distinguished. Empty: they are possible, or the fault has another side.
+    """Return why `side` = `replication` or `controller` is impossible in this plan: the links can distinguish requests
+    between Squall's own brokers only. Empty: it is possible, or the fault has another `side`.
     """
     side = params["side"]
     if side not in TRAFFIC or setting.target == "squall":

@@ -45,8 +45,8 @@ class UpcomingFault(NamedTuple):
 
 
 class Nemesis:
-    """Plays faults. cluster: reports leaders and ISRs. record: takes each line of nemesis.jsonl. probe_ms: as in a
-    plan.
+    """Injects the faults of a plan at their times. cluster: reports leaders and ISRs. record: takes each line of
+    nemesis.jsonl. probe_ms: the slowest probe before the load, in ms, as the plan has it.
     """
 
     def __init__(

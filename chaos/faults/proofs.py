@@ -26,29 +26,27 @@ def _came_back(up: Sequence[Json], count: int) -> bool:
 
 
 def stayed_down(seen: Json, hit: Sequence[Any]) -> str:
-    """Return what contradicts that the nodes had no process at a drawn moment of the fault. Empty: nothing."""
+    """Return what contradicts that the nodes had no process at a random moment of the fault. Empty: nothing."""
     found = {each.get("node"): each.get("state") for each in objects(seen.get("middle"))}
     return "" if hit and all(found.get(node) == GONE for node in hit) else "a node ran in the middle of the fault"
 
 
 CONTROLLED, ALONE = "controlled", "alone"
-"""Name how a broker shut down by itself on SIGTERM, as its evidence says: its controller released it, or no controller
-answered, so that the broker shut down without a controlled shutdown.
+"""Are keys of the evidence that say how a broker shut down on SIGTERM. CONTROLLED: its controller released it. ALONE:
+no controller answered, so that the broker shut down without a controlled shutdown.
 """
 
 
 def left_as_asked(evidence: Mapping[str, Any], proof: str) -> bool:
-    """Return whether a node went down as its fault requires. `proof`: the word that the node's evidence must contain.
-
-    On SIGTERM a broker should shut down by itself, in good order. It may do so alone if it cannot reach a controller.
-    If a controller answers, and does not release the broker, this fault is not the cause.
+    """Return whether a node went down as its fault requires. `proof`: the key of the evidence that must be true. A
+    broker that was asked for a controlled shutdown may also shut down alone (ALONE), if no controller answers.
     """
     return bool(evidence.get(proof) or (proof == CONTROLLED and evidence.get(ALONE)))
 
 
 def taken_down(proof: str) -> Verify:
-    """Return the check that each node was taken down and started again. `proof`: the word that a node's evidence must
-    contain.
+    """Return the check that each node was taken down and started again. `proof`: the key that must be true in a node's
+    evidence.
     """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -205,7 +203,9 @@ def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def wrong_way(seen: Json) -> str:
-    """Return which link let requests pass that were to be cut, or cut requests that were to pass. Empty: none did."""
+    """Return which link was cut in the wrong direction: requests passed although they were to be cut, or did not pass
+    although only responses were to be cut. Empty: no link was.
+    """
     proven = texts(seen.get("proven"))
     for way in objects(seen.get("ways")):
         link, only_answers = way.get("link"), way.get("stream") == StreamDirection.BACK
@@ -245,8 +245,8 @@ def compared(*numbers: str) -> Verify:
 
 
 def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str, Sequence[Json]]) -> str:
-    """Return what is missing: a link that proves the fault was measured while the fault was active, and before or after
-    it.
+    """Return what is missing. Each link that proves the fault must have been measured while the fault was active, and
+    also before or after it.
     """
     for link in proven:
         during, *quiet = (

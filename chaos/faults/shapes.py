@@ -30,8 +30,8 @@ def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[
 
 
 def asked_over(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
-    """Return those links of `links_of` over which the target brokers are sent requests, or the clients of the target
-    zone send requests.
+    """Return those links of `links_of` that carry requests: requests to the target brokers, or requests of the target
+    zone's clients.
     """
     found = links_of(params, targets, links)
     return [link for link in found if link in targets or link.target in targets or not isinstance(link.source, int)]
@@ -104,7 +104,7 @@ def _ring(order: Sequence[int]) -> set[Pair]:
 
 
 def _between(deaf: set[Pair], manner: CutMode) -> list[tuple[Link, Cut]]:
-    """Return the cuts that keep what each pair's first broker sends from its second broker."""
+    """Return how to cut the links so that for each pair (a, b) no byte that broker a sends reaches broker b."""
     cuts: dict[Link, Cut] = {}
     for a, b in sorted(deaf):
         if manner is CutMode.REFUSE or (b, a) in deaf:

@@ -23,7 +23,9 @@ COORDINATOR = "coordinator"
 NODE_TARGETS = (*OF_PARTITIONS, "controller", COORDINATOR, "node", "random", "minority", "majority", "all")
 """Lists the targets that are brokers. `node:N` names a broker id."""
 ZONE_TARGET = "zone"
-"""Is a target for faults of links: `zone:N` means all links of the workload's N-th client zone, counted from 1."""
+"""Is a target for faults of links: `zone:N` means all links of the workload's N-th client zone (a group of clients with
+links of their own), counted from 1.
+"""
 LINK_TARGET = "link"
 """Is a target for faults of links: `link:A->B` is the one directed link over which A opens connections to B. B is a
 target of one broker, or a broker id; A is the same, or a client zone.
@@ -112,8 +114,8 @@ def of_clients(target: str) -> bool:
 
 
 def check_target(here: str, target: str) -> tuple[str, str]:
-    """Split a target such as "leader:orders-0-1" into kind and argument, without what follows `not`. Raise FaultError
-    if the text is no target.
+    """Split a target such as "leader:orders-0-1" into kind and argument. Leave out the brokers after `not`. Raise
+    FaultError if the text is no target.
     """
     target, but = _split(target)
     kind, colon, argument = target.partition(":")
@@ -153,7 +155,9 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _check_but(here: str, target: str, kind: str, but: str) -> None:
-    """Raise FaultError if the brokers after `not` cannot be left out."""
+    """Raise FaultError if the text after `not` names brokers that cannot be left out, or if this kind of target has no
+    `not`.
+    """
     if kind not in NODE_TARGETS:
         raise FaultError(f"{here}: target {target!r}: only brokers can be left out: no `not` behind {kind}")
     whom, _, argument = but.partition(":")
@@ -244,7 +248,9 @@ def no_such_group(wanted: str, groups: Sequence[str]) -> str:
 
 
 def coordinated_names(targets: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return those transactional ids and groups of a workload's `names` whose coordinators these targets may mean."""
+    """Return which of a workload's transactional ids and groups (`names`) these targets need a coordinator for. A
+    target `coordinator` without a name needs those of all.
+    """
     named: set[str] = set()
     for target in targets:
         ends = link_ends("target", target) if target.startswith(f"{LINK_TARGET}:") else (target,)

@@ -16,10 +16,10 @@ its target.
 BEHIND_OTHERS_S = 20.0
 """Gives how many more seconds a fault may wait while other faults block it."""
 LONGER_S = 5.0
-"""Gives by how much a fault may be extended that has hit nothing."""
+"""Limits by how many seconds a fault that has hit nothing is extended."""
 POLL_S = 0.1
 MIDDLE = (0.2, 0.8)
-"""Gives the shares of a fault's duration between which the nemesis checks once, at a drawn moment, that the fault is
+"""Gives the shares of a fault's duration between which the nemesis checks once, at a random moment, that the fault is
 active.
 """
 

@@ -59,7 +59,7 @@ class NumericCondition:
 
     subject: str
     of: str
-    """Names a partition or a broker id; empty for the controller."""
+    """Names what the number belongs to: a partition, or a broker id. Empty for the controller."""
     op: str
     number: int
 
@@ -85,7 +85,7 @@ class StateCondition:
     state: str
     is_not: bool
     of: str = OF_TRANSACTIONS
-    """Is OF_TRANSACTIONS or OF_GROUPS."""
+    """Says whether `id` is a transactional id (OF_TRANSACTIONS) or a group (OF_GROUPS)."""
 
     @property
     def name(self) -> str:
@@ -222,7 +222,9 @@ def poll_s(parts: Sequence[Condition]) -> float:
 
 
 def _never(parts: Sequence[Condition]) -> str:
-    """Return why no number can make all parts true. Empty: some number can."""
+    """Return why the parts of a condition contradict each other, so that they can never all be true at once (`isr:t-0 <
+    1 and isr:t-0 > 2`). Empty: they can.
+    """
     compared = [part for part in parts if isinstance(part, NumericCondition)]
     for subject in dict.fromkeys((part.subject, part.of) for part in compared):
         alike = [part for part in compared if (part.subject, part.of) == subject]
@@ -237,8 +239,8 @@ def _never(parts: Sequence[Condition]) -> str:
 
 
 def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
-    """Return, for each subject, why no number that a cluster of this plan can show makes all parts true, and which
-    numbers are possible.
+    """Return a sentence for each partition, broker or controller whose conditions no value in this cluster can fulfil,
+    such as an ISR of 5 of 3 brokers. The sentence lists the possible values.
     """
     compared = [part for part in parts if isinstance(part, NumericCondition)]
     found = []
@@ -274,8 +276,8 @@ def seen_of(condition: NumericCondition, view: Any, calls: Callable[[int, CrashO
     raise AssertionError(f"nothing to see: {condition}")
 
 
-def kept(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the faults of a plan whose numbers are in `which`, renumbered from 0.
+def renumbered_faults(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict[str, Any]]:
+    """Return only those faults of a plan whose numbers are in `which`, renumbered from 0.
 
     If a fault waits for another fault, its condition gets the other's new number. If the other fault is left out, the
     condition is left out, too.

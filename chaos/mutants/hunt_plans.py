@@ -138,8 +138,8 @@ def killings_behind(seed: int, mutant: str, *, rounds: int = 4, most_ms: int = 8
 
 
 def somewhat_late(seed: int, mutant: str) -> list[Values]:
-    """Return a fault that slows links for a while, for mutants that need no fault. It makes their plans differ in what
-    is in flight at the same time.
+    """Return a fault that slows links for a while, for mutants that need no fault. With it, their plans differ in which
+    requests are in flight at the same time.
     """
     rng = draw(seed, f"{mutant}: links")
     return [slow_links(rng, rng.uniform(0.1, 0.8), rng.uniform(0.8, 1.6), most_ms=40)]

@@ -1,8 +1,8 @@
 """Plants the bug before KIP-320: a fetch does not carry its leader epoch, so a leader that was replaced still serves
 fetches.
 
-A follower then cannot check either that a batch has no later epoch than the leader. This check (KAFKA-18723) came years
-later, and would hide the bug that is shown here.
+The mutant also removes a check that came years later (KAFKA-18723) and would hide this bug: a follower refuses a batch
+whose epoch is above its leader's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from squall.broker.log.results import FollowerAppendResult
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import PartitionRules
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -50,7 +50,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=REBALANCING, workload={"rate": 15})
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower learns late what the controller decides. It still follows the leader of two
     epochs ago, which leads again and counts it as in sync. Then the follower learns of the epoch in between. The leader
     of that epoch does not know that it was replaced, and the follower truncates acknowledged records to match it. The
@@ -64,7 +64,7 @@ def seen_plan(seed: int) -> Plan:
         fault(rng.uniform(5.3, 6.4), 3.0, "kill", f"node:{seen.FIRST}"),
     ]
     settings = {**seen.PATIENT_WITH_CONTROLLER, "replica.lag.time.max.ms": "20000"}
-    return seen.seen_plan(seed, faults, settings=settings)
+    return seen.client_visible_plan(seed, faults, settings=settings)
 
 
 MUTANT = Mutant(
@@ -88,5 +88,5 @@ MUTANT = Mutant(
     ),
     faults=("pause", "partition"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log import recovery
 from squall.broker.protocol.records import BatchHeader
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -21,7 +21,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, killings(rng, rounds=2, action=rng.choice(("kill", "power_loss"))))
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower restarts and truncates to its high watermark, which was never checkpointed.
     Before it has copied records again the other replicas die, and an unclean election makes it the leader. A correct
     follower still has all records: nothing was written since it died.
@@ -38,7 +38,7 @@ def seen_plan(seed: int) -> Plan:
         "unclean.leader.election.enable": "true",
         "replica.high.watermark.checkpoint.interval.ms": "60000",
     }
-    return seen.seen_plan(seed, faults, settings=settings, operations=seen.until(1.6))
+    return seen.client_visible_plan(seed, faults, settings=settings, operations=seen.until(1.6))
 
 
 MUTANT = Mutant(
@@ -56,5 +56,5 @@ MUTANT = Mutant(
     ),
     faults=("kill", "power_loss"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

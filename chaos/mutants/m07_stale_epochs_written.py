@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log import checkpoints
 from squall.broker.log.epochs import EpochCache
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan, killings
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -24,7 +24,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, killings(rng, rounds=4, action="stop"))
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a leader dies with records that no other replica has. The next leader writes other records
     in their place. It is the last member of the ISR; it is stopped and leads again, but has forgotten the epoch of
     these records. The first leader comes back, gets no reason to truncate, and as the preferred leader serves its old
@@ -39,7 +39,7 @@ def seen_plan(seed: int) -> Plan:
         fault(rng.uniform(3.5, 3.7), 0.5, "stop", f"node:{seen.SECOND}"),
     ]
     load = {**seen.ONE_BY_ONE, "producers": 6, "rate": 400}
-    return seen.seen_plan(seed, faults, settings=REBALANCING, workload=load)
+    return seen.client_visible_plan(seed, faults, settings=REBALANCING, workload=load)
 
 
 MUTANT = Mutant(
@@ -58,5 +58,5 @@ MUTANT = Mutant(
     ),
     faults=("stop",),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

@@ -5,7 +5,7 @@ it.
 from __future__ import annotations
 
 from squall.broker.replication import Effects, EpochCachePort, Partition, TruncateFullyAndStartAt
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings_behind
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -26,7 +26,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, killings_behind(seed, "8", most_ms=40))
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which the leader dies, and the follower with fewer records is elected. The other follower, which
     is in the ISR, deletes its log. The responses with which it would copy all records again are late: the new leader
     dies before they arrive.
@@ -38,7 +38,7 @@ def seen_plan(seed: int) -> Plan:
         seen.late_fetches(1.6, 4.0, seen.THIRD, seen.SECOND, 1500, "back"),
         fault(rng.uniform(3.7, 4.2), 2.5, "kill", f"node:{seen.SECOND}"),
     ]
-    return seen.seen_plan(seed, faults, settings={"replica.lag.time.max.ms": "6000"})
+    return seen.client_visible_plan(seed, faults, settings={"replica.lag.time.max.ms": "6000"})
 
 
 MUTANT = Mutant(
@@ -53,5 +53,5 @@ MUTANT = Mutant(
     expected=("truncation-keeps-committed", "strong-isr", "lost-write", "unseen"),
     faults=("kill", "latency"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

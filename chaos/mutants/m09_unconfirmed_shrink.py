@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the proposed ISR if it is smaller."""
+    """Return the ISR for which the leader waits: the proposed one, even if it is smaller than the committed one."""
     added = tuple(broker_id for broker_id in proposed if broker_id not in committed)
     return committed + added if added else proposed
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import PartitionRules
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -40,7 +40,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=settings, operations=operations)
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower joins, and its leader never learns that the controller has agreed. The follower
     gets no more records; its leader continues without it and dies.
     """
@@ -54,7 +54,7 @@ def seen_plan(seed: int) -> Plan:
         fault(cut_s + rng.uniform(0.5, 0.8), 3.0, "kill", f"node:{seen.FIRST}"),
     ]
     settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
-    return seen.seen_plan(seed, faults, settings={**seen.PATIENT_WITH_CONTROLLER, **settings})
+    return seen.client_visible_plan(seed, faults, settings={**seen.PATIENT_WITH_CONTROLLER, **settings})
 
 
 MUTANT = Mutant(
@@ -66,5 +66,5 @@ MUTANT = Mutant(
     expected=("isr-superset", "valid-high-watermark", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("pause", "latency"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.cluster.image import PartitionImage
 from squall.broker.controller import isr
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -32,7 +32,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=settings, workload={"rate": 60})
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a leader's request to add a follower to the ISR is late. The leader sends it again, and
     the follower joins, gets no more records, and leaves. Then the late request adds the follower again. The leader does
     not learn that, continues without the follower, and dies.
@@ -50,7 +50,7 @@ def seen_plan(seed: int) -> Plan:
         "broker.session.timeout.ms": "1000",
         "controller.quorum.fetch.timeout.ms": "6000",
     }
-    return seen.seen_plan(seed, faults, settings=settings)
+    return seen.client_visible_plan(seed, faults, settings=settings)
 
 
 MUTANT = Mutant(
@@ -70,5 +70,5 @@ MUTANT = Mutant(
     ),
     faults=("protocol", "pause"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

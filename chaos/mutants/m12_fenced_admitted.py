@@ -6,7 +6,7 @@ from squall.broker.cluster.image import ClusterImage
 from squall.broker.controller import isr
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import PartitionRules
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -30,7 +30,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, [slow, *stops])
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower is fenced, and is wrongly admitted to the ISR. The other replicas die, so that
     it is the last member. It loses its power, and is elected with what is left of its log.
     """
@@ -41,7 +41,7 @@ def seen_plan(seed: int) -> Plan:
         fault(rng.uniform(2.7, 2.9), 3.5, "kill", f"node:{seen.FIRST}"),
         fault(3.6, 0.4, "power_loss", f"node:{seen.SECOND}"),
     ]
-    return seen.seen_plan(seed, faults, settings=seen.NO_ELIGIBLE)
+    return seen.client_visible_plan(seed, faults, settings=seen.NO_ELIGIBLE)
 
 
 MUTANT = Mutant(
@@ -56,5 +56,5 @@ MUTANT = Mutant(
     expected=("isr-joins-in-service", "valid-decision", "strong-isr", "lost-write", "unseen"),
     faults=("stop", "latency"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

@@ -8,7 +8,7 @@ from squall.broker.protocol.schema.alter_partition import BrokerState
 from squall.broker.replication import Partition
 from squall.broker.replication.replica import FollowerReplicaState
 from squall.broker.replication.rules import PartitionRules
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -56,7 +56,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, settings=settings, operations=operations, workload={"partitions": 1})
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower's fetches are late, and it loses its power. After its restart it fetches from
     the new end of its log, and waits for the responses. Then the late fetches from before let it join the ISR, and its
     leader dies.
@@ -73,7 +73,7 @@ def seen_plan(seed: int) -> Plan:
         "replica.lag.time.max.ms": "5000",
         "max.incremental.fetch.session.cache.slots": "0",
     }
-    return seen.seen_plan(seed, faults, settings=settings, operations=seen.until(1.6))
+    return seen.client_visible_plan(seed, faults, settings=settings, operations=seen.until(1.6))
 
 
 MUTANT = Mutant(
@@ -89,5 +89,5 @@ MUTANT = Mutant(
     expected=("strong-isr", "valid-high-watermark", "leader-completeness", "lost-write", "unseen"),
     faults=("power_loss", "protocol", "latency"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

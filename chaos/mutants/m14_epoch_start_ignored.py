@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.replication import Partition
 from squall.broker.replication.replica import FollowerReplicaState
 from squall.broker.replication.rules import PartitionRules
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -47,7 +47,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, nodes=5, settings=settings, operations=operations, workload=workload)
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower is fenced and lacks just the last record. The other follower has this record,
     and becomes leader before it learns that the record is committed. It lets the first follower join the ISR, but the
     response with the record is late. Then it dies.
@@ -64,7 +64,7 @@ def seen_plan(seed: int) -> Plan:
     ]
     settings = {"replica.fetch.wait.max.ms": "800", "replica.lag.time.max.ms": "6000"}
     operations = [*seen.until(1.3), *seen.one_for_each(1.75)]
-    return seen.seen_plan(seed, faults, settings=settings, operations=operations)
+    return seen.client_visible_plan(seed, faults, settings=settings, operations=operations)
 
 
 MUTANT = Mutant(
@@ -83,5 +83,5 @@ MUTANT = Mutant(
     ),
     faults=("kill", "latency"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

@@ -47,7 +47,7 @@ def alone_by_a_cut(seed: int, mutant: str) -> Plan:
     return hunt_plan(seed, faults, settings=ELIGIBLE, workload={"rate": 300, "readers": 2}, expect="safe")
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which readers get records that the next leader does not have."""
     return alone_by_a_cut(seed, "15")
 
@@ -61,5 +61,5 @@ MUTANT = Mutant(
     expected=("strong-isr", "hw-held-by-min-isr", "unseen", "inconsistent-offset", "lost-write"),
     faults=("pause", "power_loss"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

@@ -36,7 +36,7 @@ def plan(seed: int) -> Plan:
     )
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which no follower can fetch from two of three brokers. One of these loses its power and comes
     back with fewer records, and the other dies: only the third broker, which has all records, may lead now. So the plan
     accepts no loss.
@@ -62,5 +62,5 @@ MUTANT = Mutant(
     expected=("strong-isr", "leader-completeness", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

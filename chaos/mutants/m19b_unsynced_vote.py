@@ -27,7 +27,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, faults, workload={"rate": 50})
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return `plan` with a longer load. A broker may find only half of its unsynced vote, and then does not start.
     Without a second voter no leader can be elected any more.
     """
@@ -57,5 +57,5 @@ MUTANT = Mutant(
     ),
     faults=("power_loss",),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

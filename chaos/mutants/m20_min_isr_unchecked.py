@@ -21,7 +21,7 @@ def plan(seed: int) -> Plan:
     return last_one_standing(seed)
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan under which the next leader lacks what the lone leader acknowledged."""
     return alone_by_a_cut(seed, "20")
 
@@ -39,7 +39,7 @@ MUTANT = Mutant(
     expected=("strong-isr", "acknowledged-is-replicated", "hw-held-by-min-isr", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )
 
 MASKED = tuple(
@@ -59,4 +59,4 @@ MASKED = tuple(
         ("20b", "no-check-after", "acknowledges although the ISR has shrunk", "error 20", "under_min_isr_after"),
     )
 )
-"""Lists mutants in which only one of these checks is missing."""
+"""Lists two mutants that lack only one check of min.insync.replicas: the one before an append, or the one after it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.replication import LeaderAndIsr, Partition
 from squall.broker.replication.rules import PartitionRules
-from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants import client_visible_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -35,7 +35,7 @@ def plan(seed: int) -> Plan:
     return hunt_plan(seed, [slow], settings=settings, workload={"rate": 120, "partitions": 6})
 
 
-def seen_plan(seed: int) -> Plan:
+def client_visible_plan(seed: int) -> Plan:
     """Return a plan in which a follower leaves the ISR and joins it again. Its leader learns this from the controller's
     responses. Later it gets the same two changes once more, in metadata, and applies the first of them again. By then
     the follower gets no records, and the leader continues without it.
@@ -50,7 +50,7 @@ def seen_plan(seed: int) -> Plan:
         fault(cut_s + rng.uniform(1.0, 1.8), 3.0, "kill", f"node:{seen.FIRST}"),
     ]
     settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
-    return seen.seen_plan(seed, faults, settings={**seen.PATIENT_WITH_CONTROLLER, **settings})
+    return seen.client_visible_plan(seed, faults, settings={**seen.PATIENT_WITH_CONTROLLER, **settings})
 
 
 MUTANT = Mutant(
@@ -65,5 +65,5 @@ MUTANT = Mutant(
     expected=("epochs-monotone", "isr-superset", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("latency",),
     plan=plan,
-    seen_plan=seen_plan,
+    client_visible_plan=client_visible_plan,
 )

@@ -29,9 +29,8 @@ def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> Abort
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which a transaction times out and is aborted, also in a partition that its only record has not
-    reached yet. That record comes from a producer that is fenced everywhere, and the producer's successor writes to the
-    partition next.
+    """Return a plan in which a producer's record is so late that its transaction times out and is aborted first. So the
+    abort marker reaches the partition before the record does. The producer's successor writes to this partition next.
     """
     rng = draw(seed, "33")
     faults, transactions = [], []

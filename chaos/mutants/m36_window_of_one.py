@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
-    """Find only the newest batch."""
+    """Recognise a batch as a duplicate only if it repeats the producer's newest batch."""
     last = header.base_sequence + header.last_offset_delta & SEQUENCE_MASK
     newest = entry.window[-1] if entry.window else None
     known = newest is not None and (newest.first_sequence, newest.last_sequence) == (header.base_sequence, last)

@@ -18,7 +18,7 @@ def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> in
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """Return the same offset as the limit of reads."""
+    """Return the wrong last stable offset as the limit of reads."""
     return self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
 
 

@@ -34,7 +34,7 @@ def needs_loading(
 
 def plan(seed: int) -> Plan:
     """Return a plan in which the coordinator dies and comes back, so that its successor resigns. One member has nothing
-    to commit, so that it does not notice.
+    to commit, so that it does not notice that the coordinator has changed.
     """
     rng = draw(seed, "40")
     down = fault(rng.uniform(1.5, 2.5), rng.uniform(0.8, 1.2), "kill", GROUP)

@@ -26,9 +26,7 @@ def _replay(self: TransactionCoordinator, shard: HostedTransactionShard, record:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which coordinators die in the middle of transactions, which pause so long that this happens to
-    them.
-    """
+    """Return a plan in which transactions pause so long that their coordinators die in the middle of them."""
     rng = draw(seed, "49")
     kills = killings(rng, rounds=3)
     transactions = series(rng, kills[-1]["at_s"], producers=2, every_s=0.6, aborts=0.2, pauses_ms=(600, 900, 1200))

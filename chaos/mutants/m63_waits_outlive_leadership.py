@@ -16,7 +16,7 @@ _SOUND = ReplicaManager.followed
 
 
 def answer_all(self: ProducePurgatory, error: int, leader: tuple[int, int]) -> None:
-    """Leave the requests waiting."""
+    """Leave the produce requests waiting, where the correct function answers them with an error."""
 
 
 def followed(
@@ -29,8 +29,8 @@ def followed(
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that moves leadership back to earlier leaders, with records in flight to slow followers; other
-    producers write there meanwhile.
+    """Return a plan in which leadership moves back to earlier leaders while slow followers have not fetched all
+    records. Meanwhile other producers write to the same partitions.
     """
     rng = draw(seed, "63")
     kills = killings(rng, rounds=5)

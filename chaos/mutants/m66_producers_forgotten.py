@@ -1,4 +1,4 @@
-"""Plants Redpanda #22670: an idempotent producer's state expires by another clock than its own."""
+"""Plants Redpanda #22670: a broker forgets an idempotent producer long before producer.id.expiration.ms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plants Redpanda PR 28554 (2025): the group router lost the flag require_stable of OffsetFetch on its way.
 
-A member that takes over a partition then begins at the offset from before a transaction that commits a moment later,
-and produces the outputs of that transaction a second time.
+So a member that takes over a partition may get an offset from before a transaction that is just being committed. It
+reads the inputs of that transaction again, and produces their outputs a second time.
 """
 
 from __future__ import annotations

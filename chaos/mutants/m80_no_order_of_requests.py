@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def hold(self: Connection, *, when_closed: bool = False) -> None:
-    """Hold nothing back."""
+    """Do nothing, where the correct function delays the next request of the connection."""
 
 
 def plan(seed: int) -> Plan:

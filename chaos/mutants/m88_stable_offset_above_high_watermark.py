@@ -17,7 +17,9 @@ def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> in
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """Return the sound limit: no reader gets more than it may."""
+    """Return the limit of the correct broker, so that no reader gets records too early: only the reported last stable
+    offset is wrong.
+    """
     return _SOUND(self, first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
 
 

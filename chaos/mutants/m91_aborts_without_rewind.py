@@ -14,7 +14,7 @@ from squall.workloads.subscriber import Subscriber
 
 
 def rewind(self: Subscriber) -> None:
-    """Keep the positions."""
+    """Keep the positions, where the correct function goes back to the committed offsets."""
 
 
 def plan(seed: int) -> Plan:

@@ -65,7 +65,7 @@ class Mutant:
     """Names the kinds of faults that provoke the bug."""
     plan: Callable[[int], Plan]
     """Makes, from a seed, a plan that is likely to provoke the bug, and that a correct broker survives."""
-    seen_plan: Callable[[int], Plan] | None = None
+    client_visible_plan: Callable[[int], Plan] | None = None
     """Replaces `plan` if only checks of clients' histories count: clients notice less than invariants do. None: `plan`
     is used for both.
     """

@@ -1,7 +1,7 @@
-"""Adds the plans of hunts for mutants to the swarm: some seeds play such a plan on a correct broker.
+"""Adds the plans of hunts for mutants to the random plans of the swarm: some seeds run such a plan on a correct broker.
 
-A plan that brings one bug to light reaches paths that no independent draws reach. It found other bugs for which it was
-not made: one was found by another mutant's plan in 0.3 CPU seconds, after 110 of the swarm had not found it.
+A plan that brings one bug to light reaches code paths that no independent draws reach. It also finds other bugs: one
+was found by another mutant's plan in 0.3 CPU seconds, after the swarm had not found it in 110.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SHARE = 0.06
 
 
 def drawn_plan(seed: int, *, workload: str | None = DEFAULT, mutant: str | None = None) -> Plan:
-    """Return the plan of one seed. workload: None: the seed draws it. mutant: the id or name of a mutant that is
-    hunted; the mutant's own plan is never drawn, but the swarm's plan instead.
+    """Return the random plan of one seed. workload: None: the seed draws it. mutant: the id or name of a mutant that is
+    hunted. A seed that would get the plan made for this mutant gets an independently drawn one.
     """
     rng = rng_for(seed, "swarm", "hunts")
     if rng.random() < SHARE:

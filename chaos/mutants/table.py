@@ -66,7 +66,7 @@ def _row(mutant: Mutant, results: dict[str, Sequence[str]], before: Sequence[str
 
 
 def _result(h: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
-    """Return the columns of one hunt."""
+    """Return the cells that describe one hunt in the mutant's row of the table."""
     why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
     check = h.check or (f"nothing: {why}" if why else "nothing")
     if h.check and which == HISTORY:

@@ -1,8 +1,8 @@
-"""Defines the axes of a matrix: the values of each axis, the flags that a value gives a run, and the default.
+"""Defines the axes of a matrix: the values of each axis, the flags that a value gives a run, and the default. This
+module does no I/O.
 
 A cell is a configuration: a map from each axis to its value, both as text. A cell contains every axis that affects its
-runs, also those that the matrix does not name, so that equal configurations are equal cells in each night. It does no
-I/O.
+runs, also those that the matrix does not name, so that equal configurations are equal cells in each night.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ SHOWN = ("target", "runtime", "workload")
 is not the default.
 """
 PROMISED: Mapping[str, str] = {"acks": "all", "idempotence": "on"}
-"""Holds the values of these axes for a workload that does not have these settings."""
+"""Gives the values that acks and idempotence always have in a workload without such a setting."""
 
 
 class ImpossibleCombination(Exception):

@@ -20,15 +20,17 @@ _PRIOR_S = {"sim": (3.0, 0.15), "process": (28.0, 1.0), "docker": (45.0, 1.0), "
 _KAFKA_S = 20.0
 """Estimates the additional seconds of a run of Apache Kafka, whose JVMs have to start and restart."""
 _THIN_BYTES = 1.5 * MIB, 500.0
-"""Estimates what remains of a valid run: a constant, and the bytes for each record, of which `rate` are sent in a
-second. Measured runs left half of it to nearly all of it.
+"""Estimates the bytes that remain of a valid run: a constant, and a factor for each record, of which `rate` are sent in
+a second. Measured runs left between half of this and nearly all of it.
 """
 _WHOLE_MIB = {"sim": 5.0}
 _OTHER_WHOLE_MIB = 60.0
 _KAFKA_WHOLE_MIB = 250.0
 """Estimates what remains of a run that is not valid and therefore kept whole: data, traces and logs."""
 WHOLE_SHARE = 0.1
-"""Estimates the share of the runs of each runtime and target, at least one, that are kept whole."""
+"""Estimates the share of runs that are kept whole because they are not valid. At least one run of each runtime and
+target is assumed to be.
+"""
 PAGES_BYTES = int(2.5 * MIB)
 """Estimates the bytes of a run in Allure's results and Allure's page. Measured: 104 MiB for 48 runs."""
 PAGE_SHARE = 1.4
@@ -147,14 +149,17 @@ def _place(item: PlannedRun) -> tuple[str, str]:
 
 
 def _kinds(item: PlannedRun) -> tuple[tuple[str, ...], ...]:
-    """Return keys of runs with similar costs, the most similar first."""
+    """Return two keys under which costs are looked up. Runs with the same first key are very similar, those with the
+    same second key less so.
+    """
     where = (*_place(item), f"{item.time_s:g}")
     return (*where, item.cell["workload"], f"{rate(item):g}"), where
 
 
 @dataclass(frozen=True, slots=True)
 class NightForecast:
-    """Holds the expected cost of a night; `bytes` is rather too high. `left_out`: items without time or room, and why.
+    """Holds the expected cost of a night; `bytes` errs on the high side. `left_out`: the items for which there is no
+    time or no disk space, and why.
     """
 
     seconds: float

@@ -13,8 +13,8 @@ STATES = (NEW, EXPIRED, KNOWN, ACCEPTED)
 """Lists the states of a finding, the gravest first. EXPIRED: the finding was accepted until a day that is over."""
 ANY = "any"
 FAIL_ON = (ANY, NEW)
-"""Lists the values of --fail-on. ANY: every finding that is not accepted fails a night; NEW: only those without earlier
-nights.
+"""Lists the values of --fail-on. ANY: every finding that is not accepted fails a night; NEW: only a finding that no
+earlier night had.
 """
 
 
@@ -57,6 +57,6 @@ class NightFinding:
 
 
 def tolerated(findings: Collection[NightFinding], fail_on: str) -> frozenset[tuple[str, int]]:
-    """Return the attempts that have findings of which none fails the night."""
+    """Return the attempts that have findings, but no finding that fails the night."""
     shown = frozenset().union(*(each.attempts for each in findings))
     return shown.difference(*(each.attempts for each in findings if each.fails(fail_on)))

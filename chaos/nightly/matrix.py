@@ -254,7 +254,8 @@ def _tables(given: Any) -> list[Mapping[str, Any]]:
 
 
 def _texts(given: Any, *, apart: bool = True) -> tuple[str, ...]:
-    """Return the words of a list; with `apart`, also of a text with commas between them."""
+    """Return the texts in a list. apart: also accept one text, and split it at its commas. Anything else is left out.
+    """
     if isinstance(given, str):
         return tuple(given.split(",")) if apart else ()
     return tuple(each for each in given if isinstance(each, str)) if isinstance(given, list | tuple) else ()

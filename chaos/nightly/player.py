@@ -296,8 +296,8 @@ class NightRunner:
             shutil.rmtree(run, ignore_errors=True)
 
     def _end_overdue(self) -> None:
-        """Ask runs that take too long to end, and kill those that do not, so that the other runs of the night can be
-        played.
+        """Ask each run that takes too long to end. Kill it if it then does not end in time, so that the other runs of
+        the night can begin.
         """
         now = time.monotonic()
         for child in self._children:
@@ -386,7 +386,7 @@ def judged(written: str, code: int, *, ended_by_us: bool = False) -> str:
 
 
 ASIDE = "squall: the traceback is in"
-"""Begins the last line of a run whose harness failed; the line before it says why."""
+"""Is how the last line of a run's output begins if its harness failed. The line before it says why."""
 
 
 def _why(verdict: str, content: Mapping[str, object], code: int, log: Path) -> str:

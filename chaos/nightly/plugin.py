@@ -144,7 +144,7 @@ class RunItem(pytest.Item):
         return "\n".join(filter(None, (str(excinfo.value), run, self.story)))
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Return the place that pytest reports for the item."""
+        """Return the file and the title under which pytest reports the item."""
         return self.path, None, f"{self.planned.configuration} {self.name}"
 
 

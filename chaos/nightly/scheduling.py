@@ -165,8 +165,8 @@ def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
 
 
 def ended(directory: NightDirectory) -> list[RunAttempt]:
-    """Return the attempts that have ended so far, with all findings that the night forbids, which results.jsonl may
-    lack.
+    """Return the attempts that have ended so far, with their findings. Findings that only the night forbids are
+    included: results.jsonl may lack these.
     """
     from squall.checkers.nightly.runs import with_unexpected  # with pyarrow
 
@@ -199,7 +199,7 @@ def note_commit(directory: NightDirectory) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return the facts of the machine that the figures of this night depend on."""
+    """Return the facts about this machine on which the figures of the night depend."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cores": len(os.sched_getaffinity(0)),

@@ -27,15 +27,15 @@ CPU_LIMIT_S = 240
 """Limits the CPU seconds of one seed: a simulation that takes longer is ended, and says nothing about its broker."""
 
 STRIKE_AGAIN_S = 20
-"""Gives the CPU seconds after which the signal of the time limit is sent again if no event of the simulation has
-happened since.
+"""Gives the interval, in CPU seconds, at which the signal of the time limit is repeated. The first signal ends the
+simulation at its next event. The second ends it at once: in an endless loop there is no next event.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SeedBatch:
-    """Defines what to simulate for each seed: the plan in a file, with that seed, or (None) the swarm's plan of the
-    seed.
+    """Defines what a batch simulates for each seed. plan: the file with the plan, which gets the seed; None: each seed
+    gets a random plan (swarm).
     """
 
     plan: Path | None
@@ -45,7 +45,7 @@ class SeedBatch:
     stop_at_first: bool = True
     cpu_limit_s: float = CPU_LIMIT_S
     workload: str | None = None
-    """Names the workload of the swarm's plans; None: each seed draws its own."""
+    """Names the workload of all random plans; None: each seed draws its own."""
     coverage: bool = False
     """Says whether to measure which branches of the brokers the seeds take."""
 
@@ -56,14 +56,14 @@ class SeedBatch:
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def is_whole_swarm(self) -> bool:
-        """Return whether the seeds draw their whole plans and no mutant is planted. Only then together they should take
-        every rare path.
+        """Return whether the seeds draw their whole plans and no mutant is planted. Only then the seeds together should
+        take every rare code path of the broker.
         """
         return self.plan is None and self.workload is None and self.mutant is None
 
     def impossible(self) -> frozenset[str]:
-        """Return the rare paths that none of the batch's seeds can take, whatever it draws. Raise PlanError if the
-        plan's file is wrong.
+        """Return the broker's rare code paths that no seed of this batch can take, whatever it draws. Raise PlanError
+        if the plan's file is wrong.
         """
         if self.plan is not None:
             plan = _read(self.plan)

@@ -66,7 +66,7 @@ def _measuring(root: Path) -> coverage.Coverage:
 
 
 class ArcRecorder:
-    """Records the arcs of the broker's files that this process takes."""
+    """Records which branches (arcs: jumps from line to line) of the broker's files this process takes."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root, self._coverage = root, _measuring(root)
@@ -82,7 +82,7 @@ class ArcRecorder:
             self._coverage.stop()
 
     def take_new(self) -> dict[str, set[Arc]]:
-        """Return the arcs that were recorded since the last call, and never before."""
+        """Return the arcs that were recorded since the last call, without any that an earlier call returned."""
         data, found = self._coverage.get_data(), {}
         for path in data.measured_files():
             file = Path(path).relative_to(self._root).as_posix()
@@ -96,7 +96,9 @@ class ArcRecorder:
 
 @cache
 def recorder() -> ArcRecorder:
-    """Return the recorder of this process. A process that is forked must be the first to call it."""
+    """Return the recorder of this process. Call it only after the process was forked: a recorder does not work across a
+    fork.
+    """
     return ArcRecorder()
 
 
@@ -245,7 +247,7 @@ def read_reasons(path: Path = REASONS) -> tuple[UnreachedReason, ...]:
 
 
 def read_path_reasons(path: Path = REASONS) -> dict[str, str]:
-    """Return the reasons why less than one seed in a thousand takes a rare path, by its name."""
+    """Map each rare code path that fewer than one seed in a thousand takes to the reason."""
     return {row["name"]: row["reason"] for row in tomllib.loads(path.read_text()).get("path", ())}
 
 

@@ -14,7 +14,7 @@ from squall.chaos.runtimes.contract import Link, Runtime
 ROUNDS = 3
 """Gives how often each link is measured, all links at the same time, as a fault measures them."""
 LEAST_MS = 0.1
-"""Is the smallest `probe_ms` in a plan."""
+"""Is the smallest value, in ms, that a plan gets as `probe_ms`, the time of this machine's slowest probe."""
 
 
 async def adapt_to_machine(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[str], None]) -> Plan:

@@ -75,9 +75,9 @@ def judge(
     """Judge a run directory, whatever its state, and write verdict.json. Return the content of verdict.json.
 
     An earlier verdict stays, with its page and junit.xml, until the new verdict is written: an interruption changes
-    nothing. An exception in a checker makes the verdict unknown, and is the verdict's reason. Nothing is searched in a
-    run whose program under test was refused, nor by the reference engine in a history that is too large for this
-    engine.
+    nothing. An exception in a checker makes the verdict unknown, and is the verdict's reason. The verdict is also
+    unknown, without a search, if the harness refused the program under test, or if the history is too large for the
+    reference engine.
 
     expect: the required guarantees; None: those of the plan. spark: None means that the reference engine searches the
     history. phase: displays the phases of the analysis. prestarted: a Spark that was started for this directory.
@@ -143,8 +143,8 @@ def _judge(
 
 
 def _no_history(info: Mapping[str, Any]) -> str:
-    """Return why the run cannot be judged: it has no history. Findings of an earlier judgement may be about another
-    history.
+    """Return why the run cannot be judged: it has no history. Findings of an earlier judgement do not count, because
+    they may be about another history.
     """
     when = "it was removed after the run" if "ended_ns" in info else "the run ended before anything was recorded"
     return f"there is no history: {when}"
@@ -272,8 +272,8 @@ def analyse(
     """Run Spark over the history. Return None on success, else the reason of the failure (Spark's output is in
     spark.log).
 
-    background: begins when the history has been converted; none of these calls runs while the history is converted
-    again.
+    background: these calls begin when the history has been converted to Parquet. None of them runs during a second
+    conversion, which follows if Spark must be started again.
     """
     background = background or BackgroundCalls()
     if prestarted is not None and _used_prestarted(prestarted, directory, spark, phase, background):

@@ -22,8 +22,8 @@ MARGIN_S = 1.0
 
 
 async def outlast(env: Env, last_ack: Mapping[int, float], parts: Iterable[int], healed: float, stuck_s: float) -> bool:
-    """Wait until each of these partitions has acknowledged a record since the time `healed`, but only a moment longer
-    than `stuck_s` from then. Return whether they all have.
+    """Wait until each of these partitions has acknowledged a record since the time `healed`. Give up a moment after
+    `stuck_s` seconds from then. Return whether all have acknowledged one.
 
     last_ack: partition -> env.mono() of its last acknowledgement; the load keeps this mapping up to date.
     """

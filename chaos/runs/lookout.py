@@ -22,7 +22,7 @@ SOON_S = 0.02
 FRESH_S = 1.0
 """Gives the age up to which an answer counts, in s: a broker with an older answer has been silent since."""
 PATIENCE_S = 0.3
-"""Limits how long the first brokers' answers wait for those of a majority of brokers, in s."""
+"""Limits how long the first answers are held back until a majority of the brokers has answered, in s."""
 
 
 class BrokerClusterView(NamedTuple):

@@ -38,7 +38,9 @@ PHASES = (
     "judge",
     "report",
 )
-"""Lists the states of `squall_phase`, in their order. The load is `load`, with or without faults."""
+"""Lists the values of the metric `squall_phase` in the order of a run's phases. The load is `load`, with or without
+faults.
+"""
 VERDICTS = ("valid", "invalid", "unknown")
 WAITING, UNDER_WAY, LANDED, NOT_LANDED = "waiting", "under way", "landed", "not landed"
 
@@ -73,7 +75,7 @@ def exposition(status: RunStatus, now: float) -> str:
 
 
 def state_of(phase: RunPhase | None) -> str:
-    """Return the state of `squall_phase`; empty between phases."""
+    """Return the value of the metric `squall_phase` for this phase; empty between phases."""
     return "" if phase is None else phase.stage.removesuffix(" with faults")
 
 

@@ -58,8 +58,9 @@ class ClusterObserver:
     nursery.start(run)`.
 
     ask_quorum: ask the quorum for the active controller, because the cluster's Metadata does not say. coordinated:
-    transactional ids and groups whose coordinators are asked for as well. described: those of these names whose state a
-    lookout asks for, too. groups: which of all these names are groups. places: as `ClusterSnapshot.places`.
+    transactional ids and groups whose coordinators are asked for as well. described: those of these names whose state
+    `lookout` asks for, too. groups: which of all these names are groups. places: the workload's partitions, as in
+    `ClusterSnapshot.places`.
     """
 
     def __init__(
@@ -172,8 +173,8 @@ class ClusterObserver:
 
     @asynccontextmanager
     async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
-        """Keep asking all bootstrap servers, as `squall.chaos.runs.lookout.lookout` does: a server that does not answer
-        delays nothing.
+        """Keep asking all bootstrap servers while the block runs. Yield a function that returns their merged answers. A
+        server that does not answer delays nothing.
         """
         async with trio.open_nursery() as nursery:
             asks = await self._asks(nursery)
@@ -257,11 +258,11 @@ class ClusterObserver:
     async def converged(
         self, topics: Sequence[str], timeout_s: float, seen: Callable[[], Awaitable[ClusterSnapshot]] | None = None
     ) -> dict[str, Any]:
-        """Wait until every partition has a leader and a full ISR. Return what was seen: ok, took_s, and what is
-        missing.
+        """Wait until every partition has a leader and a full ISR. Return `ok`, `took_s`, and under `lacking` which
+        partitions have none, and why.
 
-        seen: returns the merged answers of all brokers, so that one broker that was cut off until now deceives nobody;
-        None: ask any broker.
+        seen: returns the merged answers of all brokers, because a single broker that was cut off may report an old
+        state; None: ask any broker.
         """
         began = trio.current_time()
         lacking: dict[str, str] = {"cluster": "no answer"}

@@ -26,8 +26,8 @@ class MetadataChangeTracker:
     def changes(self, answers: Sequence[BrokerClusterView], at_s: float) -> list[dict[str, Any]]:
         """Return a line for each partition whose leader, epoch or ISR has changed, and for a new active controller.
 
-        If brokers disagree, a lookout's rules decide: the newest epoch, then the majority. A broker that is cut off
-        keeps reporting an old epoch; no line goes back to an older epoch.
+        If brokers disagree, the newest epoch decides, then the majority. A broker that is cut off keeps reporting an
+        old epoch; no line goes back to an older epoch.
         """
         if not answers:
             return []

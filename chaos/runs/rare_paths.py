@@ -68,7 +68,8 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "offsets expired": ("offsets_expired", _always),
     "transactional id expired": ("transaction_state", lambda line: line["state"] == "Dead"),
 }
-"""Maps a path's name to the trace event that shows it, and to the condition that the event must meet."""
+"""Maps the name of a rare code path to the trace event that shows it, and to the condition that this event must meet.
+"""
 
 WORLD = (
     "controller failover",
@@ -95,7 +96,7 @@ WORLD = (
     "consumer group left to its classic members",
     "group deleted",
 )
-"""Lists the paths that the simulator counts, under these names."""
+"""Lists the rare code paths that the simulator counts itself, under these names."""
 
 BY_REQUEST: Mapping[str, str] = {
     "churn": "topic made again",
@@ -111,7 +112,8 @@ BY_REQUEST: Mapping[str, str] = {
     "tail": "end of a segment lost",
     "file": "closed file lost",
 }
-"""Maps the parameter `how` of a fault that landed (an administrator's request, or a damage) to the path that it takes.
+"""Maps what a fault did that landed (its parameter `how`: an administrator's request, or a kind of damage) to the rare
+code path that the broker then takes.
 """
 
 OF_TRANSACTIONS = (
@@ -126,8 +128,8 @@ OF_TRANSACTIONS = (
     "marker waits for a leader",
     "completion refused below min ISR",
 )
-"""Lists the paths taken only for producers with a transactional id: every other producer has its own producer id, whose
-epoch never changes.
+"""Lists the rare code paths taken only for producers with a transactional id: every other producer has its own producer
+id, whose epoch never changes.
 """
 
 OF_GROUPS = (
@@ -137,22 +139,24 @@ OF_GROUPS = (
     "member fenced",
     "commit of a former member refused",
 )
-"""Lists the paths taken only for members of groups."""
+"""Lists the rare code paths taken only for members of groups."""
 
 OF_BOTH = ("marker between replay and service",)
-"""Lists the paths taken only if members of groups commit offsets in transactions."""
+"""Lists the rare code paths taken only if members of groups commit offsets in transactions."""
 
 OF_COORDINATORS = ("coordinator loaded", "coordinator unloaded")
-"""Lists the paths taken only with transactional ids or groups: without these, a coordinator has nothing to load."""
+"""Lists the rare code paths taken only with transactional ids or groups: without these, a coordinator has nothing to
+load.
+"""
 
 OF_ACTIONS: Mapping[str, str] = {
     "power lost just after a roll": "power_loss",
     "leader died while it deleted records": "topics",
 }
-"""Maps a path to the kind of fault without which no run takes it."""
+"""Maps a rare code path to the kind of fault that a run needs to take it."""
 
 OF_ROT = ("bad records fetched",)
-"""Lists the paths taken only if files of brokers are damaged."""
+"""Lists the rare code paths taken only if files of brokers are damaged."""
 
 OF_SETTINGS: Mapping[str, str] = {
     "look-up by time": "lookups",
@@ -165,13 +169,13 @@ OF_SETTINGS: Mapping[str, str] = {
     "classic member joined a consumer group": "conversions",
     "consumer group left to its classic members": "conversions",
 }
-"""Maps a path to the setting of a workload without which its clients never take the path."""
+"""Maps a rare code path to the workload's setting that its clients need to take it."""
 
 PATHS = (*TRACED, *WORLD, *BY_REQUEST.values())
 
 
 def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapping[str, Any]] = ()) -> Counter[str]:
-    """Count how often each path was taken. The simulator's counts under other names are kept as well.
+    """Count how often each rare code path was taken. The simulator's counts under other names are kept as well.
 
     landed: the parameters of the faults that landed.
     """
@@ -190,7 +194,7 @@ def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapp
 
 
 def impossible(load: Scenario, faults: Collection[FaultSpec] | None = None) -> frozenset[str]:
-    """Return the paths that no run of this workload takes, because none of its clients sends such requests.
+    """Return the rare code paths that no run of this workload takes, because none of its clients sends such requests.
 
     faults: the faults of a plan that every run has; None: each run draws its own faults and settings.
     """

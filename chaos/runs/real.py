@@ -79,7 +79,7 @@ def run_and_judge(
     progress = progress or Progress("squall run", then=THEN)
     say = progress.console
     refuse("this run", lacks(plan, engine))
-    writable(root, room(plan))
+    writable(root, bytes_needed(plan))
     # Whatever takes minutes to install is installed before anything is timed.
     if engine == SPARK:
         class_archive(java(say.print), say.print)
@@ -152,7 +152,7 @@ def lacks(plan: Plan, engine: str = SPARK) -> list[MissingDependency]:
     return found
 
 
-def room(plan: Plan) -> int:
+def bytes_needed(plan: Plan) -> int:
     """Return how many bytes a run may write, with a margin: records on every replica, their lines in the history, logs.
     """
     on_disk = plan.workload.replication_factor * plan.workload.traffic().mean_bytes + HISTORY_BYTES

@@ -39,7 +39,9 @@ class RecordedRun:
     anomalies: tuple[str, ...]
     """Names the anomalies in the run's verdict that are not permitted."""
     engine: str = SPARK
-    """Names the engine for a repeated run: the engine that searched the history; Spark for a simulated run."""
+    """Names the engine (Spark or reference) that searches the history if the run is repeated: the same as in this run;
+    Spark for a simulated run.
+    """
 
     @property
     def simulated(self) -> bool:

@@ -22,7 +22,7 @@ VIOLATIONS, TRACEBACK, COUNTS = simulated.FILE, "harness-traceback.txt", "counts
 
 @dataclass(frozen=True, slots=True)
 class FailureSignature:
-    """Identifies how a run failed. Shrinking keeps this."""
+    """Identifies how a run failed. A shrunk plan must fail with the same signature."""
 
     kind: Kind
     name: str
@@ -49,7 +49,7 @@ class SimResult:
     reasons: tuple[str, ...]
     """Describes the failure in sentences, or says why the verdict is unknown."""
     counts: Counter[str]
-    """Counts how often each rare path was taken."""
+    """Counts how often each of the broker's rare code paths was taken (`rare_paths`)."""
     sim_s: float
     cpu_s: float
     """Gives the CPU seconds of this process for simulating and judging."""

@@ -53,13 +53,13 @@ from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import ScenarioEnvironment
 
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
-"""Holds versions of the harness' software, read only once: a simulated run reads no file."""
+"""Holds the versions of Python and trio. They are read once, at import, because a simulated run reads no file."""
 TOPICS_READY_S = 30.0
 EPOCHS_WAIT_S = 10.0
 ASK_LIMIT_S = 3.0
 """Limits how long a broker may take to say who leads a partition that takes no writes, in s."""
 READ_MARGIN_S = 5.0
-"""Gives how much longer than `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
+"""Gives how much longer than the plan's `stuck_s` a final reader may take, in s, so that a stuck reader is noticed."""
 OUTLASTED_S = 3.0
 """Gives the seconds without a record after which a reader counts as stuck if new readers got everything."""
 QUIET_S = 2.0
@@ -92,7 +92,7 @@ class RunObserver(Protocol):
 class Run:
     """Carries out one run in one runtime. Its clock is that of `runtime.env("harness")`, in every runtime.
 
-    drawn: the plan's faults were drawn for this run, and are made as long as this machine needs to prove them.
+    drawn: the plan's faults were drawn, not written by the user, so they may be made longer for proofs on this machine.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class Run:
             self.store.close()
 
     async def _write_settings(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
-        """Record the topics' settings in force. If no broker reports them at the end, keep the earlier record."""
+        """Record the topics' settings in force. If no broker reports them at the end, keep those from the beginning."""
         topics, simulated = self.plan.workload.topic_names(), self._invariants is not None
         settings = (
             planned_settings(self.plan)
@@ -284,7 +284,7 @@ class Run:
         )
 
     async def _check_target(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
-        """Ask a foreign cluster's brokers for their APIs, features and settings, and report what they lack."""
+        """Ask a foreign cluster's brokers for APIs, features and settings. Record the answers and print the gaps."""
         target = await ask_cluster(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.as_json()}
         self._save()
@@ -326,7 +326,7 @@ class Run:
             around.readers.let_go()
 
     async def _work(self, around: ScenarioEnvironment) -> None:
-        """Run the workload. Once it has ended, however it ended, no phase waits for its outcomes any more."""
+        """Run the workload. When it has ended, in whatever way, let the phases continue that wait for its outcomes."""
         try:
             await self.plan.workload.run(around)
         finally:
@@ -406,8 +406,8 @@ class Run:
     async def _write_afterwards(
         self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder
     ) -> PostHealWrites:
-        """Write to every partition, also to those that a fault added, and of topics that a fault created. run.json
-        records whether all writes succeeded, how long they took, and which did not.
+        """Write to every partition, including partitions and topics that faults have created. Record in run.json
+        whether all writes succeeded, how long they took, and which failed.
         """
         limit_s, began = self.plan.limits.stuck_s, trio.current_time()
         places = sorted(recorder.partitions)
@@ -463,7 +463,7 @@ class Run:
 
 
 def _ends(p: FaultExecution, gone: NodeExit) -> bool:
-    """Return whether a fault was meant to end this broker: a broker whose disk fails stops."""
+    """Return whether this fault was meant to end the broker, as a disk fault is: a broker with a failing disk stops."""
     hit = FaultTrait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 

@@ -55,8 +55,7 @@ MUST_SUCCEED = (
     "reads after healing",
     "final reads",
 )
-"""Lists the phases in which no fault is active: if the cluster fails in one of them, that is the cluster's own fault.
-"""
+"""Lists the phases in which no fault is active. If one of them fails, the broker has a bug."""
 START_S, STOP_S = 120.0, 120.0
 """Give the virtual seconds that starting and stopping may take, beside the plan's own time."""
 
@@ -99,8 +98,8 @@ class _SimulatedRun:
         self.deadlock: str | None = None
         self.endless = self.over = False
         self.cut: str | None = None
-        """Describes a step that the simulated cluster did not carry out, such as a start; mostly that is the broker's
-        fault, and not the harness's.
+        """Describes a step that the simulated cluster did not carry out, such as a start. Usually a bug of the broker
+        is the reason, and not one of the harness.
         """
         self.trouble: str | None = None
 
@@ -388,7 +387,9 @@ def _exits(sim: _SimulatedRun) -> list[dict[str, Any]]:
 
 
 def _found(judgement: RunJudgement, reasons: tuple[str, ...]) -> Any:
-    """Return the verdict, including the findings of invariants and of liveness."""
+    """Return the history's verdict as `invalid`, with these further reasons in front: broken invariants, a cluster that
+    made no progress.
+    """
     verdict = judgement.verdict
     return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*reasons, *verdict.reasons])))
 

@@ -35,9 +35,10 @@ def clocks() -> ClockPair:
 
 
 def standstill_between(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
-    """Return run.json's entry for the pause between two looks; None if both came in time. `began`: ns, as in a history.
+    """Return run.json's entry for the pause between two looks at the clocks; None if it was too short to count.
 
-    `s`: the length by the clock that counts suspensions. `suspended_s`: how long the machine was suspended of that.
+    `began`: its begin in ns, as in a history. `s`: its length, with the time in which the machine was suspended.
+    `suspended_s`: that time alone.
     """
     took_s = (now.boot - before.boot) / 1e9 - AWAKE_S
     suspended_s = max(0.0, took_s + AWAKE_S - (now.monotonic - before.monotonic) / 1e9)

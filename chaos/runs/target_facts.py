@@ -143,8 +143,8 @@ def capabilities_of(answer: ApiVersionsResponse) -> ClusterCapabilities:
 
 
 def compare(target: ClusterCapabilities, settings: Mapping[str, str], known: Mapping[str, str | None]) -> None:
-    """Record the plan's settings that the brokers lack, or have with another value. known: empty if they described
-    none.
+    """Record which of the plan's settings the brokers lack, or have with another value. known: the settings that the
+    brokers report; if they report none, nothing is recorded.
     """
     if not known:
         return

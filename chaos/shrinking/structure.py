@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from squall.chaos.faults.triggers import kept
+from squall.chaos.faults.triggers import renumbered_faults
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runtimes.broker_settings import INTERNAL
 from squall.chaos.shrinking.ddmin import ddmin
@@ -53,7 +53,7 @@ def fewer_faults(search: ShrinkSearch[Any]) -> None:
     """Keep only the faults that the failure needs."""
     values = search.values()
     faults = values["faults"]
-    ddmin(range(len(faults)), lambda which: search.still_fails({**values, "faults": kept(faults, which)}))
+    ddmin(range(len(faults)), lambda which: search.still_fails({**values, "faults": renumbered_faults(faults, which)}))
 
 
 def fewer_operations(search: ShrinkSearch[Any]) -> None:
@@ -114,7 +114,7 @@ def _plain_up(seconds: float) -> float:
 
 def _cut(values: Values, end_s: float) -> Values:
     which = [number for number, f in enumerate(values["faults"]) if f["at_s"] < end_s]
-    cut = {**values, "time_s": end_s, "faults": kept(values["faults"], which)}
+    cut = {**values, "time_s": end_s, "faults": renumbered_faults(values["faults"], which)}
     if values.get("operations") is not None:
         cut["operations"] = [op for op in operations_of(values) if op[AT] < end_s]
     return cut

@@ -78,8 +78,8 @@ def class_archive_here(java: JavaRuntime) -> Path | None:
 
 
 def _name(java: JavaRuntime) -> str | None:
-    """Return the name of the archive's folder in the cache, which contains a digest of all on which the JVM's
-    acceptance depends.
+    """Return the name of the archive's folder in the cache. It contains a digest of everything that the JVM compares
+    before it accepts an archive.
 
     Return None without PySpark, or if the JVM takes no archive.
     """

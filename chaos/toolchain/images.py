@@ -46,7 +46,9 @@ IN_HARNESS = (
 )
 """Lists the packages and modules in the harness's image, the same as in a wheel (pyproject.toml)."""
 FORMER = b'import runpy\n\nrunpy.run_module("broker", run_name="__main__", alter_sys=True)\n'
-"""Is the module `squall.broker` in the image of an older checkout, whose broker is the package `broker`."""
+"""Is the source of a module `squall.broker` for images of old checkouts, where the broker is a package `broker`. It
+runs that package.
+"""
 KEPT_S = 24 * 3600
 """Gives the seconds for which images of older sources are kept, because another checkout may be about to start them."""
 SAY_EACH_S = 5.0

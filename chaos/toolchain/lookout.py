@@ -51,7 +51,8 @@ class ComponentStatus:
 
 
 def parts() -> list[ComponentStatus]:
-    """Return the status of everything, in the order in which a newcomer needs it."""
+    """Return the status of each tool, library and limit that Squall uses, in the order in which a newcomer needs them.
+    """
     tools = (java_part(), toxiproxy_part(), engine_part(), _compose(), kafka_part(), clients_part(), chromium_part())
     return [_python(), *tools, allure_part(), *limits()]
 

@@ -146,9 +146,7 @@ class MemberWorker(RebalanceListener):
 
     @override
     def report_records(self, records: Sequence[ReadRecord]) -> None:
-        """Report these records. For a partition without new records, report only every EMPTY_EVERY_S seconds that it
-        had none.
-        """
+        """Report these records. That a partition has no new records is reported only every EMPTY_EVERY_S seconds."""
         with self._turn:
             found: dict[Place, tuple[list[Any], list[Any]]] = {}
             for record in records:

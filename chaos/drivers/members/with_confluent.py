@@ -30,7 +30,7 @@ __all__ = ["member", "version"]
 UNSENT = frozenset({KafkaError._STATE, KafkaError._INVALID_ARG, KafkaError._NO_OFFSET, KafkaError._UNKNOWN_GROUP})
 """Lists errors with which librdkafka refuses a commit before it sends a request."""
 METADATA = b"CGMDv2:"
-"""Begins librdkafka's group metadata; generation, group and member id follow."""
+"""Is the prefix of librdkafka's encoded group metadata; generation, group and member id follow."""
 FATAL = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, KafkaError.INVALID_SESSION_TIMEOUT)
 """Lists errors that end a membership and that the harness knows by name."""
 

@@ -36,7 +36,7 @@ class ErrorMeaning(NamedTuple):
     """Holds what an error means: its status, its name, and what can be done after it."""
 
     status: int
-    """Is FAIL or INFO."""
+    """Is FAIL (the call definitely had no effect) or INFO (that is not known)."""
     name: str
     then: ErrorFollowUp
 
@@ -63,7 +63,9 @@ class TransactionalAdapter(RecordSender, Protocol):
     """Holds the error of a record after which no transaction can succeed; empty if there was none."""
 
     def call(self, which: str, within_s: float) -> None:
-        """Make one of CALLS. Raise the library's error, or TimeoutError after `within_s` seconds."""
+        """Make the transactional call `which`, such as `commit` (one of CALLS). Raise the library's error, or
+        TimeoutError after `within_s` seconds.
+        """
 
     def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
         """Return what an error means. which: where it was raised: in a call, or in a record's step HAND or SEND."""

@@ -40,7 +40,9 @@ from squall.chaos.drivers.with_kafka_python import KafkaPythonSender, settings, 
 __all__ = ["transactor", "version"]
 
 LOCAL = ("Cannot execute transactional method", "TransactionalId ")
-"""Lists how the messages of plain KafkaErrors begin with which the library refuses a call before it sends anything."""
+"""Lists beginnings of error messages. A plain KafkaError with such a message means that the library refused a call
+before it sent anything.
+"""
 UNASKED = (FAIL, ErrorFollowUp.AGAIN)
 """Means that no broker could be reached, so that the same call can be made again."""
 

@@ -11,7 +11,7 @@ from squall.workloads.control import ClientHandle
 
 
 def handle_of(context: FaultContext, p: FaultExecution) -> ClientHandle:
-    """Return the client that the fault's target names, or a drawn client if the target names none. Raise
+    """Return the client that the fault's target names, or a random client if the target names none. Raise
     UnresolvedTargetError if there is no such client.
     """
     kind, number = check_target("target", p.fault.target)

@@ -35,13 +35,14 @@ Ask = Callable[[FaultContext, FaultExecution, ClusterSnapshot], Awaitable[dict[P
 
 
 async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
-    """Ask the controller to elect preferred or unclean leaders, or to move replicas: of one partition that a target
-    leads or holds, of all partitions that the target holds, or of some partitions onto the target.
+    """Send the request that the fault's parameter `how` names: an election of preferred or of unclean leaders for the
+    target's partitions; a move of one partition of the target; or the moves of many replicas off the target (drain) or
+    onto it (fill).
 
     Evidence is Metadata before and after, and the controller's answers. A refused request is repeated while the fault
     lasts, and longer while other faults are active: the controller, or the broker that should lead, may be down or
     behind. The fault then lasts as planned from the moment at which the request was accepted. After a move, an election
-    of the new preferred leader is requested. The cluster continues with a move after the fault is over.
+    of the new preferred leader is requested. A move may finish after the fault is over.
     """
     how = str(p.fault.params["how"])
     context.begun(p)
@@ -176,8 +177,8 @@ def _is_led(how: str, name: str, before: ClusterSnapshot, seen: ClusterSnapshot)
 
 def _elected(how: str, said: Mapping[str, str], before: ClusterSnapshot, led: set[str]) -> bool:
     """Return whether at least one partition got the leader that was asked for, and did not have that leader before. If
-    the controller says that a partition needed no election, it is enough that the partition had the right leader. Later
-    changes of leader are caused by other faults.
+    the controller says that a partition needed no election, it is enough that the partition had the right leader. That
+    another fault changes the leader again later makes no difference.
     """
     return any(error == NOT_NEEDED or not _is_led(how, name, before, before) for name, error in said.items()
                if error in ("", NOT_NEEDED) and name in led)  # fmt: skip
@@ -219,9 +220,9 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client) -> None:
-    """Ask the controller to resign until the quorum has a leader in a later epoch. If the planned time is over by then,
-    the fault lasts as planned from that moment. Raise HarnessError if no leader follows while the fault lasts; while
-    other faults are active, the wait is longer.
+    """Ask the controller to resign until the quorum has a leader in a later epoch. If that takes longer than the
+    planned time, the fault lasts as planned from then on. Raise HarnessError if no new leader follows while the fault
+    lasts; while other faults are active, the wait is longer.
     """
     waiting = ExtendableDeadline(lambda: context.any_other_on(p))
     while True:

@@ -38,7 +38,7 @@ LOOK_S = LAST_LOOK_S - POLL_S
 
 
 async def cut(context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]]) -> None:
-    """Cut links, each in its own manner. Probes over the links must fail during the cut (at its begin, at a drawn
+    """Cut links, each in its own manner. Probes over the links must fail during the cut (at its begin, at a random
     moment, and shortly before its end) and succeed afterwards.
     """
     links = [link for link, _ in cuts]
@@ -133,7 +133,7 @@ async def _both_looks(
 async def _in_the_middle(
     context: FaultContext, p: FaultExecution, links: Sequence[Link], ways: DirectionProbes
 ) -> list[ProbeResult]:
-    """Probe the links at a drawn moment between the first and the last probes of a cut. Return [] if there is no time
+    """Probe the links at a random moment between the first and the last probes of a cut. Return [] if there is no time
     for that.
     """
     free_s = context.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * context.probe_timeout_s if ways.found else 0.0)
@@ -202,9 +202,9 @@ def _struck(healed: Evidence) -> list[dict[str, Any]]:
 async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
     """Reset the targets' connections at the beginning of the fault, and then at intervals until its end.
 
-    At the beginning the nemesis opens a connection of its own over each link; this connection must be reset with the
-    others. If no connection can be opened (the target is down or just starting, or its links are slow), the nemesis
-    tries again with a longer time-out, and for longer while other faults are active.
+    At the beginning the nemesis opens a connection of its own over each link. It must see these connections reset, too.
+    The target may be down or just starting, or its links may be slow, so that no connection can be opened. Then the
+    nemesis tries again with a longer time-out; it gives up later if other faults are active.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
     links = links_of(p.fault.params, p.hit, context.runtime.links())

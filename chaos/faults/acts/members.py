@@ -20,8 +20,8 @@ have removed the client from its group.
 
 
 def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> ClientHandle:
-    """Return the member that the fault's target names, or a drawn member if it names none: preferably a member that
-    owns partitions. named: only members with an instance id count. Raise UnresolvedTargetError if there is no such
+    """Return the member that the fault's target names. If the target names none, return a random member, preferably one
+    that owns partitions. named: only members with an instance id count. Raise UnresolvedTargetError if there is no such
     member.
     """
     _, number = check_target("target", p.fault.target)
@@ -38,8 +38,7 @@ def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Clien
 
 
 def name_of(context: FaultContext, handle: ClientHandle) -> str:
-    """Return the member's name as a target spells it. Members have numbers of their own, beside the numbers of readers.
-    """
+    """Return the member's name, such as "member 2". The same client has another number as a reader or as a producer."""
     assert context.clients is not None
     return f"member {context.clients.members.index(handle)}"
 

@@ -1,8 +1,9 @@
 """Takes whole nodes down and starts them, or restarts them one by one, for several kinds of faults.
 
 Several faults may hold one node down. The node stays down until the last of these faults ends; that fault starts the
-node. Each fault records its own evidence. Only the faults that end a process (`kill`, `stop`) join a node that is
-already down. A power loss or a damaged disk on an ended node would be another fault than the plan's.
+node. Each fault records its own evidence. Only the faults that end a process (`kill`, `stop`) accept a node that is
+already down. Other faults refuse it, because a power loss or a damaged disk has another effect on a node that does not
+run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ answered although it should be down.
 
 async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proof: str) -> None:
     """Take nodes down, and start them at the end of the fault. take: takes one node down, and returns evidence. proof:
-    the word that this evidence must contain.
+    the key in this evidence that must be true, such as "killed".
 
     A node that other faults hold down stays down for longer. This fault checks that the node is down throughout: probes
     at the fault's begin and end show it.
@@ -59,7 +60,7 @@ async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proo
 
 async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
     """Wait until the fault is over. Raise HarnessError if a node that was already down when the fault began comes up
-    before.
+    earlier.
     """
     if not found:
         await context.rest(p, partial(record_processes, context, p))
@@ -82,7 +83,7 @@ async def record_processes(context: FaultContext, p: FaultExecution) -> None:
 
 
 async def _ask(context: FaultContext, found: Found) -> None:
-    """Probe every link to the nodes in `found`, and count the answers there."""
+    """Probe every link to the nodes that were already down (`found`), and count there how often each node answered."""
     links = [link for link in context.runtime.links() if link.target in found]
     for link, probe in zip(links, await context.probes(links), strict=True):
         seen = found[link.target]

@@ -1,6 +1,6 @@
 """Cuts one kind of request: replication, or requests to controllers. All other requests still pass on the same links.
 
-The proof has two sides. First, a request of this kind gets no answer during the cut, and gets one before and after.
+The proof has two halves. First, a request of this kind gets no answer during the cut, and gets one before and after.
 Second, a request of another kind is answered during the cut; otherwise the whole link was cut.
 """
 

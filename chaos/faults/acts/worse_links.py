@@ -1,4 +1,4 @@
-"""Plays faults that make a working link worse: its bytes are late, few a second, in small pieces, or its connections
+"""Injects faults that make a working link worse: its bytes are late, few a second, in small pieces, or its connections
 end early, close late, or are cut and healed again and again.
 
 The proof is a comparison on the same link: a measurement during the fault is compared with measurements just before its
@@ -6,9 +6,10 @@ begin and just after its end. A proxy's own report that it has a toxic proves no
 longer. So the shortest of several round trips are compared, and the effect must be larger than noise that lasts for
 seconds.
 
-The other faults on a link and on its target are called its company. Company only makes a link worse. So a measurement
-with the fault is compared with a measurement without it in the same company or in more. If the link has company, a
-comparison can only confirm the fault: if two faults slow a link down, the slower fault may hide the other.
+Other faults may be active on the same link or at its target at the same time. These can only make the link worse. So a
+measurement with the fault is compared only with measurements without it during which the same other faults, or more of
+them, were active. While other faults are active, a comparison can confirm the fault and never refute it: if two faults
+slow a link down, the slower fault may hide the other.
 
 A link that does not answer (because its broker is down, or another fault cuts it) is left out. At least one link must
 prove the fault, and no link may contradict it.
@@ -118,7 +119,7 @@ def _against(
     return shown
 
 
-def slower(
+def slowdown_proof(
     context: FaultContext,
     fault: LinkFault,
     measure: Timed,
@@ -158,7 +159,7 @@ def slower(
     )
 
 
-def ends(
+def connection_end_proof(
     fault: LinkFault,
     measure: Callable[[Link], Awaitable[ProbeResult]],
     is_whole: ProbeTest,
@@ -181,7 +182,7 @@ def ends(
     )
 
 
-async def worse(context: FaultContext, p: FaultExecution, proof: LinkFaultProof) -> None:
+async def play_measured(context: FaultContext, p: FaultExecution, proof: LinkFaultProof) -> None:
     """Put the fault of `proof` on the targets' links, measure, keep the fault until its end, remove it, and measure
     again.
     """
@@ -216,8 +217,9 @@ async def worse(context: FaultContext, p: FaultExecution, proof: LinkFaultProof)
 async def _compared(
     context: FaultContext, p: FaultExecution, proof: LinkFaultProof, seen: Mapping[Link, LinkMeasurement]
 ) -> list[bool | None]:
-    """Return for each link whether it shows the fault. If nothing can be compared, because other faults were active
-    before and after but not during the fault, measure the links once more after those faults have ended.
+    """Return for each link whether it shows the fault. Perhaps nothing can be compared, because other faults were
+    active before and after this fault, but not during it. Then measure the links once more after those faults have
+    ended.
     """
     waiting = patience(context, p, list(seen))
     while True:
@@ -272,7 +274,8 @@ async def _quiet(
     *,
     enough: Callable[[Sequence[bool]], bool],
 ) -> None:
-    """Measure the links without the fault. If too few answer, measure for a short while those whose target broker runs.
+    """Measure the links without the fault. If too few answer, measure those links again for a short while whose target
+    broker runs.
     """
     waiting = patience(context, p, list(into))
     while True:
@@ -288,7 +291,7 @@ async def _quiet(
 async def _while_on(
     context: FaultContext, p: FaultExecution, proof: LinkFaultProof, into: Samples, before_s: Mapping[Link, float]
 ) -> None:
-    """Measure with the fault: as soon as it is active, at a drawn moment, and again shortly before its end. If another
+    """Measure with the fault: as soon as it is active, at a random moment, and again shortly before its end. If another
     fault cuts a link's measurement short, repeat the measurement as long as this fault lasts.
     """
     began, took_s = trio.current_time(), context.left_s(p)
@@ -374,7 +377,8 @@ async def _while_down(context: FaultContext, links: Sequence[Link], down_s: floa
 
 
 async def _for(length_s: float, looking: Awaitable[list[ProbeResult]]) -> list[ProbeResult]:
-    """Wait for the probes of `looking`, but at least for `length_s` seconds, and return their results."""
+    """Wait for the results of the probes that `looking` makes, but at least for `length_s` seconds. Return the results.
+    """
     until = trio.current_time() + length_s
     seen = await looking
     await trio.sleep_until(until)

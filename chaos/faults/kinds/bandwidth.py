@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """Limit the bytes a second on the targets' links."""
-    from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
+    from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, play_measured, slowdown_proof
 
     rate = int(p.fault.params["kb_per_s"])
     pad = min(MEASURED_BYTES, rate * 300)
     limit_s = context.probe_timeout_s + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
     measure, least_ms = partial(context.runtime.probe, pad_bytes=pad), pad / (rate * 1.024)
-    await worse(
-        context, p, slower(context, Bandwidth(rate), measure, limit_s, least_ms, extra_evidence={"pad_bytes": pad})
-    )
+    more = {"pad_bytes": pad}
+    proof = slowdown_proof(context, Bandwidth(rate), measure, limit_s, least_ms, extra_evidence=more)
+    await play_measured(context, p, proof)
 
 
 KIND = FaultKind(

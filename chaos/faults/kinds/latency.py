@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
 
 SIDE_SHARE = 0.2
-"""Gives the share of these faults that a swarm puts on clients' links."""
+"""Gives the share of these faults that a random plan (swarm) puts on clients' links, and not on links between brokers.
+"""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """Delay the bytes on the targets' links."""
-    from squall.chaos.faults.acts.worse_links import slower, worse
+    from squall.chaos.faults.acts.worse_links import play_measured, slowdown_proof
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
     limit_s = context.probe_timeout_s + 6 * (delay + jitter) / 1000
     least_ms = 2 * max(0, delay - jitter)
-    proof = slower(context, Latency(delay, jitter), context.runtime.probe, limit_s, least_ms, mean_ms=2 * delay)
-    await worse(context, p, proof)
+    proof = slowdown_proof(context, Latency(delay, jitter), context.runtime.probe, limit_s, least_ms, mean_ms=2 * delay)
+    await play_measured(context, p, proof)
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:

@@ -36,8 +36,8 @@ ASKS: Mapping[str, tuple[str, ...]] = {
 OF_HELD = ("move", "preferred", "unclean")
 """Lists the values of `how` that act on partitions that the target holds."""
 RESIGN_SHARE, CONTROLLERS = 0.3, 3
-"""Give the share of these faults that a swarm turns into a resignation of the controller, and the number of brokers
-from which it does so: there each of three brokers is a controller.
+"""Give the share of these faults that a random plan (swarm) turns into a resignation of the controller, and the
+smallest cluster in which it does so. With three brokers, all three are controllers, so that another one can take over.
 """
 
 

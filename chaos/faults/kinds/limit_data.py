@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """End each connection on the targets' links after it has carried a given number of bytes."""
-    from squall.chaos.faults.acts.worse_links import ends, worse
+    from squall.chaos.faults.acts.worse_links import connection_end_proof, play_measured
 
     limit = int(p.fault.params["limit_bytes"])
     limit_s = context.probe_timeout_s + limit / 2_000_000
-    proof = ends(
+    proof = connection_end_proof(
         LimitData(limit),
         partial(context.runtime.probe, timeout_s=limit_s, pad_bytes=limit),
         lambda probe: probe.ok,
@@ -29,7 +29,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
         f"more than {limit} bytes passed over a link, or no connection could be made",
         {"limit_bytes": limit},
     )
-    await worse(context, p, proof)
+    await play_measured(context, p, proof)
 
 
 KIND = FaultKind(

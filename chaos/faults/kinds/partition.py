@@ -33,8 +33,8 @@ clients' links.
 OF_THREE = ("ring", "bridge")
 """Lists the shapes that need three brokers."""
 SHAPE_SHARE, SIDE_SHARE = 0.25, 0.2
-"""Give the share of a swarm's partitions that have a shape of `OF_THREE`, and the share of the rest that cut clients'
-links.
+"""Give the share of partitions in random plans (swarm) that have a shape of `OF_THREE`, and the share of all other
+partitions that cut clients' links.
 """
 
 
@@ -90,21 +90,22 @@ def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
 
 def more_traits(params: Params) -> frozenset[FaultTrait]:
     """Return the traits that follow from the parameters. EITHER_END: a shape of many links may remove brokers from ISRs
-    at both ends of a cut link. NEEDS_FRAMES: the sides `replication` and `controller` select single requests, which
-    only a link with the frame relay can do.
+    at both ends of a cut link. NEEDS_FRAMES: `side` = `replication` or `controller` selects single requests, which only
+    a link with the frame relay can do.
     """
     of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {FaultTrait.EITHER_END})
     return of_shape | {FaultTrait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape
 
 
 def describe_params(params: Params) -> str:
-    """Format the shape, the manner and the side of the partition."""
+    """Format the partition's shape, its manner, and its parameter `side`: whose links are cut."""
     side = params.get("side", "peers")
     return f" ({params.get('shape')}, {params.get('manner')}{'' if side == 'peers' else f', {side}'})"
 
 
 def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
-    """Name the brokers that do not hear the node any more, or the brokers that the node does not hear."""
+    """Name the brokers that hear nothing from the node any more, or else the brokers from which the node hears nothing.
+    """
     pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
     sends = {target for source, target in pairs if source == str(node)}
     hears = {source for source, target in pairs if target == str(node)}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """Pause the nodes, and resume them at the end. If several faults hold a node, the last of them resumes it.
 
-    Each process is inspected after it has been paused, at a drawn moment in the middle, and before the end. It must be
+    Each process is inspected after it has been paused, at a random moment in the middle, and before the end. It must be
     stopped each time, and have done nothing in between.
     """
     runtime, looks = context.runtime, list[Any]()

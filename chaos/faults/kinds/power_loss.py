@@ -19,8 +19,8 @@ CAUGHT_UP_WITHIN_S = 60.0
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """Cut the power of all targets at one moment, and restore it at the end. Data that was not synced may be gone.
 
-    The checkers must know whether some partition had no in-sync replica that kept power. So the evidence has each
-    partition's ISR before (`isr`). The fault's record stays open until the nodes have caught up with the others
+    The evidence has each partition's ISR from before (`isr`). From it the checkers find out whether all in-sync
+    replicas of a partition lost power. The fault's record stays open until the nodes have caught up with the others
     (`caught_up_ns`; -1: not within the available time).
     """
     from squall.chaos.faults.acts.nodes import record_processes
@@ -50,8 +50,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Return a kill in place of a power loss that `FaultContext.check_metadata_survives` would refuse: after a failed
-    fsync of the only voter.
+    """Return a kill in place of a power loss that could destroy the only durable copy of the metadata: the only
+    voter's, after a failed fsync. `FaultContext.check_metadata_survives` would refuse that power loss.
     """
     from squall.chaos.faults.vocabulary import make_fault
 

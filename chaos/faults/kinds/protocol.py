@@ -98,14 +98,16 @@ REPLICATED = ("ListOffsets", "OffsetForLeaderEpoch")
 """Lists the APIs that followers call at leaders, beside Fetch."""
 OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics", "EndTxn", "AddOffsetsToTxn", *OF_GROUPS)
 OF_TRANSACTIONS = ("AddPartitionsToTxn", "WriteTxnMarkers")
-"""Lists the APIs between brokers that belong neither to the side `replication` nor to the side `controller`."""
+"""Lists the APIs between brokers that are neither replication nor requests to controllers, so that no value of the
+parameter `side` selects them.
+"""
 SPREAD = 3
 """Gives the least number of brokers and of partitions for WriteTxnMarkers. With fewer, each coordinator may lead all
 partitions, and then sends no markers to other brokers.
 """
 ASKS_S = 0.5
-"""Gives how long before the fault's end, in s, the last change of leaders may begin that makes clients send the
-request.
+"""Gives a margin in s for faults that hit Metadata requests. Clients send these after a leader change, which must begin
+at least this long before the fault's end.
 """
 DONE = {
     "drop": "dropped",
@@ -124,8 +126,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def check(params: Params) -> str:
-    """Refuse an API that the fault's `side` does not carry, an error that no broker answers to this API, and a
-    duplicate or an error in place of a response: both can be made only of a request.
+    """Refuse three combinations: an API whose requests never pass on the links that `side` selects; an error that no
+    broker returns for the API; and `duplicate` or `error` for a response, because the link can do both only when it
+    gets a request.
     """
     side, api = params["side"], params["api"]
     if side in TRAFFIC and api != "Fetch" and (side == "replication") != (api in REPLICATED):
@@ -141,8 +144,8 @@ def check(params: Params) -> str:
 
 
 def refuse(params: Params, setting: PlanCapabilities) -> str:
-    """Refuse an API that the workload's clients never call, and the sides `replication` and `controller` for brokers
-    whose requests to each other the relay cannot classify.
+    """Refuse an API that the workload's clients never call. Also refuse `side` = `replication` or `controller` for
+    brokers whose requests to each other the frame relay cannot tell apart.
     """
     api, in_groups = params["api"], ("AddOffsetsToTxn", "TxnOffsetCommit")
     if api in ("EndTxn", *OF_TRANSACTIONS, *in_groups) and not setting.transactional:
@@ -185,8 +188,8 @@ def drawn(rng: Random) -> dict[str, Any]:
 
 
 def coordinated(rng: Random, fault: Fault) -> Fault:
-    """Hit an API that is called at least once per transaction, at all brokers, because any broker may be its
-    coordinator.
+    """Return the fault changed so that it hits an API that is called at least once per transaction. It hits all
+    brokers, because any broker may be the coordinator.
     """
     api = rng.choice(("EndTxn", "EndTxn", "WriteTxnMarkers"))
     act = rng.choice(("drop", "delay", "duplicate", "error"))
@@ -196,7 +199,9 @@ def coordinated(rng: Random, fault: Fault) -> Fault:
 
 
 def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
-    """Hit an API that members call again and again, at all brokers, because any broker may coordinate the group."""
+    """Return the fault changed so that it hits an API that members call again and again. It hits all brokers, because
+    any broker may coordinate the group.
+    """
     api = rng.choice(asked)
     act, error = rng.choice(("drop", "delay", "duplicate", "error")), rng.choice(OF_GROUPS[api])
     drawn = {"api": api, "act": act, "stream": "there", "nth": 1, "error": error, "side": "both"}
@@ -218,10 +223,10 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
 
 
 def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
-    """Choose an API, a target and a count with which the fault hits a request. Clients send no Metadata unless a leader
-    changes; a single broker has no peers; acks=0 has no Produce responses. While another fault holds a node, leaders
-    change or are unknown, and producers wait: then few requests are sent. Few heartbeats are sent while a controller is
-    elected.
+    """Choose an API, a target and a count with which the fault hits a request. Not every request is sent in every
+    cluster. Clients send Metadata only if a leader changes; a single broker has no peers; with acks=0 there are no
+    Produce responses. While another fault holds a node, few requests are sent: leaders change or are unknown, and
+    producers wait. While a controller is elected, few heartbeats are sent.
     """
     params, target, api, cluster = dict(fault.params), fault.target, fault.params["api"], placement.cluster
     last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {FaultTrait.MOVES_LEADERS}

@@ -21,10 +21,10 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     Toxiproxy does so in each direction separately: a client that waits for a response sees the reset after twice the
     time.
     """
-    from squall.chaos.faults.acts.worse_links import ends, worse
+    from squall.chaos.faults.acts.worse_links import connection_end_proof, play_measured
 
     after_ms = int(p.fault.params["after_ms"])
-    proof = ends(
+    proof = connection_end_proof(
         ResetPeer(after_ms),
         partial(context.runtime.ending, timeout_s=context.probe_timeout_s + 2 * after_ms / 1000),
         lambda probe: probe.error == "still open",
@@ -32,7 +32,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
         "a connection over a link was not reset",
         {"after_ms": after_ms},
     )
-    await worse(context, p, proof)
+    await play_measured(context, p, proof)
 
 
 KIND = FaultKind(

@@ -21,7 +21,7 @@ _MEASURED_MS = 80.0
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """Deliver the bytes on the targets' links in pieces, one after the other."""
-    from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
+    from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, play_measured, slowdown_proof
 
     params = p.fault.params
     average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
@@ -32,7 +32,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     limit_s = context.probe_timeout_s + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
     measure = partial(context.runtime.probe, pad_bytes=pad)
     sliced = Slicer(average, variation, delay_us)
-    await worse(context, p, slower(context, sliced, measure, limit_s, least_ms, extra_evidence={"pad_bytes": pad}))
+    proof = slowdown_proof(context, sliced, measure, limit_s, least_ms, extra_evidence={"pad_bytes": pad})
+    await play_measured(context, p, proof)
 
 
 def check(params: Params) -> str:

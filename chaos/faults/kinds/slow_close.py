@@ -1,4 +1,4 @@
-"""Defines the fault `slow_close`: the other side learns late that a connection has ended."""
+"""Defines the fault `slow_close`: one end of a connection learns late that the other end has closed it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     """Delay the close of the targets' connections: after a broker closes a connection, the client's end stays open for
     a while.
     """
-    from squall.chaos.faults.acts.worse_links import SURE, slower, worse
+    from squall.chaos.faults.acts.worse_links import SURE, play_measured, slowdown_proof
 
     delay_ms = int(p.fault.params["delay_ms"])
     limit_s = context.probe_timeout_s + 3 * delay_ms / 1000
     # Another fault may cause a reset, but not a late reset.
-    await worse(
+    await play_measured(
         context,
         p,
-        slower(
+        slowdown_proof(
             context,
             SlowClose(delay_ms),
             partial(context.runtime.ending, spoil=True),

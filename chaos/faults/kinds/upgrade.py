@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Restart the brokers one by one as `rolling` does, each as the second version. The versions before and after are
-    not taken from the plan: the machine or the engine says what runs, and the broker says what it supports.
+    """Restart the brokers one by one as `rolling` does, each as the second version. The evidence names the versions
+    before and after. They are observed and not taken from the plan: the machine or the engine reports which software
+    runs, and the broker reports what it supports.
     """
     from squall.chaos.faults.acts.nodes import one_by_one
 

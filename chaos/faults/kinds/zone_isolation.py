@@ -1,4 +1,6 @@
-"""Defines the fault `zone_isolation`: a zone's clients reach only one broker, and must find that out by themselves."""
+"""Defines the fault `zone_isolation`: the clients of one zone reach only one broker, and must find that out by
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Cut the zone's links to all brokers but one: the controller, the broker that leads the most partitions, or any
-    broker.
+    """Cut the links of one client zone to all brokers but one. That one is the controller, the broker that leads the
+    most partitions, or any broker.
     """
     from squall.chaos.faults.acts.links import cut
 
@@ -30,8 +32,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _kept(context: FaultContext, p: FaultExecution) -> int:
-    """Return the broker that the zone still reaches. Raise UnresolvedTargetError if no controller is known, or if no
-    partition has a leader.
+    """Return the one broker that the zone's clients still reach. Raise UnresolvedTargetError if no controller is known,
+    or if no partition has a leader.
     """
     assert p.view is not None, "the nemesis has looked"
     keeps, nodes = p.fault.params["keeps"], sorted(p.view.nodes)

@@ -57,7 +57,7 @@ RARE = {
 """Anomalies that sound runs hardly ever come near, and a mutant that shows each."""
 
 FOUND = [mutant for mutant, planted in MUTANTS.items() if not planted.masked]
-SEEN = [mutant for mutant, planted in MUTANTS.items() if planted.seen_plan is not None]
+SEEN = [mutant for mutant, planted in MUTANTS.items() if planted.client_visible_plan is not None]
 FEW_EPOCHS = "first_epoch"
 NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts eleven")
 

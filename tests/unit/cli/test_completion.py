@@ -13,7 +13,7 @@ from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from squall.chaos import cli
-from squall.chaos.commands.completion import VARIABLE, lines_of
+from squall.chaos.commands.completion import VARIABLE, completion_script
 from squall.chaos.commands.grouped import REST, OptionGroupsCommand
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.mutants import MUTANTS
@@ -149,7 +149,7 @@ def test_zsh_loads_the_lines_and_asks_the_program_that_is_typed() -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_lines_are_printed_for_each_shell_and_no_other(shell: str) -> None:
     done = CliRunner().invoke(cli.squall, ["completion", shell])
-    assert done.exit_code == 0 and done.stdout == lines_of(shell)
+    assert done.exit_code == 0 and done.stdout == completion_script(shell)
     assert CliRunner().invoke(cli.squall, ["completion", "tcsh"]).exit_code != 0
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.acts.worse_links import ROUNDS, LinkFaultProof, LinkMeasurement, slower
+from squall.chaos.faults.acts.worse_links import ROUNDS, LinkFaultProof, LinkMeasurement, slowdown_proof
 from squall.chaos.runtimes.contract import NOISE_MS, Latency, ProbeResult
 
 NOBODY: frozenset[int] = frozenset()
@@ -26,7 +26,7 @@ class Place:
 def proof(least_ms: float, *, noise_ms: float = NOISE_MS, mean_ms: float = 0.0) -> LinkFaultProof:
     stage: Any = Place(noise_ms)
     measure: Any = None
-    return slower(stage, Latency(1), measure, 1.0, least_ms, mean_ms=mean_ms)
+    return slowdown_proof(stage, Latency(1), measure, 1.0, least_ms, mean_ms=mean_ms)
 
 
 def measured(before: list[float], during: list[float], after: list[float]) -> LinkMeasurement:

@@ -18,8 +18,8 @@ from squall.chaos.faults.triggers import (
     check,
     counts_calls,
     described_names,
-    kept,
     parse,
+    renumbered_faults,
     seen_of,
 )
 from squall.chaos.plans.plan import Plan, PlanError, make_plan, read_plan, with_schedule, write_plan
@@ -217,13 +217,13 @@ def test_a_plan_with_triggers_reads_back_equal(tmp_path: Path) -> None:
 
 def test_leaving_faults_out_keeps_who_waits_for_whom() -> None:
     faults = [{"when": None}, {}, {"when": "after fault 1 ended"}, {"when": "after fault 0 began"}]
-    assert kept(faults, [1, 2, 3]) == [{}, {"when": "after fault 0 ended"}, {"when": None}]
+    assert renumbered_faults(faults, [1, 2, 3]) == [{}, {"when": "after fault 0 ended"}, {"when": None}]
 
 
 def test_leaving_a_fault_out_leaves_the_other_parts_of_a_condition() -> None:
     faults = [{}, {}, {"when": "after fault 0 began and isr:t-0 == 1 and after fault 1 ended"}]
-    assert kept(faults, [1, 2]) == [{}, {"when": "isr:t-0 == 1 and after fault 0 ended"}]
-    assert kept(faults, [2]) == [{"when": "isr:t-0 == 1"}]
+    assert renumbered_faults(faults, [1, 2]) == [{}, {"when": "isr:t-0 == 1 and after fault 0 ended"}]
+    assert renumbered_faults(faults, [2]) == [{"when": "isr:t-0 == 1"}]
 
 
 def test_each_part_is_checked_against_the_plan() -> None:

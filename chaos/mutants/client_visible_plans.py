@@ -1,10 +1,10 @@
-"""Makes plans for mutants of replication in which clients notice the bug, by what happens to one partition.
+"""Makes plans for mutants of replication in which clients notice the bug. All that matters happens to one partition.
 
 A wrong ISR or a wrong epoch does no harm as long as the leader runs. So these plans define which broker is cut off from
-which, which dies, and in which order, until the replica that should not lead is the only one that can. All of it
-happens to the one partition of many whose replicas are brokers 4, 5 and 6, in this order. None of them is a voter of
-the metadata quorum, so the controller stays. A correct broker loses nothing under such a plan, although power is lost
-or elections may be unclean: the plans accept no loss.
+which, which dies, and in which order, until the replica that should not lead is the only one that can. The partition is
+the one of many whose replicas are brokers 4, 5 and 6, in this order. None of these brokers is a voter of the metadata
+quorum, so the controller stays. A correct broker loses nothing under such a plan, although power is lost or elections
+may be unclean: the plans accept no loss.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def until(end_s: float) -> list[list[Any]]:
     return [operation for tenth in range(int(10 * end_s)) for operation in one_for_each(0.05 + tenth / 10)]
 
 
-def seen_plan(
+def client_visible_plan(
     seed: int,
     faults: Sequence[Values],
     *,
@@ -89,7 +89,9 @@ def seen_plan(
     workload: Mapping[str, Any] | None = None,
     **plan: Any,
 ) -> Plan:
-    """Return `hunt_plan` with enough brokers and partitions, which accepts no loss."""
+    """Return a plan as `hunt_plan` does, but with enough brokers and partitions for the attacked partition. It accepts
+    no loss.
+    """
     return hunt_plan(
         seed,
         faults,
