@@ -69,8 +69,8 @@ class ClusterPlan(StrictModel):
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
     """Maps broker settings, by Kafka's names, to their values."""
     voters: int | None = Field(None, ge=1, le=9)
-    """Gives how many brokers vote in the quorum of controllers: the first ones. None: three, or one if there are fewer
-    than three brokers.
+    """Gives how many brokers vote in the quorum of controllers: the first N of them. None: three, or one if there are
+    fewer than three brokers.
     """
     volume_mib: int = Field(0, ge=0, le=1 << 20)
     """Limits each broker's data to so many MiB, on a volume of its own, for runtime docker only. 0: no limit."""
@@ -117,7 +117,8 @@ class FaultSpec(StrictModel):
     target: str = "random"
     params: dict[str, Any] = Field(default_factory=dict)
     when: str | None = None
-    """Gives the condition that the fault waits for, from `at_s` on (`squall.chaos.faults.triggers`)."""
+    """Gives a condition for which the fault waits, from `at_s` on, before it begins (`squall.chaos.faults.triggers`).
+    """
     within_s: float | None = Field(None, gt=0)
     """Limits how long the fault waits for its condition, in seconds, and at most as long as the load lasts."""
 

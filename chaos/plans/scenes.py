@@ -54,7 +54,9 @@ class SceneBuilder:
 
 
 def refused_proposals(rng: Random) -> RarePathScene:
-    """Let a broker die and come back, while no leader can report to the controller that the broker is in sync again."""
+    """Kill a broker and start it again, while no leader can report to the controller that the broker is in sync again:
+    AlterPartition requests are dropped or refused.
+    """
     faults, at_s = SceneBuilder(), 3.0
     for _ in range(2):
         down_s = rng.uniform(2, 3)

@@ -37,8 +37,8 @@ def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
-    """Split text such as `kill,partition` into names of kinds; "none" gives no names. Raise FaultError that lists all
-    unknown names, a line each.
+    """Return the kinds of faults named in a text such as `kill,partition`; "none" gives no kinds. Raise FaultError that
+    lists all unknown names, a line each.
     """
     kinds = tuple(text.replace(",", " ").split())
     if kinds == ("none",):

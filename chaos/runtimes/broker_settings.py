@@ -1,8 +1,9 @@
-"""Fits brokers' settings to a cluster of few brokers: fills in settings that were not given, and reports settings that
-cannot work or have no effect.
+"""Adapts brokers' settings to a cluster of few brokers: fills in settings that were not given, and reports settings
+that cannot work or have no effect.
 
-Kafka's defaults put the coordinators' logs on three brokers. With fewer, no such log is ever created, and clients are
-answered COORDINATOR_NOT_AVAILABLE for ever. The file that Kafka ships for a single node sets these settings to 1.
+By Kafka's defaults, __consumer_offsets and __transaction_state have three replicas. With fewer brokers these topics are
+never created, and clients are answered COORDINATOR_NOT_AVAILABLE for ever. The file that Kafka ships for a single node
+sets these settings to 1.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ class CallCountingRuntime(Protocol):
     """Represents a runtime that counts its brokers' calls to disk and network."""
 
     def calls(self, node: int, op: CrashOp) -> int:
-        """Return how many calls of this kind a node has made since the cluster was made, over all the node's
-        incarnations.
+        """Return how many calls of `op` a node has made since the cluster was made, over all the node's incarnations.
         """
 
 

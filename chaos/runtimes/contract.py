@@ -99,7 +99,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Lets no byte through, in one of three modes."""
+    """Blocks all bytes, in one of three modes."""
 
     manner: CutMode
     stream: StreamDirection = StreamDirection.BOTH
@@ -150,7 +150,7 @@ class ResetPeer:
 
 @dataclass(frozen=True, slots=True)
 class SlowClose:
-    """Passes the end of a connection on after `delay_ms`."""
+    """Delays the end of a connection by `delay_ms` before the other side gets it."""
 
     delay_ms: int
     stream: StreamDirection = StreamDirection.BOTH
@@ -317,8 +317,8 @@ class Runtime(Protocol):
         """End the cluster: by controlled shutdown if that works, else by force. No process remains. Idempotent."""
 
     def env(self, name: str) -> Env:
-        """Return an Env of this runtime for harness and client code. Its clock is the run's one clock. In a simulation,
-        each name has its own random stream.
+        """Return an Env of this runtime for harness and client code. All these Envs have the same clock. In a
+        simulation, each name has its own random stream.
         """
 
     def bootstrap(self, zone: str) -> str:
@@ -486,8 +486,8 @@ class Runtime(Protocol):
         """
 
     def files(self) -> Mapping[str, bytes]:
-        """Return the nodes' files to keep, by path in the run directory (nodes/N/trace.jsonl, nodes/N/data/...), once
-        the nodes have stopped. Empty if the runtime writes its files into the run directory anyway.
+        """Return the files to keep of the nodes, once these have stopped, by path in the run directory
+        (nodes/N/trace.jsonl, nodes/N/data/...). Empty if the runtime writes its files into the run directory anyway.
         """
 
     def trace_path(self, node: int) -> Path:

@@ -17,7 +17,8 @@ _NOWHERE = (1 << 63) - 1
 
 
 class LostOffsetRanges:
-    """Collects, for each partition, the range of lost offsets: from the first lost batch to the end that its log had.
+    """Collects, for each partition, the range of lost offsets: from the first lost batch to the end of the log before
+    the power loss.
 
     Batches behind the first lost one count as lost, too: recovery cuts a log at its first damage.
     """

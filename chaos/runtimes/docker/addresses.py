@@ -17,8 +17,8 @@ POOLS = (IPv4Network("10.128.0.0/9"), IPv4Network("172.16.0.0/12"), IPv4Network(
 TRIED_PER_POOL = 64
 
 PROXY_HOST, RELAY_HOST, FIRST_NODE_HOST = 2, 3, 10
-"""Give the last parts of the addresses of Toxiproxy, of the frame relay and, with the node's id added, of a broker. The
-engine itself takes 1.
+"""Give the last parts of the IPv4 addresses of Toxiproxy, of the frame relay and of brokers (to which the broker's id
+is added). The engine itself has 1.
 """
 API_PORT, CONTROL_PORT, FIRST_PROXY_PORT = 8474, 8475, 20_001
 FIRST_LISTENER_PORT = 9091

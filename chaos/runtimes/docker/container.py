@@ -1,4 +1,4 @@
-"""Represents one container of a run, which may start and end any number of times."""
+"""Represents one container of a run, which may be started and ended any number of times."""
 
 from __future__ import annotations
 

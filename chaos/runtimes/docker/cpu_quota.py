@@ -100,10 +100,11 @@ class QuotaCpuLimiter(CpuLimiter):
 
     @override
     async def heal(self, name: str, node: int) -> Evidence:
-        """Remove the limit of this name. Evidence as in the contract; `stops` counts the periods in which the quota ran
-        out.
+        """Remove the limit of this name. Evidence: as `Runtime.heal_cpu`; `stops` counts the periods in which the quota
+        ran out.
 
-        A quota reports only the CPU time used, and not how long it let a broker run. So `ran_share` is `cpu_share`.
+        A quota reports only the CPU time used, and not how long it let a broker run. So `ran_share` is the same as
+        `cpu_share`.
         """
         found = self._nodes[node]
         measured = await found.quota.change(found.container, name, None)

@@ -85,8 +85,8 @@ def sweep(engine: DockerEngine) -> list[str]:
     """End and remove the leftovers of runs whose harness was killed, as far as the engine allows. Returns the removed
     objects.
 
-    Leftovers of a harness in another pid namespace are left to `squall clean`: whether that harness runs is not known
-    here.
+    If a run's harness is in another pid namespace, it is not known here whether it still runs: such leftovers are for
+    `squall clean`.
     """
     removed = []
     try:

@@ -58,7 +58,8 @@ class ContainerNode(BrokerNode):
         self.exits: list[NodeExit] = []
         self._faults = NodeFaults(files.faults) if hurt else None
         self.crash_number = 0
-        """Is the number of the crash that was ordered last: this crash is not reported as an exit of the broker's own.
+        """Is the number of the crash that the harness ordered last. This crash must not be reported as an exit without
+        an order.
         """
         self.quota = CpuQuota(cpus)
         self._owner, self._second = owner, second

@@ -31,7 +31,9 @@ def command(host: str) -> list[str]:
 
 
 class ContainerProxies(LinkProxies):
-    """Controls the Toxiproxy container and the faults on its links. For trio: each call waits in a thread."""
+    """Controls the Toxiproxy container and the faults on its links. Its async methods make each call in a thread, so
+    trio is not blocked.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Stores brokers' data on volumes of a bounded size, so that a disk can really be full.
 
-A volume is in memory. The engine forgets its content once no running container has it mounted. Therefore Toxiproxy's
+A volume is in memory, and the engine drops its content once no running container mounts it. Therefore Toxiproxy's
 container mounts all volumes for the whole run. At the end, their content is copied into the nodes' folders.
 """
 
@@ -13,11 +13,13 @@ from squall.chaos.runtimes.docker.container import in_thread
 from squall.chaos.toolchain.engine import ContainerMount, DockerEngine, EngineError
 
 DATA, INSIDE = "/node/data", "/volumes"
-"""Give the path of a broker's own volume in its container, and the path of all volumes in Toxiproxy's container."""
+"""Give two paths: of a broker's volume in the broker's container, and of the folder with all volumes in Toxiproxy's
+container.
+"""
 
 
 class Volumes:
-    """Holds one volume for each broker, or none if `size_bytes` is 0."""
+    """Holds one volume for each broker; there are none if `size_bytes` is 0."""
 
     def __init__(self, engine: DockerEngine, run: str, nodes: Sequence[int], size_bytes: int) -> None:
         self._engine, self._size_bytes = engine, size_bytes

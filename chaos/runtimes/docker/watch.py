@@ -41,7 +41,7 @@ class ContainerWatch:
         threading.Thread(target=self._listen, name="docker-events", daemon=True).start()
 
     def deaths(self, container: str) -> list[ContainerExit]:
-        """Return the exits of one container: one for each of its ends so far."""
+        """Return the exits of one container so far: one for each time that it ended."""
         with self._turn:
             return list(self._deaths.get(container, ()))
 

@@ -316,17 +316,17 @@ class ExternalRuntime(Runtime):
 
     @override
     def trace_path(self, node: int) -> Path:
-        """Return the path at which a trace would be: the cluster writes none."""
+        """Return a path at which no file is: the cluster writes no trace."""
         return self._folder / "nodes" / str(node) / "trace.jsonl"
 
     @override
     def log_path(self, node: int) -> Path:
-        """Return the path at which a log would be: the brokers' own logs are out of reach."""
+        """Return a path at which no file is: the brokers' own logs are out of reach."""
         return self._folder / "nodes" / str(node) / "broker.log"
 
     @override
     def data_path(self, node: int) -> Path:
-        """Return the path at which data would be: the brokers' own data is out of reach."""
+        """Return a path at which no file is: the brokers' own data is out of reach."""
         return self._folder / "nodes" / str(node) / "data"
 
     @override

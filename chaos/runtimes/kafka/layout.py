@@ -37,7 +37,7 @@ SMALL: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "3",
     "auto.create.topics.enable": "false",
 }
-"""Holds settings that keep a node small; a plan may give other values."""
+"""Holds settings with which a node needs little memory; a plan may give other values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Describes one node of Apache Kafka: how it is started, and what its log reports. It has no trace."""
+"""Describes one node of Apache Kafka: how it is started, and what it reports in its log. It writes no trace."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ class KafkaLogReports(BrokerReports):
 
     @override
     def ready(self, incarnation: int) -> Evidence | None:
-        """Return the broker epoch that the controller gave this incarnation; no other incarnation ever has it."""
+        """Return None until the log reports that this incarnation serves clients; then its broker epoch, which no other
+        incarnation has, and Kafka's version.
+        """
         for line in self._lines():
             if found := REGISTERED.search(line):
                 self._epoch = int(found[1])

@@ -1,5 +1,5 @@
-"""Implements the runtime that runs Apache Kafka as processes of this machine, behind the same Toxiproxy links as Squall
-brokers.
+"""Implements the runtime that runs Apache Kafka's brokers as OS processes of this machine. Links lead through
+Toxiproxy, as those of Squall brokers do.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Runs a cluster in processes of this machine: brokers on loopback, every link through one Toxiproxy, which is also a
-process.
+"""Runs a cluster as OS processes of this machine: brokers on loopback, and one Toxiproxy through which every link
+leads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Represents one broker of the process runtime: its files, its process, and the acts that a run can do to it."""
+"""Represents one broker of the process runtime: its files, its OS process, and the acts that a run can do to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class ProcessNode(BrokerNode):
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
         self.crash_number = 0
-        """Is the number of the crash that was ordered last: this crash is not reported as an exit of the broker's own.
+        """Is the number of the crash that the harness ordered last. This crash must not be reported as an exit without
+        an order.
         """
         self.slowed: dict[str, float] = {}
         """Maps a fault's name to the largest share of a CPU that the broker may use. The limits outlive restarts."""
@@ -194,9 +195,9 @@ class ProcessNode(BrokerNode):
         return {**told, "state": run_state(self._child.pid), "cpu_s": cpu_seconds(self._child.pid)}
 
     def throttle(self) -> ThrottleUsage:
-        """Limit the process to the smallest share in `slowed`, or to a whole CPU if there is none. May take 0.1 s.
+        """Limit the process to the smallest share in `slowed`, or lift the limit if there is none. May take 0.1 s.
 
-        Returns the usage measured since the first limit, if the last limit has now ended.
+        Returns the usage measured since the first limit began; it is complete once the last limit has ended.
         """
         if not self.slowed:
             self._unthrottle()

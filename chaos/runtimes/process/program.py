@@ -29,8 +29,8 @@ class BrokerReports(Protocol):
     """
 
     def ready(self, incarnation: int) -> Evidence | None:
-        """Return None until the broker reports that this incarnation serves clients; then the other facts that it
-        reported.
+        """Return None until the broker reports that this incarnation serves clients. Then return what else it reported
+        about itself, such as its version.
         """
 
     def left(self, code: int) -> ShutdownReport:

@@ -48,8 +48,8 @@ class Blueprint:
             raise PreconditionError(str(error)) from error
 
     def cluster_id(self) -> str:
-        """Return the cluster's id, made at the first start in this folder and kept there. It has 16 bytes, base64, as
-        Kafka writes such ids.
+        """Return the cluster's id. It is made at the first start in this folder and stored there: 16 bytes in base64,
+        as Kafka writes such ids.
         """
         kept = self.folder / "cluster-id"
         if not kept.exists():

@@ -25,7 +25,9 @@ class BrokerNode(Protocol):
     state: NodeState
     """Is the state observed last."""
     crash_number: int
-    """Is the number of the crash that was ordered last: this crash is not reported as an exit of the broker's own."""
+    """Is the number of the crash that the harness ordered last. This crash must not be reported as an exit without an
+    order.
+    """
 
     @property
     def faults(self) -> NodeFaults | None:
@@ -85,7 +87,7 @@ def state_of(broker: BrokerNode) -> NodeState:
 
 
 def exits_of(brokers: Brokers) -> tuple[NodeExit, ...]:
-    """Return the brokers that have ended unasked so far, by time."""
+    """Return the exits of brokers that ended without an order of the harness, by time."""
     for each in brokers.values():
         each.poll()
     return tuple(sorted((gone for each in brokers.values() for gone in each.exits), key=lambda gone: gone.t_ns))

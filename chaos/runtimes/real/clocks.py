@@ -1,4 +1,4 @@
-"""Changes the wall clocks of real brokers. The proof is each broker's own report of its clock, which is read here, too.
+"""Changes the wall clocks of real brokers, and reads the brokers' own reports of their clocks, which prove the change.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class Disks:
         """Let nodes lose power at the same moment. Evidence: as `Runtime.power_loss`, and through_bytes (unsynced bytes
         that count as written back by the kernel, because too many were pending).
 
-        Peers notice the end, because connections are closed. Unsynced bytes are removed once the OS processes have
-        ended.
+        Peers notice the power loss at once, because connections are closed. Unsynced bytes are removed from the files
+        once the OS processes have ended.
         """
         found = [self._brokers[node] for node in nodes]
         hurt = {node.id: _hurt(node, "power loss") for node in found}
@@ -104,8 +104,8 @@ class Disks:
         return {**rotten, "t_ns": time.monotonic_ns()}
 
     async def damage(self, node: int, how: How, size: int) -> Evidence:
-        """Damage the disk of a broker that is down. The damaged file then counts as durable: a later power loss takes
-        nothing of it. Evidence: as `Runtime.damage`.
+        """Damage the disk of a broker that is down. The damaged file then counts as durable: a later power loss removes
+        nothing from it. Evidence: as `Runtime.damage`.
         """
         found = self._brokers[node]
         found.must_be(NodeState.DOWN)
@@ -116,7 +116,7 @@ class Disks:
         return {**told, "t_ns": time.monotonic_ns()}
 
     def calls(self, node: int, op: CrashOp) -> int:
-        """Return how many calls of this kind the broker has made, over all its incarnations."""
+        """Return how many calls of `op` the broker has made, over all its incarnations."""
         return _hurt(self._brokers[node], f"count of its {op}s").calls(op)
 
     async def heal_all(self) -> None:

@@ -45,7 +45,7 @@ class RelayFault:
 
 @dataclass
 class FrameFaults:
-    """Holds the faults on one link, by name."""
+    """Holds the protocol faults on one link, by name."""
 
     named: dict[str, RelayFault] = field(default_factory=dict)
 

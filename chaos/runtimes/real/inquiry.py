@@ -1,6 +1,8 @@
-"""Sends one request to one broker over a connection of its own, for probes and for waiting until a cluster is up.
+"""Sends one request to one broker over a connection of its own. It is used for probes, and to wait until a cluster is
+up.
 
-This is not the workloads' client: it retries, caches and follows nothing, so it measures only the path and the broker.
+It is much simpler than the workloads' client: without retries, caches and redirects, it measures only the link and the
+broker.
 """
 
 from __future__ import annotations
@@ -164,8 +166,8 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
 
 async def speaks(host: str, port: int) -> dict[str, Any]:
     """Return what a broker reports about itself in ApiVersions: a digest of its APIs with their newest versions, and
-    the newest levels of its features. The digest differs if any version does. Raise HarnessError if it does not answer
-    within 5 s.
+    the newest levels of its features. Brokers with different versions of any API have different digests. Raise
+    HarnessError if the broker does not answer within 5 s.
     """
     from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 

@@ -77,7 +77,7 @@ class Links:
             await self._proxies.reset()
 
     def troubles(self) -> tuple[str, ...]:
-        """Return the proxies that ended unasked, as `Runtime.troubles`."""
+        """Return the proxies that ended without an order of the harness, as `Runtime.troubles`."""
         return self._proxies.troubles() if self._proxies is not None else ()
 
     def way(self, link: Link) -> Address:

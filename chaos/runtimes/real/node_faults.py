@@ -116,7 +116,7 @@ class NodeFaults:
         (self.folder / "files" / str(inode)).unlink(missing_ok=True)
 
     def calls(self, op: CrashOp) -> int:
-        """Return how many calls of this kind the broker has made since its first start."""
+        """Return how many calls of `op` the broker has made since its first start."""
         return calls_of(self._tally(), op)
 
     def through_bytes(self) -> int:

@@ -51,7 +51,7 @@ class NodeFolder:
             return 0
 
     def begin_incarnation(self) -> int:
-        """Count one more start. Returns its number."""
+        """Count one more start of the node. Returns the number of the new incarnation."""
         self.data.mkdir(parents=True, exist_ok=True)
         incarnation = self.incarnation + 1
         (self.path / "incarnation").write_text(f"{incarnation}\n")

@@ -11,8 +11,8 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """Identifies one process of this machine for all time. A pid is used again; a pid with its start time and boot is
-    unique.
+    """Identifies one OS process of this machine uniquely. A pid alone does not, because it is used again; together with
+    the start time and the boot's id it does.
     """
 
     pid: int

@@ -23,7 +23,8 @@ async def wait_until_all_see_all(
     exits: Callable[[], tuple[NodeExit, ...]],
     timeout_s: float,
 ) -> bool:
-    """Ask over each link until its broker lists all nodes. Returns False if that takes too long.
+    """Ask the broker at the end of each link for Metadata until it lists all nodes. Returns False if that takes too
+    long.
 
     Raises HarnessError if `exits` reports that a broker ended meanwhile.
     """

@@ -26,7 +26,7 @@ class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no ty
         return True
 
     def populate(self, proxies: Sequence[Mapping[str, str]]) -> list[Proxy]:
-        """Make or replace proxies, all or none. The package makes them one by one."""
+        """Make or replace proxies, all or none, in one call. The package makes them one by one."""
         return [Proxy(**made) for made in ToxiproxyConsumer.post("/populate", json=list(proxies)).json()["proxies"]]
 
 
@@ -100,7 +100,7 @@ class ToxiproxyApi:
         self._transport.close()
 
     def _proxy(self, name: str) -> Any:
-        """Return a proxy that this object made, or else one that the server has."""
+        """Return the proxy of this name: from this object's cache, or else from the server."""
         if name not in self._proxies:
             self._proxies.update(self._server.proxies())
         if name not in self._proxies:

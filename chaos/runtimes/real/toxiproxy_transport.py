@@ -1,9 +1,9 @@
-"""Implements the transport for toxiproxy-python: one kept connection for each server, with a time limit.
+"""Implements the HTTP transport for toxiproxy-python: one kept connection for each server, with a time limit.
 
 The package's own transport, `toxiproxy.api.APIConsumer`, opens a connection for each call and waits for ever. It
-ignores every error status except 400, 404 and 409. Its host and port belong to the class, so a process knows only one
-server. `ToxiproxyConsumer` replaces it in the package's modules: a call goes to the transport in whose `chosen` block
-the call is made.
+ignores every error status except 400, 404 and 409. Its host and port are class attributes, so an OS process can use
+only one server. `ToxiproxyConsumer` replaces it in the package's modules. It passes a call to the transport in whose
+`chosen` block the call is made.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class HttpTransport:
             _CHOSEN.reset(token)
 
     def send(self, method: str, path: str, body: object = None) -> HttpResponse:
-        """Return the response. Raises ToxiproxyError if none comes in time, and for every status from 400 on."""
+        """Send a request and return the response. Raises ToxiproxyError if none comes in time, and for every status
+        from 400 on.
+        """
         data = None if body is None else json.dumps(body)
         with self._turn:
             if time.monotonic() - self._used_at > IDLE_S:

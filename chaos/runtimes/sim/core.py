@@ -34,8 +34,8 @@ _encode_plain = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class TracedFrame:
-    """Represents one Kafka request or response on its way between two hosts, for diagrams. Times are in virtual
-    seconds, by the clock of the traces.
+    """Represents one Kafka request or response that was sent from one host to another, for diagrams. Times are in
+    virtual seconds, by the clock of the traces.
     """
 
     t_sent: float
@@ -53,7 +53,7 @@ class TracedFrame:
 
 class SimCore:
     """Holds what all parts of one simulation share: virtual time, random streams made from the seed, and the record of
-    what happened. The network and the nodes use it; it does not know them.
+    what happened.
 
     Each purpose has its own random stream, so removing one fault from a plan changes no other random choice.
     """

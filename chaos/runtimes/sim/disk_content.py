@@ -1,9 +1,9 @@
 """Holds one file's bytes on a simulated disk: the bytes in the page cache, and the changes that a power loss could
 undo.
 
-Only the cached bytes are kept whole. Every write and truncation since the last fsync is remembered by the bytes that it
-replaced, so that an append costs a tuple and no copy; the durable content is found by undoing these changes from the
-last to the first, which is done at a power loss only.
+Only the cached content is kept as a whole. For every write and truncation since the last fsync, the bytes that it
+replaced are remembered. So an append costs a tuple and no copy. At a power loss the durable content is found by undoing
+these changes from the last to the first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUT = -1
 
 @dataclass(slots=True)
 class LostChanges:
-    """Counts the effects of a power loss on unsynced changes. Losses of several files add up."""
+    """Counts what a power loss did to unsynced changes of a file. The counts of several files can be added up."""
 
     bytes_pending: int = 0
     bytes_lost: int = 0
@@ -144,7 +144,7 @@ class FileContent:
         return loss
 
     def lost(self) -> LostChanges:
-        """Return the counts of lost changes for the case that the whole file is lost."""
+        """Return the counts that `lose_power` would return if the whole file were lost."""
         sure = self._sure()
         pending = sum(op[1] for at, op in enumerate(self.pending) if op[1] != CUT and not sure[at])
         return LostChanges(bytes_pending=pending, bytes_lost=pending)

@@ -69,10 +69,9 @@ class DiskFaults:
             raise failure(code, path)
 
     def written(self, path: str, growth: int, used: Callable[[], int]) -> tuple[int, int] | None:
-        """Return None if a write that makes its file `growth` bytes longer succeeds.
-
-        If it fails, return its errno, and how many of these bytes still fitted on the disk. `growth` is TRUNCATION for
-        a truncation, which needs no space.
+        """Return None if no fault makes this write fail; otherwise its errno, and how many of its bytes still fit on
+        the disk. `growth`: by how many bytes the write makes the file longer; TRUNCATION for a truncation, which needs
+        no space.
         """
         failed: tuple[int, int] | None = None
         for active in self.active.values():

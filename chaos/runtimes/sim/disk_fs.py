@@ -106,8 +106,8 @@ class SimFs(Fs):
 
     def __init__(self, faults: DiskFaults, names: DirectoryTree, gate: Gate) -> None:
         self.gate = gate
-        """Is called before every operation on the disk, and may let the node crash there. Once the incarnation is
-        revoked, it always raises NodeDead.
+        """Is called before every operation on the disk, and may crash the node there by raising. Once the incarnation
+        is revoked, it always raises NodeDead.
         """
         self.revoked = False
         self.faults, self._names = faults, names

@@ -77,7 +77,7 @@ class DirectoryChange:
     given_up: bool = False
 
     def settle(self) -> None:
-        """Make the change durable, at its source and at its target."""
+        """Make the change durable: in the directory of its source and in that of its target."""
         self.done = True
         node = self.node
         moved_on = node.settled > self.number

@@ -89,7 +89,7 @@ class CallDelays(Protocol):
 
 
 def _free(op: str, what: str) -> None:
-    """Allow every operation: this is the `gate` of a client, which no fault ends at an operation."""
+    """Allow every operation. This is the `gate` of a client, which no fault crashes."""
 
 
 def _gone(op: str, what: str) -> None:
@@ -282,7 +282,7 @@ class SimEnv(Env):
         )
 
     def revoke(self) -> None:
-        """End this incarnation: from now on no call of its code has an effect outside."""
+        """End this incarnation: from now on its code cannot reach the disk or the network."""
         self.alive = False
         self.gate = _gone
         self._kernel.all_dirty = True

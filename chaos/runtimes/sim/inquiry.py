@@ -23,7 +23,7 @@ from squall.chaos.runtimes.wire.frames import BrokerTraffic
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
 Asked = tuple[bytes, int, int]
-"""Holds a request's frame, its API key and its version."""
+"""Is a request, as (frame, API key, version)."""
 _SIZE = Struct(">i")
 
 

@@ -43,7 +43,8 @@ class Deadlock(Exception):
 
 
 class TimerHandle(list[Any]):
-    """Represents an event in the queue: its time, its rank among events of that time, the function and its arguments.
+    """Represents an event in the queue: its time, a number that orders events of the same time, the function and its
+    arguments.
     """
 
     __slots__ = ()
@@ -67,9 +68,7 @@ class Kernel(trio.abc.Clock):
         self.all_dirty = True
         """Is True if any node may have changed since this was last set to False."""
         self.dirty_nodes: set[str] = set()
-        """Holds the names of the nodes that may have changed since this set was last cleared; no other node has
-        changed.
-        """
+        """Holds the names of the nodes that may have changed since this set was last cleared."""
         self.runnable: deque[trio.lowlevel.Task] = deque()
         """Is trio's queue of tasks that can run, while a simulation runs."""
         self._heap: list[TimerHandle] = []

@@ -34,7 +34,9 @@ bytes arrive.
 
 
 class TransportOwner(Protocol):
-    """Represents the node or client (`SimEnv`) at one end of a connection, for the tasks that wait on that end."""
+    """Represents the node or client (`SimEnv`) at one end of a connection. It suspends and wakes the tasks that wait
+    there.
+    """
 
     alive: bool
     paused: bool

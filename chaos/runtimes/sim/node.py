@@ -162,7 +162,7 @@ class SimNode:
         raise HarnessError(f"broker {self.id} was not ready within {limit_s:g} s")
 
     def die(self, *, power: bool = False) -> Evidence:
-        """End the node at once. power: unsynced data may be lost, and peers get no message of the end."""
+        """End the node at once. power: the node loses power, so unsynced data may be lost, and peers get no message."""
         env, self.env = self.env, None
         if env is None or self.state is NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is down")

@@ -146,7 +146,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def env(self, name: str) -> Env:
-        """Return the Env of this name: the same Env each time. It has files of its own."""
+        """Return the Env of this name, with files of its own. The same name always gives the same Env."""
         if name not in self._envs:
             disk = SimDisk(self.world.rng("disk", name))
             fs = disk.mount(lambda op, path: None)

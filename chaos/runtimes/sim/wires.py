@@ -50,7 +50,7 @@ class WireConnection(Protocol):
         """Reset both ends at the same moment."""
 
     def healed(self, manner: CutMode) -> None:
-        """End a cut: pass on the bytes that it held. If it swallowed bytes, reset the connection."""
+        """Handle the end of a cut: deliver the bytes that it held; if it swallowed bytes, reset the connection."""
 
 
 class _WireFault:

@@ -28,8 +28,8 @@ DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in Fr
 STRUCK_REPORTS = 8
 """Limits, for each fault, how many of the hit EndTxn requests are reported."""
 LINGER_S = 1.0
-"""Gives the seconds for which a connection to the broker stays open after the client has closed it, if a delayed
-request was passed on late: a broker answers it only while it is connected.
+"""Gives the seconds for which a connection to the broker stays open, after the client has closed it, if a fault has
+delayed a request. A broker answers the request only while the connection is open.
 """
 
 
@@ -48,7 +48,9 @@ class StruckEndTxn:
 
 
 class LinkFaultState(Protocol):
-    """Holds a protocol fault on a link, and counts of the requests or responses that it saw and hit."""
+    """Holds a protocol fault on a link, and counts the requests or responses of its API, and those on which it has
+    acted.
+    """
 
     fault: Frames
     seen: int
@@ -74,7 +76,7 @@ def strike(faults: Iterable[LinkFaultState], stream: StreamDirection, api: int) 
 
 @dataclass(frozen=True, slots=True)
 class OvertakenFrame:
-    """Holds a frame that a REORDER fault keeps back until the next frame of its direction has passed."""
+    """Holds a request or response that a REORDER fault keeps back until the next one in its direction has passed."""
 
     on: LinkFaultState
     frame: bytes
@@ -120,7 +122,7 @@ class FramedConnection(ABC):
 
     @abstractmethod
     def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
-        """Return the fault that acts on this frame, as `strike` does. The fault counts the frame."""
+        """Return the fault that acts on this request or response, or None. It is counted, as by `strike`."""
 
     @abstractmethod
     def put(self, stream: StreamDirection, data: bytes, later_s: float) -> None:

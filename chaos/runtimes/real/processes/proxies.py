@@ -31,10 +31,11 @@ END_S = 2.0
 
 
 class ProcessProxies(LinkProxies):
-    """Controls the Toxiproxy process and the faults on its links. For trio: each call waits in a thread.
+    """Controls the Toxiproxy process and the faults on its links. Its async methods make each call in a thread, so trio
+    is not blocked.
 
     If a broker has two listeners for its peers (Apache Kafka), each link has two proxies: one in each of two mappings
-    ("families") of link to proxy. Both get each fault, and both are healed together.
+    ("families") of link to proxy. Each fault is put on both, and removed from both.
     """
 
     def __init__(
@@ -160,8 +161,8 @@ async def _wait_ready(api: ToxiproxyApi, child: ChildProcess) -> None:
 async def _start_relay(
     families: Sequence[Routes], framed: Collection[Link], log: Path, registration: RunRegistration
 ) -> tuple[list[Routes], tuple[ChildProcess, FramedLinks]]:
-    """Start the relay behind the proxies of the `framed` links. Returns the families with these links' routes led to
-    the relay, and the relay with its controls.
+    """Start the relay that parses Kafka requests, behind the Toxiproxy proxies of the `framed` links. Returns the
+    families, in which these links' proxies now lead to the relay, and (the relay's process, its controls).
     """
     count = sum(link in framed for routes in families for link in routes)
     with locked():

@@ -83,7 +83,9 @@ class RunRegistration:
         return self._file.run
 
     def claim_ports(self, ports: list[int]) -> None:
-        """Note that these ports are this run's. Call it within `locked()`, after checking `claimed_ports`."""
+        """Reserve these ports for this run. Call it within `locked()`, after checking that they are not among
+        `claimed_ports`.
+        """
         self._file.ports += ports
         self._write()
 
@@ -158,8 +160,8 @@ def end(run: RegisteredRun) -> list[str]:
 def sweep() -> list[str]:
     """End and forget the leftovers of runs whose harness was killed. Returns the ended processes, as `end` does.
 
-    Two kinds of runs are left to `squall clean`: runs that acted on somebody else's containers, and runs of another pid
-    namespace, whose harness cannot be checked here.
+    Two kinds of runs are left to `squall clean`: runs that have stopped or paused containers of somebody else's
+    cluster, and runs of another pid namespace, because whether their harness runs cannot be checked here.
     """
     gone = [each for each in runs() if not each.harness_alive and not each.hurt and each.namespace == namespace()]
     return [ended for each in gone for ended in end(each)]

@@ -68,7 +68,9 @@ class Throttle:
         self._free.release()
 
     def end(self) -> ThrottleUsage:
-        """Let the process run from now on. Call this once, not while held."""
+        """Stop throttling: the process runs from now on. Returns the measured usage. Call this once, and not between
+        `hold` and `release`.
+        """
         self._over.set()
         self._thread.join()
         self._measured.lasted_s = time.monotonic() - self._began

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class Ack(NamedTuple):
-    """Describes an acknowledged send: what the client sent, and what the replicas hold at its offset now."""
+    """Describes an acknowledged send: what the client sent, and what the replicas now hold at the acknowledged offset.
+    """
 
     offset: int
     acks: int

@@ -46,7 +46,7 @@ class CommittedBatches:
         that a replica with all earlier records has.
         """
         self.changes = 0
-        """Counts the changes of this object. A reader that saw the same count before need not compare again."""
+        """Counts the changes of this object. Code that has seen the same count before need not compare again."""
         for batch in batches:
             self.add(batch)
 
@@ -137,8 +137,8 @@ class LogCopy:
         self.low = start
         """Is the log's start: offsets before it have been deleted, whether or not their bytes are still there."""
         self.matched = self.start
-        """Is the offset before which each batch of this log equals the committed one, or was deleted. At most the end
-        of the committed batches.
+        """Is the offset up to which this log equals the committed batches, apart from deleted ones. At most the end of
+        the committed batches.
         """
         self.same = 0
         """Counts the batches before `matched`."""
@@ -157,7 +157,7 @@ class LogCopy:
         self.journal = journal
 
     def between(self, offset: int, end: int) -> Iterator[BatchIdentity]:
-        """Yield the batches of this log with records in `offset` .. `end` - 1."""
+        """Yield the batches of this log that have records in [offset, end)."""
         for at in range(bisect_right(self.batches, offset, key=_end), len(self.batches)):
             if self.batches[at].base >= end:
                 return
@@ -244,8 +244,8 @@ class LogCopy:
 
 
 def are_alike(one: LogCopy, other: LogCopy, end: int) -> bool:
-    """Return whether two logs hold the same batches before `end`. Both have been compared with the ledger: batches that
-    both share with the ledger are equal.
+    """Return whether two logs hold the same batches before `end`. Both must have been compared with the ledger before:
+    where both equal it, they equal each other.
     """
     known = min(one.matched, other.matched)
     if end <= known:

@@ -19,8 +19,8 @@ class FeatureLevelChange:
     offset: int = field(default=NOT_KNOWN, compare=False)
     """Is the offset of the record that changed the level, as the image has it."""
     begins: frozenset[int] = field(default=frozenset(), compare=False)
-    """Holds the end offsets of the snapshots from which the node may have loaded its image. After such a load, the
-    image has the snapshot's offset for every feature.
+    """Holds the last offset in each snapshot from which the node may have loaded its image. After such a load, the
+    image has this offset for every feature.
     """
 
 
@@ -38,7 +38,7 @@ class ComparableImage(NamedTuple):
     names: tuple[tuple[str, bytes], ...] = ()
     """Lists (topic name, topic id found by that name)."""
     kept: tuple[str, ...] = ()
-    """Lists the records that brokers keep but do not act on."""
+    """Lists the metadata records that brokers store but do not act on."""
     leveled: FeatureLevelChange = FeatureLevelChange()
 
     def without_registrations(self) -> ComparableImage:

@@ -1,7 +1,6 @@
 """Replays the metadata log's records, and nothing else, to rebuild what the control plane has decided.
 
-It repeats the broker's replay in code of its own on purpose: a mistake in the broker's replay must not be made here,
-too.
+It does not use the broker's replay code, on purpose: a mistake in it must not be repeated here.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class MetadataReplay:
         self.features: dict[str, int] = {}
         self.features_offset = NOT_KNOWN
         self.kept: dict[tuple[Any, ...], Any] = {}
-        """Maps (kind, key) to the newest record that brokers keep but do not act on."""
+        """Maps (kind, key) to the newest of those metadata records that brokers store but do not act on."""
         self.next_producer_id = 0
         self.offset, self.epoch = -1, -1
         self.end = 0

@@ -203,7 +203,7 @@ def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
 
 @invariant("metadata-log-follows-a-snapshot", CheckTrigger.TRIMMED, "KIP-630: a log starts where a snapshot ends")
 def metadata_log_follows_a_snapshot(start: int, ends: Sequence[int]) -> str | None:
-    """A node's metadata log starts at the first record of all, or where a snapshot on its disk ends."""
+    """A node's metadata log starts at offset 0, or where a snapshot on its disk ends."""
     return None if not start or start in ends else f"starts at {start}; the snapshots end at {sorted(ends)}"
 
 

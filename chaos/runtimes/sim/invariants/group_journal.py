@@ -31,7 +31,7 @@ CONSUMER = "consumer"
 
 
 class CommittedOffset(NamedTuple):
-    """Holds a committed offset of a group, as its record in the log has it."""
+    """Holds a committed offset of a group, as it is in its record in the log."""
 
     offset: int
     leader_epoch: int
@@ -52,7 +52,7 @@ class GenerationMember(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """Holds a generation of a classic group, as its record in the log has it."""
+    """Holds a generation of a classic group, as it is in its record in the log."""
 
     protocol_type: str
     number: int
@@ -65,7 +65,7 @@ Positions = Mapping[tuple[str, int], CommittedOffset]
 
 
 class GroupStateSnapshot(NamedTuple):
-    """Holds the state of one group: the one that follows from the log, or the one in the coordinator's memory."""
+    """Holds the state of one group: either as replayed from the log, or as it is in the coordinator's memory."""
 
     generation: Generation | None
     """Is None if the group is no classic group, or has no record."""
@@ -195,8 +195,8 @@ class GroupJournal:
                 self.given.append(given)
 
     def _record(self, key: object, value: object, at: int, producer: int) -> str:
-        """Replay one record. Returns the group if the record assigns partitions to a member with an epoch of its own,
-        else "".
+        """Replay one record. Returns the group's name if the record assigns partitions to a member of a consumer group
+        (KIP-848), else "".
         """
         match key:
             case OffsetCommitKey():
@@ -237,8 +237,8 @@ class GroupJournal:
             self.unmarked[at] = producer
 
     def _end(self, producer: int, commit: bool) -> None:
-        """Replay a transaction marker. The transaction's offset for a partition does not replace one that was committed
-        behind it in the log (KAFKA-5547).
+        """Replay a transaction marker. An offset that the transaction commits does not replace one whose record is
+        behind the transaction's in the log (KAFKA-5547).
         """
         for group, owed in self._pending.pop(producer, {}).items():
             self.changed_groups[group] = None

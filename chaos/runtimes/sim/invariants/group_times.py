@@ -83,8 +83,8 @@ def member_has_a_deadline(now: GroupTimeouts) -> str | None:
 
 @invariant("silent-member-leaves", CheckTrigger.GROUP_TIMES, "KIP-62, KIP-848: session.timeout.ms")
 def silent_member_leaves(now: GroupTimeouts) -> str | None:
-    """A member that sent nothing for its session time-out, and waits for no answer, is removed from its group, while
-    its coordinator serves and can write to its log.
+    """A member that sent nothing for its session time-out is removed from its group, while its coordinator serves and
+    can write to its log. (Not if the member waits for an answer of the coordinator.)
     """
     for member in now.members:
         silent_ms = now.now_ms - member.heard_ms

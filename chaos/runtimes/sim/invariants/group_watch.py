@@ -1,6 +1,4 @@
-"""Compares the state of groups in a coordinator's memory with the state that its log gives, and checks the groups'
-time-outs.
-"""
+"""Compares the state of groups in a coordinator's memory with a replay of its log, and checks the groups' time-outs."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def group_state_is_a_replay(
     found: Mapping[str, GroupStateSnapshot], replayed: Mapping[str, GroupStateSnapshot]
 ) -> str | None:
-    """A serving coordinator's generations, consumer groups (epochs, subscriptions, targets, assignments), committed
-    offsets and pending offsets are those of its partition of __consumer_offsets, after it was loaded and after each
-    record and marker in it.
+    """A serving coordinator's state of groups equals a replay of its partition of __consumer_offsets, after it was
+    loaded and after each record and marker. The state is made of generations, consumer groups (epochs, subscriptions,
+    targets, assignments), committed offsets and pending offsets.
     """
     for name in sorted(found.keys() | replayed.keys()):
         has, wanted = found.get(name), replayed.get(name)
@@ -37,8 +37,7 @@ def group_state_is_a_replay(
     "offsets-wait-for-their-marker", CheckTrigger.OFFSETS, "KIP-98: offsets of a transaction count once it is committed"
 )
 def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Mapping[int, int]) -> str | None:
-    """No committed offset of a group in a coordinator comes from a record of a transaction that has no commit marker in
-    this log.
+    """A group's committed offset in a coordinator never comes from a transaction without a commit marker in this log.
     """
     for group, positions in offsets.items():
         for (topic, index), position in positions.items():

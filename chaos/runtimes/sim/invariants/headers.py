@@ -71,10 +71,8 @@ class BatchIdentity(NamedTuple):
 
 
 def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[BatchIdentity, int]]:
-    """Yield each whole batch in the bytes from `position` to `size`, with the byte position behind it. Ends at the
-    first bytes that are no batch.
-
-    `checked`: end also at a batch whose CRC is wrong.
+    """Yield each whole batch in the bytes from `position` to `size`, with the position of the byte after it. Ends at
+    the first bytes that are no batch. `checked`: ends also at a batch whose CRC is wrong.
     """
     while position + HEADER_SIZE <= size:
         base, length, epoch, magic, crc, attributes, delta, _, _, producer_id, producer_epoch, sequence, _ = (

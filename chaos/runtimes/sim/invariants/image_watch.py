@@ -41,7 +41,7 @@ class ImageWatch:
         self._values: dict[int, ComparableImage] = {}
         """Maps the offset of a batch's last record to the state of the cluster after that batch."""
         self._begins: dict[int, frozenset[int]] = {}
-        """Maps a node to the end offsets of the snapshots from which it may have loaded its image."""
+        """Maps a node to the last offset in each snapshot from which it may have loaded its image."""
 
     def moved(self, node: int, image: ClusterImage, log: Log, disk: Any, *, alive: bool = True) -> bool:
         """Check a node's image that has changed. Returns True if it contains newer records than any image before.
@@ -67,8 +67,8 @@ class ImageWatch:
         return is_news
 
     def _begun(self, node: int, value: ComparableImage, log: Log, disk: Any) -> frozenset[int]:
-        """Return the end offsets of the snapshots from which the node may have loaded its image: those on its disk now,
-        or those that were there when the image's feature changes first had these offsets.
+        """Return the last offset in each snapshot from which the node may have loaded its image: the snapshots that
+        were on its disk when its image got a new offset of a feature's change.
         """
         known = self._begins.get(node, frozenset())
         if value.leveled.offset not in known:

@@ -1,4 +1,4 @@
-"""Reads the state of running nodes and of disks, without a call that a node, its disk or its faults could notice.
+"""Reads the state of running nodes and of disks, without any effect on a node, its disk or its faults.
 
 It reads the broker's objects in memory: state machines, and the bookkeeping of logs. Files are read by path from the
 page cache, and never through a file handle, whose calls would be counted and could be hit by faults.
@@ -126,9 +126,7 @@ def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int],
 
 
 def stable_offset(state: Partition, log: Log) -> int:
-    """Return the last stable offset, by the broker's rules; unlike the broker's own call, this function changes no
-    state.
-    """
+    """Return a replica's last stable offset, by the broker's rules. Unlike the broker's method, it changes no state."""
     producers, unstable = log.producers, None
     if producers.ongoing or producers.undecided:
         undecided = [txn for txn in producers.undecided if producers.is_undecided(txn, state.high_watermark)]
@@ -139,7 +137,7 @@ def stable_offset(state: Partition, log: Log) -> int:
 
 
 def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: bool) -> LogProducerState:
-    """Return what a log has in memory about these producers and about open transactions. `aborted`: also return its
+    """Return the state in a log's memory of these producer ids and of open transactions. `aborted`: also return its
     index of aborted transactions.
     """
     producers = log.producers
@@ -264,8 +262,8 @@ def metadata_records(
 
 
 def durable_epochs(disk: InspectedDisk, directory: str) -> tuple[int, ...]:
-    """Return the leader epochs in a log's checkpoint as a power loss would leave it; empty if no such file would be
-    left.
+    """Return the leader epochs in a log's epoch checkpoint that would survive a power loss; empty if the file would
+    not.
     """
     path = f"{directory}/{LEADER_EPOCHS}".strip("/")
     for name, found in disk.names.durable_files():
@@ -276,7 +274,7 @@ def durable_epochs(disk: InspectedDisk, directory: str) -> tuple[int, ...]:
 
 
 def durable_state(disk: InspectedDisk, path: str) -> tuple[int, int, int] | None:
-    """Return (epoch, vote, leader) of a quorum-state file as a power loss would leave it; None if no readable file
+    """Return (epoch, vote, leader) in a quorum-state file as a power loss would leave it; None if no readable file
     would be left.
     """
     path = path.strip("/")
@@ -352,8 +350,7 @@ def follow(copy: LogCopy, log: Log, disk: InspectedDisk, *, checked: bool = Fals
 
 
 def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None) -> LogCopy:
-    """Return a dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would
-    see them.
+    """Return a dead node's log, as a recovery would find it: the batches of its segments up to the first damage or gap.
 
     `journal`: an empty journal, for a coordinator's log.
     """

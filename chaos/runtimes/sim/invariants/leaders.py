@@ -74,7 +74,9 @@ def listed_offset_is_committed(found: LatestOffsetResponse) -> str | None:
 
 @invariant("settings-in-force", CheckTrigger.SETTINGS, "KIP-226: a setting that was altered at run time is in force")
 def settings_in_force(found: SettingsInForce) -> str | None:
-    """The settings of a log, and its min.insync.replicas, are those of the node's image for the topic."""
+    """The settings that a replica's log uses, and its min.insync.replicas, are those that its node's image has for the
+    topic.
+    """
     for name in LogConfig.__slots__:
         here, wanted = getattr(found.log, name), getattr(found.image, name)
         if here != wanted:
@@ -101,7 +103,9 @@ class FetchHistory:
     __slots__ = ("_followers", "_proposal")
 
     def __init__(self, isr: tuple[int, ...], began_ms: int) -> None:
-        """Start as the leader epoch begins: the members of the ISR count as caught up at that moment, others never."""
+        """Start at the beginning of a leader epoch: members of the ISR count as caught up at that moment, other
+        followers as never caught up.
+        """
         self._followers = {broker_id: FollowerFetches(began_ms) for broker_id in isr}
         self._proposal: object = None
 

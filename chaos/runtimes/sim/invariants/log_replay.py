@@ -1,7 +1,6 @@
 """Rebuilds the state of producers and transactions from the batches of one log alone.
 
-It repeats the broker's replay in code of its own on purpose: a mistake in the broker's replay must not be made here,
-too.
+It does not use the broker's replay code, on purpose: a mistake in it must not be repeated here.
 """
 
 from __future__ import annotations

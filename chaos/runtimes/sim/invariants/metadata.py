@@ -38,7 +38,9 @@ class NodeQuorumView(NamedTuple):
 
 @dataclass(slots=True)
 class QuorumModel:
-    """Holds what is known of the metadata log over the whole simulation: its committed records, leaders and votes."""
+    """Holds what the checks have seen of the metadata log over the whole simulation: its committed records, leaders and
+    votes.
+    """
 
     voters: tuple[int, ...] = ()
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
@@ -174,8 +176,8 @@ def metadata_believed_end_is_shared(
     "metadata-commits-own-epoch", CheckTrigger.QUORUM, "Raft, section 5.4.2 and figure 8; KIP-595: leader-change record"
 )
 def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
-    """A quorum leader moves its high watermark only to behind a record of its own epoch: records of earlier epochs can
-    still be overwritten, even if a majority holds them.
+    """A quorum leader moves its high watermark only when that commits a record of its own epoch: records of earlier
+    epochs alone can still be overwritten, even if a majority holds them.
     """
     if before is None or not (before.leads and now.leads) or before.epoch != now.epoch or now.hw <= before.hw:
         return None

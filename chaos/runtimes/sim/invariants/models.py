@@ -151,7 +151,7 @@ class PartitionModel:
     views: dict[int, ReplicaSnapshot] = field(default_factory=dict)
     """Maps each running node to the newest snapshot of its replica."""
     deleted: bool = False
-    """Is True if the newest metadata has the topic no more. A leader that does not know this yet still serves while
+    """Is True if the newest metadata no longer has the topic. A leader that does not know this yet still serves while
     others delete their logs.
     """
     truth: PartitionImage | None = None
@@ -172,8 +172,8 @@ class PartitionModel:
     """Maps a node to the log start offset in its latest Fetch response."""
     lost: dict[int, LostTail] = field(default_factory=dict)
     believed: BelievedFollowerEnds | None = None
-    """Holds what the leader believes of its followers' logs. If several nodes lead in the newest epoch, it is the
-    leader that a follower fetched from last.
+    """Holds the log ends that the newest leader believes its followers to have. If several nodes lead in the newest
+    epoch, it is the leader from which a follower fetched last.
     """
     producers: dict[int, ExpectedSequence] = field(default_factory=dict)
     """Maps a producer id to its epoch and next sequence, by the committed batches."""
@@ -196,8 +196,8 @@ class PartitionModel:
         self.always_durable = self.always_durable and promise.durable
 
     def least_min_isr(self, leader: ReplicaSnapshot) -> int:
-        """Return the smallest min ISR that a leader may apply in this event: the one that it knew before, the one in
-        force when its leadership was decided, or any later one, of which it may just have learned.
+        """Return the smallest min ISR that a leader may apply in this event. It may apply the one that it knew before,
+        the one in force when its leadership was decided, or any later one, of which it may just have learned.
         """
         knew = max(self.cluster.imaged.get(leader.node, -1), self.decided.get(leader.leader_epoch, -1))
         known = [value for at, value in self.min_isrs if at <= knew][-1:]
@@ -243,8 +243,8 @@ class PartitionModel:
         return lacking
 
     def note_beliefs(self, leader: Partition) -> bool:
-        """Store what a leader believes to be its followers' log ends. Returns True if that is new. The beliefs of a
-        leader of an earlier epoch are ignored: they must not replace those of the newer leader.
+        """Store the log ends that a leader believes its followers to have. Returns True if they have changed. Those of
+        a leader of an earlier epoch are ignored, because they must not replace the newer leader's.
         """
         if self.believed is not None and leader.leader_epoch < self.believed.leader_epoch:
             return False
@@ -278,9 +278,9 @@ class PartitionModel:
         return copy is not None and offset >= self.ledger.end and copy.low <= offset < copy.end
 
     def is_excused(self, node: int) -> bool:
-        """Return whether a member of the ISR may lack committed batches. It may if its disk was damaged, or if a power
-        loss took them and one of these holds: the control plane does not know yet that the broker has restarted, or the
-        replica is the last ISR member, which nothing removes (without KIP-966).
+        """Return whether a member of the ISR may lack committed batches. It may if its disk was damaged. It may also if
+        a power loss took them, and either the control plane does not know yet that the broker has restarted, or the
+        replica is the last ISR member, which is never removed (without KIP-966).
         """
         if node in self.cluster.damaged:
             return True
@@ -305,8 +305,8 @@ class PartitionModel:
         return self.truth is not None and self.truth.leader_recovery_state == RECOVERING
 
     def void_from(self, offset: int, epoch: int, leader: int) -> None:
-        """Remove the committed batches from `offset` on: they were lost when `leader` was elected in `epoch`, and the
-        configuration permits that. From now on the log of this leader is the reference.
+        """Remove the committed batches from `offset` on, because they were lost when `leader` was elected in `epoch`,
+        and the configuration permits that. From now on the log of this leader is the reference.
         """
         self.ledger.cut(offset)
         self.void_epoch = epoch

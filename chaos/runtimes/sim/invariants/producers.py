@@ -1,4 +1,5 @@
-"""Defines the invariants of one producer's committed batches: every sequence once, none left out."""
+"""Defines the invariants of one producer's committed batches: every sequence number occurs once, and none is left out.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def _has_no_sequence(batch: BatchIdentity) -> bool:
 
 
 def _continues(batch: BatchIdentity, producer: ExpectedSequence) -> bool:
-    """Return whether it is known which sequence this batch must have."""
+    """Return whether the sequence number that this batch must have is known."""
     return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
 
 

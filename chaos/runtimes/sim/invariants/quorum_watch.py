@@ -34,7 +34,7 @@ class QuorumWatch:
         self._views: dict[int, NodeQuorumView] = {}
         self._written: dict[tuple[int, int], BatchInLog] = {}
         self._durable: dict[int, Any] = {}
-        """Maps each node to its (epoch, vote, leader) when these were last compared with its disk."""
+        """Maps each node to its (epoch, vote, leader) at the last comparison of these with its disk."""
         self._matching = INVARIANTS["log-matching"]
         self._flushed = entered(CheckTrigger.FLUSHED)
         self._epochs, self._indexes = entered(CheckTrigger.EPOCHS), entered(CheckTrigger.INDEXES)
@@ -47,7 +47,7 @@ class QuorumWatch:
         self._recovery_points: dict[int, tuple[int, int]] = {}
         """Maps a node to the recovery point and the generation of its log, as last seen."""
         self.damaged: set[int] = set()
-        """Holds the nodes whose disks were damaged on purpose, or forget synced data."""
+        """Holds the nodes whose disks were damaged on purpose, or lose synced data."""
 
     def update(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
         """Check a node whose state in the quorum, or whose log, has changed."""

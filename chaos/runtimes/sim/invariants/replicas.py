@@ -17,8 +17,9 @@ OWN = "Kafka: Partition and ReplicaManager; no specification says it"
     "offsets-in-order", CheckTrigger.REPLICA, "Kafka: UnifiedLog (log start <= LSO <= high watermark <= log end)"
 )
 def offsets_in_order(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """Log start <= high watermark <= log end; the last stable offset is not beyond the high watermark; the state
-    machine's log end is the log's. (Or less, while the state machine must wait for a flush.)
+    """Log start <= high watermark <= log end, and the last stable offset is not beyond the high watermark. The
+    replication state machine's log end equals the log's own. (It may be less while the state machine must wait for a
+    flush.)
     """
     if now.start <= now.hw <= now.leo <= now.log_end and now.lso <= now.hw:
         return None
@@ -62,8 +63,8 @@ def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
 
 @invariant("epoch-cache", CheckTrigger.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
 def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """The epoch cache rises strictly in epochs and offsets, has no epoch that the replica has not heard of, begins no
-    epoch behind the log's end, and a leader's cache ends with its own epoch.
+    """In the epoch cache, epochs and offsets rise strictly; there is no epoch that the replica has not heard of; and no
+    epoch begins behind the log's end. A leader's cache ends with its own epoch.
     """
     entries = now.epochs
     if before is not None and before.epochs == entries and before.role == now.role and before.log_end <= now.log_end:
@@ -139,9 +140,9 @@ def isr_superset(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Pa
 
 @invariant("elr-superset", CheckTrigger.PARTITION, "Vanlightly, KIP-966: ReplicationQuorumSupersetProperty")
 def elr_superset(known: PartitionModel) -> str | None:
-    """If the leader in the newest epoch can commit because its ISR has at least min ISR members, its maximal ISR
-    contains every eligible leader replica that the control plane has decided, too. (Below min ISR the leader commits
-    nothing, so eligible leader replicas cannot miss anything.)
+    """If the ISR of the leader in the newest epoch has at least min ISR members, the leader's maximal ISR also contains
+    every eligible leader replica that the control plane has decided. (Below min ISR the leader commits nothing, so
+    eligible leader replicas cannot miss anything.)
     """
     truth = known.truth
     if truth is None or not truth.elr:

@@ -17,7 +17,7 @@ class TopicGuarantees:
     """Is unclean.leader.election.enable: a replica that was not in sync may lead, and records that it lacks are lost.
     """
     durable: bool = False
-    """Is True with flush.messages=1 on disks that keep synced data: a power loss takes no committed record."""
+    """Is True with flush.messages=1 on disks that keep synced data: then a power loss takes no committed record."""
     elr: bool = False
     """Is True with eligible leader replicas (KIP-966): the last member of the ISR cannot be elected after it stopped
     uncleanly.

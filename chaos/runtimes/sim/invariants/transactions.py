@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class LogProducerState(NamedTuple):
-    """Holds the producers and transactions of a log: as the log has them in memory, or rebuilt from its batches."""
+    """Holds the producers and transactions of a log: either as they are in the log's memory, or as rebuilt from its
+    batches.
+    """
 
     senders: Mapping[int, ProducerReplay | None]
     """Maps the producer ids that are compared to their state; None if a producer is not known."""
@@ -200,9 +202,9 @@ def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place,
     "one-transaction-per-id", CheckTrigger.OPENED, "KIP-98: one transaction after the other; KAFKA-12671, KAFKA-14402"
 )
 def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTransaction]) -> str | None:
-    """Each transactional id has at most one open transaction: if a transaction of the id begins to be committed in a
-    partition, no other partition has an open transaction of another producer id or epoch. (Not checked after a
-    permitted loss.)
+    """Each transactional id has at most one open transaction. When the first record of a transaction of the id is
+    committed in a partition, no other partition has an open transaction of another producer id or epoch of it. (Not
+    checked after a permitted loss.)
     """
     wrong = {place: owner for place, owner in others.items() if owner != now}
     return f"{now} began, and open are {wrong}" if wrong else None
@@ -216,8 +218,8 @@ def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTran
 def coordinator_state_is_a_replay(
     found: Mapping[str, TransactionRecord | None], replayed: Mapping[str, TransactionRecord | None]
 ) -> str | None:
-    """A serving coordinator's state of its transactional ids is that of its partition of __transaction_state, after it
-    was loaded and after each record that it appended.
+    """A serving coordinator's state of its transactional ids equals a replay of its partition of __transaction_state,
+    after it was loaded and after each record that it appended.
     """
     for name in sorted(found.keys() | replayed.keys()):
         has, wanted = found.get(name), replayed.get(name)

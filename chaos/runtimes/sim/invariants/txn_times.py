@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 ONGOING: Final = 1
 """Is the state of an open transaction, by its number in Kafka's log."""
 MARGIN_MS: Final = 2_000
-"""Is the tolerance of the check, in ms: a coordinator may end a transaction this much later than the second check of
-its time-outs, for the append of a record and a retry of that append.
+"""Is the tolerance of the check, in ms: a coordinator may end a transaction this much later than its second check of
+time-outs, because it must append a record, and may have to retry that.
 """
 
 
@@ -31,7 +31,9 @@ class OverdueTransaction(NamedTuple):
     open_ms: int
     """Is the time for which the transaction has been open, by the coordinator's wall clock."""
     overdue_ms: int
-    """Is for how long the transaction has been observed past its time-out while the coordinator could have ended it."""
+    """Is the time for which the transaction has been observed past its time-out while the coordinator could have ended
+    it.
+    """
     interval_ms: int
     """Is the interval at which the coordinator checks for timed-out transactions:
     transaction.abort.timed.out.transaction.cleanup.interval.ms.

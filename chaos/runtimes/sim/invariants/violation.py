@@ -31,7 +31,9 @@ class InvariantViolation:
         return self.at(self.t)
 
     def at(self, seconds: float) -> str:
-        """Describe the violation in a line. `seconds`: its time on the clock that the reader of the line uses."""
+        """Describe the violation in a line. `seconds`: the time of the violation to print, such as seconds since the
+        load began.
+        """
         place = "" if self.topic is None else f" {self.topic}-{self.partition}"
         who = "" if self.node is None else f" node {self.node}"
         return f"{seconds:.3f} s {self.name}{place}{who}: {self.message}"

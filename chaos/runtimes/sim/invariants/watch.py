@@ -1,7 +1,7 @@
 """Runs the invariants on every node that an event changed, and records violations.
 
-What has not changed costs nothing, or a comparison. A replica's offsets, epochs and ISR are compared only if an
-attribute of the replica was assigned to (`writes`); every node's state in the quorum and its image's offset are
+Unchanged state is skipped, or costs one comparison. A replica's offsets, epochs and ISR are compared only if an
+attribute of the replica was assigned to (`writes`). Every node's state in the quorum and its image's offset are
 compared each time. What has changed is passed to `PartitionChecks`, which runs the invariants concerned.
 """
 
@@ -227,7 +227,7 @@ class InvariantChecker:
             self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
 
     def _coordinators_loaded(self, seen: WatchedNode) -> None:
-        """Compare each coordinator's shard that has begun to serve with the whole of its log."""
+        """Compare each coordinator's shard that has begun to serve with a replay of its whole log."""
         for replica in list(seen.loading):
             journal = replica.copy.journal
             shard = seen.shards[type(journal)].get(replica.known.partition)

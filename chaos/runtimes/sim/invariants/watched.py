@@ -55,14 +55,14 @@ class WatchedReplica:
         checked again.
         """
         self.ends: tuple[int, ...] = ()
-        """Holds what a leader believed to be its followers' log ends at the last check; empty for a follower."""
+        """Holds the log ends that a leader believed its followers to have at the last check; empty for a follower."""
         self.followers: Any = None
         """Holds the leader's follower states, as they were when they were last entered into `WatchedReplicas`."""
         self.recovery_point = -1, -1
         """Holds the recovery point and the generation of the log at the last check."""
         self.view: ReplicaSnapshot | None = None
         self.shard: Any = None
-        """Is the coordinator's shard on this replica at the last check."""
+        """Is the coordinator's shard that the node had for this replica at the last check."""
 
     def numbers_now(self) -> tuple[Any, ...]:
         """Return the present values of `numbers`."""
