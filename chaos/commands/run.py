@@ -20,7 +20,7 @@ from squall.chaos.faults.kinds import KINDS
 from squall.chaos.flags import is_typed, of_this_call
 from squall.chaos.plans.mistakes import beyond_limits
 from squall.chaos.plans.parts import LimitsPlan
-from squall.chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
+from squall.chaos.plans.plan import Plan, PlanError, kinds_without_room, make_plan, read_plan, with_schedule
 from squall.chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 from squall.chaos.typed import typed
 from squall.workloads.registry import DEFAULT, SCENARIOS, suited_brokers, unknown
@@ -385,7 +385,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
     for name in ("faults", "probe_ms"):
         values.pop(name, None)
     plan = with_schedule(values, kinds, given.get("fault_count"))
-    if missing := not_drawn(plan, kinds or ()):
+    if missing := kinds_without_room(plan, kinds or ()):
         click.echo(missing, err=True)
     return plan
 

@@ -47,7 +47,7 @@ def _reached(kind: FaultKind, client: str) -> bool:
     return client == "squall" or FaultTrait.OF_LINKS not in kind.traits
 
 
-def for_others(fault: Fault, *, external: bool) -> Fault:
+def adapted_to_foreign_brokers(fault: Fault, *, external: bool) -> Fault:
     """Return a drawn fault, changed so that it can hit brokers that are not Squall's. external: the cluster is run by
     somebody else, so faults of links move to clients' links.
     """

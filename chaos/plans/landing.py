@@ -33,7 +33,7 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
     """Give faults that overlap and need running nodes different nodes, and drop those for which no node is left."""
     kept: dict[int, Fault] = {}
     for fault in sorted(faults, key=lambda each: each.at_s):
-        rivals = [other for other in faults if other is not fault and in_the_way(fault, other)]
+        rivals = [other for other in faults if other is not fault and faults_conflict(fault, other)]
         if not rivals:
             kept[fault.id] = fault
             continue
@@ -44,7 +44,7 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
     return tuple(kept[fault.id] for fault in faults if fault.id in kept)
 
 
-def in_the_way(one: Fault, other: Fault) -> bool:
+def faults_conflict(one: Fault, other: Fault) -> bool:
     """Return whether two faults conflict: they overlap in time, and each needs its nodes to run, or takes nodes down or
     pauses them.
     """

@@ -21,7 +21,7 @@ def concrete(plan: Plan) -> Plan:
     return plan.model_copy(update={"operations": drawn(plan)})
 
 
-def of_the_run(plan: Plan) -> tuple[Any, ...] | None:
+def with_warm_up_times(plan: Plan) -> tuple[Any, ...] | None:
     """Return the plan's operations, with their times counted from the beginning of the warm-up instead of the load.
     None if the plan lists no operations.
     """

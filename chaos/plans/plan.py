@@ -21,7 +21,7 @@ from squall.chaos.faults.targets import CoordinatorKeys, check_target
 from squall.chaos.faults.timeouts import longer_s
 from squall.chaos.faults.vocabulary import kind_of
 from squall.chaos.nearest import nearest
-from squall.chaos.plans.external import drawn_kinds, for_others
+from squall.chaos.plans.external import adapted_to_foreign_brokers, drawn_kinds
 from squall.chaos.plans.lines import with_line
 from squall.chaos.plans.mistakes import mistakes, possible_fault
 from squall.chaos.plans.parts import ClusterPlan, FaultSpec, LimitsPlan, PlanParts, which_workload
@@ -105,7 +105,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
     faults = tuple(in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
     faults = tuple(likely(bare.seed, fault, bare.workload.traffic().in_flight) for fault in faults)
     if bare.target != "squall":
-        faults = tuple(for_others(fault, external=external) for fault in faults)
+        faults = tuple(adapted_to_foreign_brokers(fault, external=external) for fault in faults)
     listed = [
         {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": dict(f.params)}
         for f in faults
@@ -113,7 +113,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
     return make_plan({**values, "faults": listed})
 
 
-def proven_here(plan: Plan, probe_ms: float) -> Plan:
+def lengthened_for_proofs(plan: Plan, probe_ms: float) -> Plan:
     """Return a plan whose faults last longer, so that each can be proven on a machine whose slowest probe of a link
     takes `probe_ms`. Later faults, and the end of the load, move accordingly.
     """
@@ -126,7 +126,7 @@ def proven_here(plan: Plan, probe_ms: float) -> Plan:
     return make_plan({**values, "time_s": time_s, "probe_ms": probe_ms})
 
 
-def not_drawn(plan: Plan, kinds: tuple[str, ...]) -> str:
+def kinds_without_room(plan: Plan, kinds: tuple[str, ...]) -> str:
     """Return a message that names the requested kinds of faults for which the load was too short, and the length that
     has room for all. Empty if the plan has a fault of each kind.
     """

@@ -19,7 +19,7 @@ from squall.chaos.faults.kinds import KINDS as ALL
 from squall.chaos.faults.targets import CoordinatorKeys, minority_size
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.group_scenes import GROUP_SCENES, TRANSACTIONAL_GROUP_SCENES, WAITS_S
-from squall.chaos.plans.landing import in_the_way, landing
+from squall.chaos.plans.landing import faults_conflict, landing
 from squall.chaos.plans.late_scenes import LATE_SCENES
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.plans.plan import Plan, make_plan
@@ -148,7 +148,7 @@ def _waiting(seed: int, faults: Sequence[Fault]) -> list[dict[str, Any]]:
     first = rng.randrange(len(faults) - 1)
     after, then = faults[first], faults[first + 1]
     moved = replace(then, at_s=after.at_s + after.duration_s)
-    if then.at_s > after.at_s and not any(in_the_way(moved, each) for each in faults if each not in (after, then)):
+    if then.at_s > after.at_s and not any(faults_conflict(moved, each) for each in faults if each not in (after, then)):
         listed[first + 1] |= {"at_s": after.at_s, "when": f"after fault {first} ended"}
     return listed
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, longer_s, probe_timeout_s
-from squall.chaos.plans.plan import Plan, proven_here, write_plan
+from squall.chaos.plans.plan import Plan, lengthened_for_proofs, write_plan
 from squall.chaos.runs.run_store import RunStore
 from squall.chaos.runtimes.contract import Link, Runtime
 
@@ -27,7 +27,7 @@ async def adapt_to_machine(plan: Plan, runtime: Runtime, store: RunStore, say: C
     if not plan.faults or not runtime.links():
         return plan
     probe_ms = max(LEAST_MS, round(await _slowest_ms(runtime), 1))
-    longer = proven_here(plan, probe_ms)
+    longer = lengthened_for_proofs(plan, probe_ms)
     store.plan(write_plan(longer))
     if more_s := longer_s(probe_ms):
         say(

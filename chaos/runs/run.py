@@ -26,7 +26,7 @@ from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.targets import ClusterSnapshot, coordinated_names
 from squall.chaos.faults.triggers import described_names
 from squall.chaos.plans import external
-from squall.chaos.plans.operations import of_the_run
+from squall.chaos.plans.operations import with_warm_up_times
 from squall.chaos.plans.plan import Plan
 from squall.chaos.runs.fitted import adapt_to_machine
 from squall.chaos.runs.last_load import UNSERVED, outlast, write_beside
@@ -395,7 +395,7 @@ class Run:
             ),
             envs=self.env,
             acknowledged=self._invariants.acknowledged if self._invariants else None,
-            operations=of_the_run(self.plan),
+            operations=with_warm_up_times(self.plan),
             readers=LiveReaders(stay=True),
         )
 

@@ -30,7 +30,7 @@ class LostOffsetRanges:
         segments processed so far.
         """
 
-    def changed(self, path: str, before: Buffer, after: Buffer) -> None:
+    def add_changed(self, path: str, before: Buffer, after: Buffer) -> None:
         """Compare one file before and after the power loss. Call it for each file that had unsynced changes, that is
         gone (empty `after`), or whose removal was undone (empty `before`).
 
@@ -46,11 +46,11 @@ class LostOffsetRanges:
 
     @property
     def partitions(self) -> list[str]:
-        """Returns the partitions whose remaining segments must be passed to `left`."""
+        """Returns the partitions whose remaining segments must be passed to `add_remaining`."""
         return sorted({**self._lost, **self._returned})
 
-    def left(self, path: str, content: Buffer) -> None:
-        """Process a segment that exists after the power loss. Call it after all calls of `changed`, for one segment
+    def add_remaining(self, path: str, content: Buffer) -> None:
+        """Process a segment that exists after the power loss. Call it after all calls of `add_changed`, for one segment
         after the other, by offset.
 
         A remaining segment behind a lost one counts as lost. So does one that leaves a gap behind a segment whose

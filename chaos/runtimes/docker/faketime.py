@@ -76,7 +76,7 @@ class FaketimeFile:
         fresh.replace(self._file)
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
-    def meant(self, words: Sequence[ClockReport]) -> list[ClockReport]:
+    def with_ordered_offsets(self, words: Sequence[ClockReport]) -> list[ClockReport]:
         """Return the node's clock reports with the offset that was ordered at the time of each report. The broker does
         not know the offset of libfaketime: its reports carry REPORTING_MS instead, which is replaced here.
         """
@@ -114,7 +114,7 @@ class FakedClocks(Clocks):
 
     @override
     def reports(self, node: int) -> Sequence[ClockReport]:
-        return self._faked[node].meant(self._own.reports(node))
+        return self._faked[node].with_ordered_offsets(self._own.reports(node))
 
     @override
     def heal(self) -> None:

@@ -184,15 +184,15 @@ class ContainerNode(BrokerNode):
             return {**await self.kill(), "asked_ns": asked_ns, "controlled": False}
         pid = self._pid
         self._down()
-        left = tail.leave(death.code)
+        report = tail.shutdown_report(death.code)
         times: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
         return {
             "pid": pid,
             "container": self.container.name,
             "code": death.code,
-            "controlled": left.controlled,
-            "alone": left.alone,
-            "said": left.said,
+            "controlled": report.controlled,
+            "alone": report.alone,
+            "said": report.said,
             **times,
         }
 

@@ -85,7 +85,7 @@ class KafkaLogReports(BrokerReports):
         return None
 
     @override
-    def left(self, code: int) -> ShutdownReport:
+    def shutdown_report(self, code: int) -> ShutdownReport:
         """Return how the broker shut down, by its log. Kafka does not log explicitly that no controller answered."""
         lines = self._lines()
         said = [words for words in LEAVING if any(words in line for line in lines)]

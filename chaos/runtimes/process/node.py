@@ -140,14 +140,14 @@ class ProcessNode(BrokerNode):
         if code is None:
             return {**await self.kill(), "asked_ns": asked_ns, "controlled": False}
         self._down()
-        left = words.left(code)
+        report = words.shutdown_report(code)
         ended: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
         return {
             "pid": child.pid,
             "code": code,
-            "controlled": left.controlled,
-            "alone": left.alone,
-            "said": left.said,
+            "controlled": report.controlled,
+            "alone": report.alone,
+            "said": report.said,
             **ended,
         }
 

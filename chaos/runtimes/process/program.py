@@ -33,7 +33,7 @@ class BrokerReports(Protocol):
         about itself, such as its version.
         """
 
-    def left(self, code: int) -> ShutdownReport:
+    def shutdown_report(self, code: int) -> ShutdownReport:
         """Return how a broker that was asked to stop, and ended with `code`, reported its shutdown."""
 
 
@@ -147,5 +147,5 @@ class TraceReports(BrokerReports):
         return {} if came else None
 
     @override
-    def left(self, code: int) -> ShutdownReport:
-        return self._tail.leave(code)
+    def shutdown_report(self, code: int) -> ShutdownReport:
+        return self._tail.shutdown_report(code)

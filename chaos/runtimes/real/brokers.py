@@ -93,7 +93,7 @@ def exits_of(brokers: Brokers) -> tuple[NodeExit, ...]:
     return tuple(sorted((gone for each in brokers.values() for gone in each.exits), key=lambda gone: gone.t_ns))
 
 
-async def leave(brokers: Brokers) -> None:
+async def shut_down_all(brokers: Brokers) -> None:
     """Shut the brokers down one after the other; a paused broker is resumed first. A broker whose shutdown fails is
     left as it is.
     """

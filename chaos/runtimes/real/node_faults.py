@@ -137,10 +137,10 @@ class NodeFaults:
         `Runtime.power_loss`, and through_bytes (see `through_bytes`).
         """
         records = LostOffsetRanges()
-        lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.changed)
+        lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.add_changed)
         for name in records.partitions:
             for path in sorted(path for root in roots for path in root.glob(f"{name}/*.log")):
-                records.left(str(path), path.read_bytes())
+                records.add_remaining(str(path), path.read_bytes())
         return {**lost, "logs": records.evidence(), "through_bytes": self.through_bytes()}
 
     def _tally(self) -> bytes:

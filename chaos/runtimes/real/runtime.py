@@ -35,7 +35,7 @@ from squall.chaos.runtimes.damage import How, Where
 from squall.chaos.runtimes.layout import INTERNAL, AddressLayout
 from squall.chaos.runtimes.real import inquiry
 from squall.chaos.runtimes.real.blueprint import Blueprint
-from squall.chaos.runtimes.real.brokers import Brokers, exits_of, leave, state_of
+from squall.chaos.runtimes.real.brokers import Brokers, exits_of, shut_down_all, state_of
 from squall.chaos.runtimes.real.clocks import Clocks
 from squall.chaos.runtimes.real.cpus import CpuLimiter
 from squall.chaos.runtimes.real.disks import Disks
@@ -131,7 +131,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
                 if self._links is not None:
                     with contextlib.suppress(HarnessError):
                         await self._links.heal_all()
-                await leave(self._brokers)
+                await shut_down_all(self._brokers)
             finally:
                 await self.backend.end()
 

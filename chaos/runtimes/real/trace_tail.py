@@ -41,7 +41,7 @@ class TraceTail:
         self._at += len(whole) + 1 if whole else 0
         return [json.loads(line) for line in whole.splitlines() if line]
 
-    def leave(self, code: int) -> ShutdownReport:
+    def shutdown_report(self, code: int) -> ShutdownReport:
         """Return how a broker that ended with `code` shut down. A broker also stops if its controller does not permit
         the shutdown in time; it then traces the reason.
         """

@@ -92,13 +92,13 @@ class SimDisk:
         after = {path: bytes(seen[path].content.cached) if seen[path] in left else b"" for path in before}
         records = LostOffsetRanges()
         for path, content in before.items():
-            records.changed(path, content, after[path])
+            records.add_changed(path, content, after[path])
         known = dict.fromkeys(seen.values())
         for path, node in found.items():
             if node not in known:
-                records.changed(path, b"", node.content.cached)
+                records.add_changed(path, b"", node.content.cached)
         for path, node in found.items():
-            records.left(path, node.content.cached)
+            records.add_remaining(path, node.content.cached)
         return {
             "bytes_pending": loss.bytes_pending,
             "bytes_lost": loss.bytes_lost,

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from squall.chaos import cli
 from squall.chaos.commands import run, sim
 from squall.chaos.plans.operations import concrete
-from squall.chaos.plans.plan import Plan, make_plan, proven_here, write_plan
+from squall.chaos.plans.plan import Plan, lengthened_for_proofs, make_plan, write_plan
 from squall.chaos.plans.schedule import DEFAULT_KINDS
 from squall.workloads.registry import SCENARIOS
 
@@ -197,7 +197,7 @@ def test_only_the_faults_of_this_run_are_drawn_and_those_of_a_plan_are_played_as
     asked: list[tuple[Plan, bool]] = []
     monkeypatch.setattr("squall.chaos.runs.real.run_and_judge", lambda plan, *rest: asked.append((plan, rest[-2])))
     assert cli.run(["run", "--seed", "7"]) == 130
-    (tmp_path / "plan.toml").write_text(write_plan(proven_here(asked[0][0], 200.0)))
+    (tmp_path / "plan.toml").write_text(write_plan(lengthened_for_proofs(asked[0][0], 200.0)))
     assert cli.run(["run", "--plan", str(tmp_path / "plan.toml"), *more]) == 130
     assert [(plan.probe_ms, each) for plan, each in asked] == [(None, True), (None if drawn else 200.0, drawn)]
 

@@ -10,7 +10,7 @@ import pytest
 from squall.broker.protocol.records import HEADER_SIZE
 from squall.chaos.faults.kind import HOLDING, SIDES, ClusterTraits, Fault
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.plans.landing import NEEDING, in_the_way, landing
+from squall.chaos.plans.landing import NEEDING, faults_conflict, landing
 from squall.chaos.plans.swarm import TIME_S, swarm_plan
 
 GROUND = ClusterTraits(nodes=3, replicas=3, flushes=False)
@@ -188,7 +188,7 @@ def test_a_fault_that_begins_when_another_has_ended_finds_no_third_one_in_its_wa
             if one.when.startswith("after fault") and one.when.endswith("ended"):
                 (after,) = (each for each in faults if each.id == int(one.when.split()[2]))
                 moved, found = replace(one, at_s=after.at_s + after.duration_s), found + 1
-                assert not any(in_the_way(moved, each) for each in faults if each not in (one, after)), seed
+                assert not any(faults_conflict(moved, each) for each in faults if each not in (one, after)), seed
     assert found > 3
 
 

@@ -9,7 +9,7 @@ import pytest
 from squall.chaos.faults.kind import SHAPES, SIDES
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.plans import swarm
-from squall.chaos.plans.operations import concrete, drawn, of_the_run
+from squall.chaos.plans.operations import concrete, drawn, with_warm_up_times
 from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from squall.chaos.plans.swarm import NEWER, swarm_plan
 from squall.chaos.runs.rare_paths import PATHS, count, impossible
@@ -131,7 +131,7 @@ def test_a_plan_with_its_load_written_out_is_a_plan_and_stays_as_it_is(tmp_path:
 
 def test_operations_count_as_faults_do_and_the_workload_begins_with_the_warm_up() -> None:
     plan = make_plan({**SIM, "operations": [PlannedRecord(-2, 0, "appends-0", 0, 5000), [0, 0, "appends-0", 0, 64]]})
-    given = of_the_run(plan)
+    given = with_warm_up_times(plan)
     assert given is not None
     assert [each.at_s for each in given] == [0, 2]
     assert plan.workload.needs(given).max_record_bytes == 5000

@@ -11,7 +11,7 @@ import trio.testing
 
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longer_s
-from squall.chaos.plans.plan import Plan, make_plan, proven_here, read_plan, with_schedule
+from squall.chaos.plans.plan import Plan, lengthened_for_proofs, make_plan, read_plan, with_schedule
 from squall.chaos.runs.fitted import adapt_to_machine
 from squall.chaos.runs.run_store import PLAN, MemoryRunStore
 from squall.chaos.runtimes.contract import Link, ProbeResult
@@ -78,7 +78,7 @@ async def test_on_a_slow_machine_a_cut_lands_that_could_not_be_proven(
 
 @pytest.mark.parametrize("probe_ms", [0.5, 58.0, 59.0, 120.0, 9_000.0])
 def test_each_fault_lasts_longer_and_the_gaps_between_them_stay(probe_ms: float) -> None:
-    before, after = drawn(time_s=60), proven_here(drawn(time_s=60), probe_ms)
+    before, after = drawn(time_s=60), lengthened_for_proofs(drawn(time_s=60), probe_ms)
     more_s = longer_s(probe_ms)
     assert 0 <= more_s <= 3 * (PROBE_AT_MOST_S - PROBE_TIMEOUT_S)
     assert (more_s > 0) == (probe_ms > 58.4)

@@ -127,7 +127,7 @@ def test_a_stop_is_controlled_where_the_controller_let_the_broker_go(
     log = tmp_path / "broker.log"
     words = KafkaLogReports(log)
     log.write_text(f"INFO Beginning controlled shutdown. (x)\nINFO {said} (x)\n")
-    assert words.left(code).controlled is controlled
+    assert words.shutdown_report(code).controlled is controlled
 
 
 def test_settings_of_ours_are_left_out_and_told_and_addresses_are_nobodys_to_give() -> None:

@@ -19,9 +19,9 @@ def lost(changed: dict[int, tuple[bytes, bytes]], left: dict[int, bytes]) -> lis
     """The evidence about one log: segments that changed, as they were and are, and those that are left."""
     records = LostOffsetRanges()
     for base, (before, after) in changed.items():
-        records.changed(named(base), before, after)
+        records.add_changed(named(base), before, after)
     for base, content in left.items():
-        records.left(named(base), content)
+        records.add_remaining(named(base), content)
     return records.evidence().get("t-0")
 
 
@@ -54,9 +54,9 @@ def test_a_log_loses_what_a_segment_that_returned_does_not_lead_up_to() -> None:
 def test_other_files_and_logs_that_kept_everything_are_left_out() -> None:
     records = LostOffsetRanges()
     for path in ("data/t-0/00000000000000000000.index", "data/meta.properties", "data/t-0.0f-delete/0.log"):
-        records.changed(path, segment(0), b"")
-    records.changed(named(0, "u-1"), segment(0), b"")
-    records.left(named(2), segment(2))
+        records.add_changed(path, segment(0), b"")
+    records.add_changed(named(0, "u-1"), segment(0), b"")
+    records.add_remaining(named(2), segment(2))
     assert records.partitions == ["u-1"]
     assert records.evidence() == {"u-1": [0, 2]}
 
