@@ -63,8 +63,8 @@ def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
 
 @invariant("epoch-cache", CheckTrigger.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
 def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
-    """In the epoch cache, epochs and offsets rise strictly; there is no epoch that the replica has not heard of; and no
-    epoch begins behind the log's end. A leader's cache ends with its own epoch.
+    """Epochs and offsets rise strictly in the epoch cache. It has no epoch that the replica has not heard of, and none
+    that begins behind the log's end. A leader's cache ends with its own epoch.
     """
     entries = now.epochs
     if before is not None and before.epochs == entries and before.role == now.role and before.log_end <= now.log_end:
