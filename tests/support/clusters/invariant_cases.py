@@ -17,6 +17,7 @@ from tests.support.clusters.known_partitions import ALL, decision, known, one, r
 from tests.support.clusters.leader_cases import LEADERS
 from tests.support.clusters.min_isr_cases import MIN_ISR_ALTERED
 from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
+from tests.support.clusters.session_cases import SESSIONS
 from tests.support.clusters.txn_cases import TXNS
 
 # -------------------------------------------------------------------------------------------------------- one replica
@@ -496,4 +497,4 @@ ORDER: dict[str, list[Case]] = {
     ],
 }
 
-CASES = ORDER | OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS | GROUPS | LEADERS
+CASES = ORDER | OF_ONE | BATCH | DECISION | DERIVED | QUORUM | ACK | READ | TXNS | GROUPS | LEADERS | SESSIONS

@@ -96,6 +96,12 @@ def step(started_ms: int, state: int = 1) -> Arguments:
     return (TransactionChange("t", OPEN, OPEN._replace(started_ms=started_ms, state=state)),)
 
 
+def begun(started_ms: int) -> Arguments:
+    """The first record of a transaction, written at 5,000 ms."""
+    rested = OPEN._replace(state=COMPLETE_COMMIT)
+    return (TransactionChange("t", rested, OPEN._replace(started_ms=started_ms, updated_ms=5_000)),)
+
+
 def overdue(for_ms: int) -> Arguments:
     return (OverdueTransaction("t", 1_000, 9_000, for_ms, 500),)
 
@@ -108,6 +114,7 @@ TXNS: dict[str, list[Case]] = {
     "open-transaction-keeps-its-start": [
         ("a partition later", step(5_001), step(5_000)),
         ("as it is decided", step(5_001, PREPARE_COMMIT), step(5_001, COMPLETE_COMMIT)),
+        ("an earlier transaction's", begun(4_999), begun(5_000)),
     ],
     "transaction-times-out": [("one ms beyond the limit", overdue(1_001 + MARGIN_MS), overdue(1_000 + MARGIN_MS))],
     "aborted-are-listed": [("none", answer(), answer((7, 2))), ("another", answer((7, 3)), answer((8, 1), (7, 2)))],

@@ -15,6 +15,7 @@ from squall.chaos.runtimes.sim.invariants import (
     commitment,
     decisions,
     derived,
+    fetch_sessions,
     group_times,
     groups,
     leaders,
@@ -32,8 +33,8 @@ from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
 CHECK_MODULES = (
-    *(acks, commitment, decisions, derived, group_times, groups, leaders, metadata, producers, reads),
-    *(replicas, request_order, transactions, txn_times),
+    *(acks, commitment, decisions, derived, fetch_sessions, group_times, groups, leaders, metadata, producers),
+    *(reads, replicas, request_order, transactions, txn_times),
 )
 """Lists the modules that define invariants. Importing such a module adds its invariants to the table."""
 

@@ -20,6 +20,7 @@ from squall.broker.replicas.isr_proposals import IsrProposals
 from squall.broker.replication.partition import Partition
 from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes, waits
 from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, LatestOffsetResponse
+from squall.chaos.runtimes.sim.invariants.session_calls import FetchSessionObserver
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 from squall.chaos.runtimes.sim.wrapping import FunctionWrapper, wrapped
 
@@ -42,6 +43,7 @@ class BrokerCallObserver:
         """Checks the observed responses and proposals; None if they are not checked."""
         self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, MemberRequestTimes] = {}
+        self._sessions = FetchSessionObserver(self._found)
 
     def clock(self, shard: GroupCoordinatorShard) -> MemberRequestTimes:
         """Return the record of when members sent requests to this shard of a group coordinator."""
@@ -60,7 +62,7 @@ class BrokerCallObserver:
             (GroupCoordinatorShard, "settle", self._settled),
             *((GroupCoordinatorShard, name, self._moved) for name in ("begin", "tick")),
         ]
-        with wrapped(wrappers):
+        with wrapped([*wrappers, *self._sessions.wrappers()]):
             yield
 
     def _found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:

@@ -54,15 +54,21 @@ class ReadCommittedAnswer(NamedTuple):
 
 @invariant("open-transaction-keeps-its-start", CheckTrigger.TXN_STEP, "KIP-98: the time-out counts from the start")
 def open_transaction_keeps_its_start(step: TransactionChange) -> str | None:
-    """All records of an open transaction, up to its decision to commit or abort, have the same start time as its first
-    record.
+    """A transaction starts at the time of its first record, and all its records up to the decision to commit or abort
+    have that start time.
     """
     before, after = step.before, step.after
-    if before is None or after is None or before.state != ONGOING or after.state not in (ONGOING, *PREPARED):
+    if before is None or after is None or after.state not in (ONGOING, *PREPARED):
         return None
-    if before.started_ms == after.started_ms:
+    if before.state == ONGOING:
+        began_ms, record = before.started_ms, "next"
+    elif after.state == ONGOING:
+        began_ms, record = after.updated_ms, "first"
+    else:
         return None
-    return f"{step.transactional_id} began at {before.started_ms} ms, and by its next record at {after.started_ms} ms"
+    if after.started_ms == began_ms:
+        return None
+    return f"{step.transactional_id} began at {began_ms} ms, and by its {record} record at {after.started_ms} ms"
 
 
 @invariant("transaction-times-out", CheckTrigger.TXN_TIMES, "KIP-98: transaction.timeout.ms")

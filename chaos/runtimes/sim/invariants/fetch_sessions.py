@@ -1,0 +1,162 @@
+"""Defines the invariants of incremental fetch sessions (KIP-227), and models what the two ends of a session have sent.
+
+The models are built from the requests and responses alone, and not from what the broker's own sessions remember.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from squall.broker.protocol.fetch_sessions import FIRST_EPOCH, INITIAL_EPOCH, next_epoch
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from squall.broker.protocol.hot import FetchIn, FetchRequestPartition, FetchResponsePartition
+
+PartitionKey = tuple[bytes, int]
+"""Identifies a partition by its topic's id or name, as in the requests of the session, and its index."""
+SentOffsets = tuple[int, int]
+"""Holds a high watermark and a log start offset."""
+
+
+class ContinuedSession(NamedTuple):
+    """Describes a request that a broker accepted as the next one of a session."""
+
+    epoch: int
+    expected_epoch: int
+    parts: Mapping[PartitionKey, FetchRequestPartition]
+    """Holds the partitions that the broker serves in the session, after this request."""
+    requested: Mapping[PartitionKey, FetchRequestPartition]
+    """Holds the partitions by all requests of the session."""
+
+
+class OmittedPartition(NamedTuple):
+    """Describes a partition of a session that a response leaves out."""
+
+    key: PartitionKey
+    error: str
+    """Names the problem of which a fetcher must learn; empty if there is none."""
+    now: SentOffsets
+    sent: SentOffsets | None
+    """Holds the offsets in the last response that named the partition; None if no response has named it."""
+
+
+class FetcherPosition(NamedTuple):
+    """Holds a follower's position in a partition: what a Fetch request says of it."""
+
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class NamedPositions(NamedTuple):
+    """Compares a follower's positions with those that its requests in a session have named."""
+
+    wanted: Mapping[PartitionKey, FetcherPosition]
+    named: Mapping[PartitionKey, FetcherPosition]
+
+
+@invariant("session-is-continued", CheckTrigger.SESSION, "KIP-227: epoch and partitions of a fetch session")
+def session_is_continued(found: ContinuedSession) -> str | None:
+    """A broker accepts a request of a fetch session only with the epoch that follows the last one, and serves exactly
+    the partitions that the session's requests have named and not forgotten, each from the position named last.
+    """
+    if found.epoch != found.expected_epoch:
+        return f"a request with session epoch {found.epoch} was accepted, the next epoch is {found.expected_epoch}"
+    if found.parts == found.requested:
+        return None
+    for key in found.parts.keys() | found.requested.keys():
+        served, requested = found.parts.get(key), found.requested.get(key)
+        if served != requested:
+            return f"partition {key[1]} is served as {served}, the requests name {requested}"
+    return None
+
+
+@invariant("session-omits-the-unchanged", CheckTrigger.OMITTED, "KIP-227: a response has what has changed")
+def session_omits_the_unchanged(found: OmittedPartition) -> str | None:
+    """A response of a fetch session leaves out a partition only if the partition can be read from the requested
+    position, and its high watermark and log start offset are those that the fetcher got last.
+    """
+    where = f"partition {found.key[1]} is not in the response"
+    if found.error:
+        return f"{where}, and has an error: {found.error}"
+    if found.sent is None:
+        return f"{where}, and was in no response of the session before"
+    if found.now != found.sent:
+        return f"{where}; its high watermark and log start are {found.now}, and the fetcher got {found.sent}"
+    return None
+
+
+@invariant("session-names-the-position", CheckTrigger.NAMED, "KIP-227: a request has what has changed")
+def session_names_the_position(found: NamedPositions) -> str | None:
+    """After each request of a follower's fetch session, its leader has the follower's present position in each
+    partition that the follower fetches, and has no other partitions.
+    """
+    for key in found.wanted.keys() | found.named.keys():
+        wanted, named = found.wanted.get(key), found.named.get(key)
+        if wanted != named:
+            return f"in partition {key[1]} the follower is at {wanted}, and its requests name {named}"
+    return None
+
+
+class ServedSession:
+    """Models one session of a broker by the requests that it accepted and the responses that it sent."""
+
+    __slots__ = ("epoch", "parts", "sent")
+
+    def __init__(self) -> None:
+        self.epoch = FIRST_EPOCH
+        self.parts: dict[PartitionKey, FetchRequestPartition] = {}
+        self.sent: dict[PartitionKey, SentOffsets] = {}
+
+    def requested(self, request: FetchIn) -> int:
+        """Apply an accepted request, and return the epoch that it should have."""
+        expected = INITIAL_EPOCH if request.session_epoch == INITIAL_EPOCH else self.epoch
+        for key, parts in request.topics:
+            for part in parts:
+                self.parts[key, part.index] = part
+        for key, indexes in request.forgotten:
+            for index in indexes:
+                self.parts.pop((key, index), None)
+                self.sent.pop((key, index), None)
+        if request.session_epoch != INITIAL_EPOCH:
+            self.epoch = next_epoch(self.epoch)
+        return expected
+
+    def answered(self, response: Iterable[tuple[bytes, FetchResponsePartition]]) -> set[PartitionKey]:
+        """Apply a response, and return the partitions of the session that it leaves out."""
+        omitted = set(self.parts)
+        for key, part in response:
+            place = key, part.index
+            omitted.discard(place)
+            self.sent[place] = part.high_watermark, part.log_start_offset
+        return omitted
+
+
+class NamingSession:
+    """Models what a leader knows of a follower's positions, by the follower's requests."""
+
+    __slots__ = ("named",)
+
+    def __init__(self) -> None:
+        self.named: dict[PartitionKey, FetcherPosition] = {}
+
+    def requested(
+        self,
+        epoch: int,
+        topics: Iterable[tuple[bytes, Iterable[FetchRequestPartition]]],
+        forgotten: Iterable[tuple[bytes, Collection[int]]],
+    ) -> None:
+        """Apply a request of the session with this epoch."""
+        if epoch == INITIAL_EPOCH:
+            self.named.clear()
+        for key, parts in topics:
+            for part in parts:
+                position = part.leader_epoch, part.offset, part.last_fetched_epoch, part.log_start_offset
+                self.named[key, part.index] = FetcherPosition(*position)
+        for key, indexes in forgotten:
+            for index in indexes:
+                self.named.pop((key, index), None)

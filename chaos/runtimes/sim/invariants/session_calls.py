@@ -1,0 +1,153 @@
+"""Observes the fetch sessions of brokers and of followers, by wrapping the functions that begin, continue and answer
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from squall.broker.apis.fetch import FetchApi
+from squall.broker.apis.fetch_session import FetchSession, FetchSessions
+from squall.broker.protocol.fetch_sessions import FINAL_EPOCH
+from squall.broker.replicas.fetcher_session import FetcherSession
+from squall.chaos.runtimes.sim.invariants.fetch_sessions import (
+    ContinuedSession,
+    FetcherPosition,
+    NamedPositions,
+    NamingSession,
+    OmittedPartition,
+    ServedSession,
+)
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
+
+if TYPE_CHECKING:
+    from squall.broker.protocol.hot import FetchIn
+    from squall.broker.replicas.fetcher_session import PartitionFetchState
+    from squall.broker.replicas.hosted_partition import HostedPartition
+    from squall.broker.replication.partition import Partition
+    from squall.chaos.runtimes.sim.invariants.fetch_sessions import PartitionKey
+    from squall.chaos.runtimes.sim.wrapping import FunctionWrapper
+
+Found = Callable[[CheckTrigger, Any, "Partition"], None]
+"""Checks the invariants of a trigger for a value that concerns the replica of this state machine."""
+
+
+class FetchSessionObserver:
+    """Keeps a model of each fetch session, and passes to `found` what the sessions' invariants check."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+        self._served: WeakKeyDictionary[FetchSession, ServedSession] = WeakKeyDictionary()
+        self._naming: WeakKeyDictionary[FetcherSession, NamingSession] = WeakKeyDictionary()
+        self._api: FetchApi | None = None
+        """Is the API that serves a request now."""
+        self._omitted: set[PartitionKey] = set()
+        """Holds the partitions of its session that the response in the making leaves out."""
+
+    def wrappers(self) -> list[FunctionWrapper]:
+        """Return the wrappers of the brokers' functions."""
+        return [
+            (FetchApi, "_serve", self._requested),
+            (FetchSessions, "open", self._opened),
+            (FetchSession, "changed", self._changed),
+            (FetchApi, "answer", self._answered),
+            (FetcherSession, "name", self._named),
+        ]
+
+    def _requested(self, rule: Callable[..., None]) -> Callable[..., None]:
+        @wraps(rule)
+        def serve(api: FetchApi, slot: Any, request: FetchIn) -> None:
+            self._api = api
+            rule(api, slot, request)
+
+        return serve
+
+    def _opened(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def open_session(sessions: FetchSessions, request: FetchIn, now_ms: int, **more: Any) -> Any:
+            session, parts = rule(sessions, request, now_ms, **more)
+            if session is not None and request.session_epoch != FINAL_EPOCH:
+                model = self._served.get(session)
+                if model is None:
+                    model = self._served[session] = ServedSession()
+                continued = ContinuedSession(
+                    request.session_epoch, model.requested(request), session.parts, model.parts
+                )
+                replicas = (hosted for key in model.parts if (hosted := _hosted(self._api, session, key)) is not None)
+                if (hosted := next(replicas, None)) is not None:
+                    self._found(CheckTrigger.SESSION, continued, hosted.state)
+            return session, parts
+
+        return open_session
+
+    def _changed(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def changed(session: FetchSession, outs: Any) -> Any:
+            response = rule(session, outs)
+            model = self._served.get(session)
+            if model is not None:
+                self._omitted = model.answered(response)
+            return response
+
+        return changed
+
+    def _answered(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def answer(api: FetchApi, fetch: Any) -> None:
+            self._omitted = set()
+            rule(api, fetch)
+            for key in self._omitted:
+                hosted = _hosted(api, fetch.session, key)
+                if hosted is not None:
+                    omission = _omission(self._served[fetch.session], key, hosted)
+                    self._found(CheckTrigger.OMITTED, omission, hosted.state)
+
+        return answer
+
+    def _named(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        def name(session: FetcherSession, wanted: Any) -> Any:
+            epoch = session.epoch
+            data = rule(session, wanted)
+            model = self._naming.get(session)
+            if model is None:
+                model = self._naming[session] = NamingSession()
+            model.requested(epoch, data.topics, data.forgotten)
+            positions = {key: _position(following) for key, following in wanted}
+            for _, following in wanted:
+                self._found(CheckTrigger.NAMED, NamedPositions(positions, model.named), following.hosted.state)
+                break
+            return data
+
+        return name
+
+
+def _hosted(api: FetchApi | None, session: FetchSession, key: PartitionKey) -> HostedPartition | None:
+    """Return the broker's replica of a session's partition."""
+    if api is None:
+        return None
+    named = api._replicas.by_id if session.by_ids else api._replicas.by_name
+    return named.get(key[0], {}).get(key[1])
+
+
+def _omission(model: ServedSession, key: PartitionKey, hosted: HostedPartition) -> OmittedPartition:
+    part, state, log = model.parts[key], hosted.state, hosted.log
+    error = state.check_leader_epoch(part.leader_epoch)
+    if error:
+        problem = error.name
+    elif state.divergence(log.epochs, part.last_fetched_epoch, part.offset) is not None:
+        problem = f"its log diverges from epoch {part.last_fetched_epoch}, offset {part.offset}"
+    elif not log.log_start_offset <= part.offset <= state.log_end_offset:
+        problem = f"offset {part.offset} is outside of {log.log_start_offset} to {state.log_end_offset}"
+    else:
+        problem = ""
+    return OmittedPartition(key, problem, (state.high_watermark, log.log_start_offset), model.sent.get(key))
+
+
+def _position(following: PartitionFetchState) -> FetcherPosition:
+    log = following.hosted.log
+    last_fetched = following.hosted.state.epoch_to_send(log.epochs.latest)
+    return FetcherPosition(following.leader_epoch, log.log_end_offset, last_fetched, log.log_start_offset)
