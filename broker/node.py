@@ -381,7 +381,7 @@ class Node:
                 act()
 
     def _watch_fetchers(self) -> None:
-        self.fetchers.watch(int(self.env.mono() * 1000))
+        self.fetchers.close_silent_connections(int(self.env.mono() * 1000))
 
     async def _expire(self, server: Server) -> None:
         while True:

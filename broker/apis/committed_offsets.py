@@ -194,8 +194,7 @@ class CommittedOffsetApis:
 
     def _weight_of(self, asked: FetchOffsets) -> int:
         """Return the size of the response, in entries, if it were built now. A committed offset counts as one entry,
-        and so does each run of `CHARACTERS_OF_ONE` characters of metadata. In a large group only the offsets are
-        counted.
+        and so does each run of `CHARACTERS_OF_ONE` characters of metadata. The metadata of many offsets is not counted.
         """
         known = self._coordinator.committed_offsets(asked.group_id)
         wanted = known if asked.partitions is None else asked.partitions
@@ -312,7 +311,9 @@ def _or_no_commit(committed: OffsetAndMetadata | None) -> OffsetAndMetadata:
 
 
 def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPartition], version: int) -> ResponseSteps:
-    """Build the response of the versions that ask for one group. `partitions` are those named in the request."""
+    """Build the OffsetFetch response of versions below 8, which ask for one group. `partitions` are those named in the
+    request.
+    """
     if answer.error and version >= GROUP_ERROR_FROM:
         return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
     found = answer.offsets if isinstance(answer, FetchOffsetsResult) else ()

@@ -57,7 +57,8 @@ class DelayedProduceResponse(Generic[R]):
 
     def expire(self) -> None:
         """Answer REQUEST_TIMED_OUT for the partitions that have not settled. Their records may or may not be replicated
-        later. The time-out is the producer's, or request.timeout.ms for a coordinator, which asks again.
+        later. The time-out is that of the Produce request; for the markers of a coordinator, which then retries,
+        request.timeout.ms.
         """
         if not self._owed:
             return

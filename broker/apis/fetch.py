@@ -412,7 +412,7 @@ class FetchApi:
             fetch.slot.timer.count_errors(out.error for _, out in outs)
 
     def _hints(self, leaders: Iterable[int], slot: PendingResponse) -> list[tuple[int, str, int, str | None]]:
-        """Return the endpoints of the leaders that the response names (KIP-951)."""
+        """Return the addresses of leaders that the response names, as (id, host, port, rack) (KIP-951)."""
         if slot.version < _LEADER_HINTS_FROM:
             return []
         return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)

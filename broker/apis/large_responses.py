@@ -25,7 +25,7 @@ FEW: Final = 200
 """Limits the entries of a response that is built at once. An entry takes some µs, and a client may repeat its request.
 """
 CHARACTERS_OF_ONE: Final = 64
-"""Gives the characters of text that count as one entry of a response."""
+"""Is the number of characters of text that count as one entry of a response."""
 PIECE: Final = 500
 """Limits the entries that are built before other tasks run."""
 

@@ -158,7 +158,7 @@ class ProduceApi:
     def _turns(
         self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> Iterator[bool]:
-        """Append every batch, then respond or park. Yield at each point where other tasks may run."""
+        """Append every batch, then respond or park. Yield (always True) at each point where other tasks may run."""
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
         results: Results = []
         delayed = PiecewiseProduceResponse(self, slot, results)

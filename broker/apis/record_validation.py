@@ -30,8 +30,7 @@ SHORT_BYTES, SHORT_RECORDS = 64 << 10, 2_000
 squall.decompressed.batch.max.bytes.
 """
 CheckedBatches = dict[tuple[bytes, int], "CheckedBatch | AppendResult"]
-"""Maps (topic id or name as in the request, partition) to the contents found in the batch, or to the error that refuses
-it.
+"""Maps (topic id or name as in the request, partition) to what was found in the batch, or to the error that refuses it.
 """
 Waiting = list[tuple[tuple[bytes, int], memoryview, "LogConfig"]]
 

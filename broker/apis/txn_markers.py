@@ -48,7 +48,9 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _SERVER_ERROR = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 MarkerResults = dict[int, dict[str, list[ProduceResult]]]
-"""Maps producer id and topic to the results of the partitions. Markers of one producer share a row, as with Kafka."""
+"""Maps producer id and topic to the results of the partitions. As with Kafka, markers of one producer id share an entry
+of the response.
+"""
 
 
 class TxnMarkersApi:
@@ -101,7 +103,7 @@ class TxnMarkersApi:
     def _turns(
         self, request: WriteTxnMarkersRequest, results: MarkerResults, delayed: PiecewiseProduceResponse[MarkerResults]
     ) -> Iterator[bool]:
-        """Append the markers. Yield at each point where other tasks may run."""
+        """Append the markers. Yield (always True) at each point where other tasks may run."""
         spent = 0
         for marker in request.markers:
             for topic in marker.topics:

@@ -88,7 +88,8 @@ def _config_records(image: ClusterImage) -> Iterator[MetadataRecord]:
 def restored(found: Iterable[Any], offset: int, epoch: int) -> ClusterImage:
     """Return the image that the records of a snapshot describe. `offset` and `epoch` are those of its last record.
 
-    Each broker's registration counts as written at its broker epoch: a snapshot does not keep where it last changed.
+    A snapshot does not say at which offset a broker's registration last changed. The broker epoch, which is the offset
+    of the first registration record of the incarnation, takes its place.
     """
     image = ClusterImage(offset=offset, epoch=epoch)
     for record in found:

@@ -129,8 +129,8 @@ class Forwarder:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
     async def _send_until_answered(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
-        """Retry a request until a controller answers. `send` asks another node, within the seconds that it gets; this
-        node's own controller is called directly.
+        """Retry a request until a controller answers. `send` sends it to another node and waits for the response, at
+        most the given seconds; this node's own controller is called directly.
         """
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()

@@ -25,8 +25,8 @@ HEADER = Struct("<8sQ")
 RECORD = Struct("<BQQQI")
 """Packs kind, offset, length written, the file's size before, and the length of the replaced bytes, which follow."""
 WRITE, CUT, FAILED, SYNCED = 1, 2, 3, 4
-"""Are the kinds of records. CUT truncates to `offset`. FAILED and SYNCED end an fsync of all records before byte
-`offset`.
+"""Are the kinds of records. CUT truncates to `offset`. FAILED and SYNCED give the result of an fsync, which covered all
+records before byte `offset` of the journal.
 """
 COMPACT_BYTES = 1 << 20
 

@@ -1,4 +1,5 @@
-"""Keeps the responses of each connection in the order of its requests, and lets a request hold the requests after it.
+"""Keeps the responses of each connection in the order of its requests, and lets a request delay the requests after it
+(`Connection.hold`).
 
 Every request gets a `PendingResponse` in the queue of its connection on arrival. The responses may be filled in any
 order and by any task (the producer's task answers a parked follower fetch, the follower's task answers the producer),

@@ -238,8 +238,7 @@ class Server:
         return self._is_active(conn)
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Wait until `Connection.release`, and for this connection's turn. Return that time, in s of the node's clock.
-        """
+        """Wait until `Connection.release` and the connection's turn. Return the time then, in s of the node's clock."""
         while conn.held is not None:
             self.settle()
             if turns is not None:
@@ -252,7 +251,7 @@ class Server:
         return busy_since
 
     async def _queue(self, conn: Connection, turns: FairScheduler) -> float:
-        """Wait until the connection may be served among the clients. Return that time, in s of the node's clock."""
+        """Wait until the connection may be served among the clients. Return the time then, in s of the node's clock."""
         await turns.queue(conn)
         return self._is_active(conn)
 

@@ -56,8 +56,8 @@ class ProducerSettingsCounter:
         """Count a request by its first batch. A request without a readable batch is not counted.
 
         `unanswered` returns how many Produce requests of this connection have no response, this request included. It is
-        called only if the number may be a new maximum: `most` is an upper bound. With acks=0, which has no responses,
-        both are ignored.
+        slow, so it is called only if `most`, which that number cannot exceed, is above the maximum so far. With acks=0,
+        which has no responses, both are ignored.
         """
         records = _first_batch(request)
         if records is None:

@@ -5,8 +5,8 @@ Decoders take a memoryview of bytes (format "B") and a position, and return the 
 bound their work by the bytes that are there, never by a number from a peer:
 
 * a fixed-width read or an index behind the end raises (struct.error, IndexError),
-* positions only grow, so a slice that the end cut short is found by the one comparison of the position with the
-length of the view that ends every message,
+* positions only grow, and each message ends with a check that the position is inside the view: it finds a slice that
+  the view's end cut short,
 * an array's length is compared with the bytes left, divided by its element's smallest size, before the first element.
 
 `Message.decode` turns all of that into `MalformedFrame`.
@@ -27,7 +27,7 @@ ZERO_UUID: Final = bytes(16)
 """Is the UUID that means none."""
 
 NEW: Any = object()
-"""Is the default of constructor arguments for which each object gets a new value."""
+"""Marks a constructor argument that was not given, so that each object gets a new value (an empty list, say)."""
 
 DECODE_ERRORS: Final = (error, IndexError, UnicodeDecodeError)
 """Lists the errors that a decoder raises for a read behind the end, or for text that is no UTF-8."""

@@ -79,7 +79,8 @@ class LeaderState:
         return end if end > self.epoch_start_offset else 0
 
     def majority_heard_ms(self, now_ms: int) -> int:
-        """Return the latest time since which a majority of the voters, the leader included, has fetched."""
+        """Return the latest time such that a majority of the voters, the leader included, has fetched at it or later.
+        """
         heard = sorted([now_ms, *(replica.fetched_ms for replica in self.voters.values())], reverse=True)
         return heard[self._settings.majority - 1]
 

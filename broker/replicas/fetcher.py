@@ -1,12 +1,13 @@
 """Replicates partitions from their leaders: one task and one Fetch for each leader; the next Fetch acknowledges the
 records of the one before (mechanisms R9 and E3 in docs/mechanisms.md).
 
-If the set of partitions changes while a Fetch is parked at the leader, the follower closes the connection and fetches
-again: a new topic's first acknowledgement must not wait for the max wait of that Fetch. If that happens again soon,
-more partitions may follow: the next Fetches then have a short max wait, and new partitions wait for it to end.
-Otherwise the partitions of a wide topic would end Fetch after Fetch until all are created. A response is applied only
-to partitions that still follow the same leader in the same epoch, and whose log end offset has not moved since the
-request.
+If a partition is added while a Fetch is parked at the leader, the follower closes the connection and fetches again:
+otherwise the first acknowledgement for a new topic would wait until the parked Fetch ends. If another partition is
+added soon after, more may follow, as when a topic with many partitions is created. Then the Fetches get a short max
+wait, and new partitions wait for its end instead of closing the connection.
+
+A response is applied only to partitions that still follow the same leader in the same epoch, and whose log end offset
+has not moved since the request.
 """
 
 # Rejected: answering parked fetches on the leader when partitions are added (it races with the follower's metadata);
@@ -131,8 +132,8 @@ class Fetcher:
             self._renew = True
             self._link.close()
 
-    def watch(self, now_ms: int) -> None:
-        """Close a connection that has not answered for replica.socket.timeout.ms."""
+    def close_if_silent(self, now_ms: int) -> None:
+        """Close the connection if the leader has not answered for replica.socket.timeout.ms."""
         if self._link is not None and self._sent_ms and now_ms - self._sent_ms > self._config.replica_socket_timeout_ms:
             self._link.close()
 
@@ -217,7 +218,7 @@ class Fetcher:
     async def _send(self, wanted: list[tuple[PartKey, PartitionFetchState]]) -> None:
         config, link, session = self._config, self._link, self._asking
         assert link is not None
-        topics, forgotten = session.name(wanted)
+        topics, forgotten = session.build_request(wanted)
         wait_ms, now_ms = config.replica_fetch_wait_max_ms, int(self._env.mono() * 1000)
         self._parked_long = now_ms >= self._short_until_ms
         request = FetchIn(
@@ -422,7 +423,7 @@ class ReplicaFetcherManager:
         for fetcher in self._fetchers.values():
             fetcher.stop()
 
-    def watch(self, now_ms: int) -> None:
-        """Close connections that do not answer. Call this periodically."""
+    def close_silent_connections(self, now_ms: int) -> None:
+        """Close the connections that do not answer. Call this periodically."""
         for fetcher in self._fetchers.values():
-            fetcher.watch(now_ms)
+            fetcher.close_if_silent(now_ms)

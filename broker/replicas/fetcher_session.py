@@ -81,8 +81,10 @@ class FetcherSession:
         self.epoch = INITIAL_EPOCH
         self.asked.clear()
 
-    def name(self, wanted: Collection[tuple[PartKey, PartitionFetchState]]) -> FetchRequestData:
-        """Update the session to the wanted partitions, and return the changes that the leader does not know yet."""
+    def build_request(self, wanted: Collection[tuple[PartKey, PartitionFetchState]]) -> FetchRequestData:
+        """Return the partitions that the next request must name, because they are new, changed or no longer wanted, and
+        note that the leader then knows them.
+        """
         asked = self.asked
         topics: dict[bytes, list[FetchRequestPartition]] = {}
         for key, following in wanted:

@@ -114,7 +114,7 @@ class FlushScheduler:
                 self.begin(h)
                 await self._running[h].wait()
 
-    def now(self, h: HostedPartition) -> None:
+    def flush_now(self, h: HostedPartition) -> None:
         """Flush at a change of roles, because no append of the old role may be pending in the new role. This blocks for
         the disk.
 

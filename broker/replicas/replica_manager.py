@@ -352,7 +352,7 @@ class ReplicaManager:
         state = h.state
         before = state.leader_epoch
         if state.log_end_offset != h.log.log_end_offset and said.leader_epoch != before:
-            self.flushes.now(h)
+            self.flushes.flush_now(h)
         end = state.log_end_offset if h.holding and said.leader_epoch == before else h.log.log_end_offset
         leads = type(order) is BecomeLeader
         if leads:

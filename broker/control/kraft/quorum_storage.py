@@ -48,8 +48,8 @@ class QuorumStorage:
         self._env, self._log, self._settings, self._cluster_id = env, log, settings, cluster_id
         self._state_path = f"{log.directory}/{STATE_FILE}"
         self._generation = 0
-        """Counts the log's truncations. A sync reports the count of its beginning, so that a later truncation makes it
-        void.
+        """Counts the log's truncations. A sync reports the count as of its start: if the log is truncated before the
+        sync ends, its result is ignored.
         """
         self._synced = (-1, 0)
         """Holds the (end offset, generation) that `sync` last returned."""

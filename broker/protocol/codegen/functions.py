@@ -87,8 +87,8 @@ class ReaderEmitter(FunctionEmitter):
         out()
 
     def field(self, wire: FieldEncoding) -> None:
-        """Emit the reading of one field into `o`. Fields of fixed width are gathered until a field of another kind
-        follows.
+        """Emit the reading of one field into the object `o`. Fields of fixed width are gathered until a field of
+        another kind follows.
         """
         target = f"o.{wire.name}"
         if wire.array:
@@ -122,7 +122,9 @@ class ReaderEmitter(FunctionEmitter):
         self.run.clear()
 
     def length(self, code: str, *, text: bool = False) -> None:
-        """Emit the reading of a length into `n`; -1 means null. `text` says that it is the length of a string."""
+        """Emit the reading of a length into the variable `n`; -1 means null. `text` says that it is the length of a
+        string.
+        """
         if not self.flexible:
             self.run.append(("n", code))
             self.flush()
@@ -140,8 +142,8 @@ class ReaderEmitter(FunctionEmitter):
         return bool(self.run)
 
     def varint(self, name: str, is_read: bool = False, *, text: bool = False) -> None:
-        """Emit the reading of an unsigned varint, whose first byte may have been read (`is_read`). The emitted call is
-        only for varints of more than one byte.
+        """Emit the reading of an unsigned varint. `is_read` says that its first byte has been read. The emitted code
+        calls a function only if the varint has more bytes.
         """
         if not is_read:
             self.out(f"{name} = view[at]")

@@ -136,7 +136,7 @@ class GroupCoordinator:
         self._orphans = env.signal()
         """Is set when the topic of committed offsets may have been deleted."""
         self._wakes_at_ms: int | None = None
-        """Gives the monotonic time at which the timer task next runs; None if it waits for `_sooner`."""
+        """Gives the monotonic time at which the timer task next runs; None while no deadline is set."""
         replicas.role_watchers[TOPIC] = self.role_changed
         replicas.marker_watchers[TOPIC] = self.transaction_ended
 

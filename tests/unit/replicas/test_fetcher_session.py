@@ -13,7 +13,7 @@ def followed(broker: MemoryBroker, *names: str) -> list[tuple[PartKey, Partition
 
 def offsets(session: FetcherSession, wanted: list[tuple[PartKey, PartitionFetchState]]) -> dict[bytes, int]:
     """Topic ids that the next request names, with the offset."""
-    return {key: part[2] for key, [part] in session.name(wanted).topics}
+    return {key: part[2] for key, [part] in session.build_request(wanted).topics}
 
 
 def test_the_first_request_names_everything_and_the_next_ones_what_has_moved() -> None:
@@ -30,20 +30,20 @@ def test_the_first_request_names_everything_and_the_next_ones_what_has_moved() -
 
 def test_what_is_not_wanted_any_more_is_forgotten_once_and_named_when_it_is_again() -> None:
     session, wanted = FetcherSession(100), followed(MemoryBroker(), "t", "u")
-    session.name(wanted)
+    session.build_request(wanted)
     session.answered(7)
-    assert session.name(wanted[:1]).forgotten == [(IDS["u"], [0])]
+    assert session.build_request(wanted[:1]).forgotten == [(IDS["u"], [0])]
     session.answered(7)
-    assert session.name(wanted[:1]) == ([], [])
+    assert session.build_request(wanted[:1]) == ([], [])
     session.answered(7)
     assert offsets(session, wanted) == {IDS["u"]: 0}
 
 
 def test_one_is_forgotten_though_another_takes_its_place() -> None:
     session, wanted = FetcherSession(100), followed(MemoryBroker(), "t", "u")
-    session.name(wanted[:1])
+    session.build_request(wanted[:1])
     session.answered(7)
-    named = session.name(wanted[1:])
+    named = session.build_request(wanted[1:])
     assert [key for key, _ in named.topics] == [IDS["u"]]
     assert named.forgotten == [(IDS["t"], [0])]
 
@@ -58,7 +58,7 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
 
 def test_a_session_that_is_begun_anew_replaces_the_old_one() -> None:
     session, wanted = FetcherSession(100), followed(MemoryBroker(), "t")
-    session.name(wanted)
+    session.build_request(wanted)
     session.answered(7)
     session.restart()
     assert (session.session_id, session.epoch) == (7, 0)
