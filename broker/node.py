@@ -133,7 +133,7 @@ class Node:
         self._retaining = False
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Return the address at which this node connects to a peer, or None: from its own map, else from the peer's
+        """Return the address at which this node connects to a peer, or None: from `squall.peers`, else from the peer's
         registration, else from the list of voters.
         """
         own = self.config.peers.get(node_id)

@@ -83,7 +83,7 @@ class DelayedFetch:
         self.available = 0
         """Counts the bytes that can be read, as of each partition's last check. Kept only if `min_bytes` is above 1."""
         self.found: dict[int, int] | None = None
-        """Maps an index in `wants` to the bytes that this partition adds to `available`."""
+        """Maps an index in `wants` to the bytes that the partition with this index adds to `available`."""
         self.watches: list[FetchPartitionWaiter] | None = None
         """Holds a waiter for each partition of `wants`, or is None if the partitions wake this fetch directly."""
         self.done = False

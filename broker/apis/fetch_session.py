@@ -63,8 +63,8 @@ class SessionError(Exception):
 def without_duplicates(
     topics: Sequence[tuple[bytes, Sequence[FetchRequestPartition]]],
 ) -> list[tuple[bytes, FetchRequestPartition]]:
-    """Return topic and partition of a full fetch without duplicates. The last mention of a partition counts, at the
-    place of the first, as in Kafka's FetchRequest.fetchData.
+    """Return topic and partition of a full fetch without duplicates. As in Kafka's FetchRequest.fetchData, a repeated
+    partition keeps its first position and has the values of its last mention.
     """
     listed = [(key, part) for key, parts in topics for part in parts]
     if len(listed) == 1:
@@ -91,8 +91,8 @@ class FetchSession:
         self.parts: dict[PartKey, FetchRequestPartition] = {}
         self.sent: dict[PartKey, PartitionSentState] = {}
         self.wants: dict[PartKey, PartitionRequest] = {}
-        """Caches the `PartitionRequest` of each entry of `parts`. An entry is valid while `parts` holds the same
-        object.
+        """Caches a `PartitionRequest` for each partition of the session (`parts`). It is valid while `parts` holds the
+        same object for the partition.
         """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
         """Give the time (ms) at which all partitions were last checked, and the (broker epoch of the fetcher,

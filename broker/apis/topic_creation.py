@@ -44,7 +44,7 @@ class TopicCreator:
 
     def create(self, name: str) -> None:
         """Begin to create a topic with the default partitions and replicas, unless its creation has begun. Do nothing
-        if MOST_WANTED other topics are wanted: the client asks again.
+        if MOST_WANTED other topics are not created yet: the client asks again.
         """
         if name in self._waiting or name in self._under_way:
             return

@@ -61,7 +61,9 @@ V2_FROM = 5
 producer epoch.
 """
 QUICK_CHARS = 2_000
-"""Limits the characters of transactional ids that are matched on the event loop. They take 20 ms with any pattern."""
+"""Limits the characters of transactional ids that are matched on the event loop. Matching so many takes 20 ms with the
+slowest pattern.
+"""
 CHARS_A_TURN = 20_000
 TIMED_OUT = TxnResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """Is the response if the coordinator's log does not commit in time. Kafka uses the same error."""

@@ -42,7 +42,7 @@ def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:
     """Apply one record to `image`, and note the change in `image.delta`.
 
     Records must come in order of their offsets, each once. Records without content (NoOpRecord, BeginTransactionRecord)
-    only move the offset of the image; records of features that are not served are kept for snapshots.
+    only move the offset of the image; records of features that Squall lacks are kept for snapshots.
     """
     assert offset > image.offset, f"record {offset} after {image.offset}"
     assert epoch >= image.epoch, f"epoch {epoch} after {image.epoch}"

@@ -428,8 +428,7 @@ class BrokerConfig:
 
     @property
     def roll_jitter_ms(self) -> int:
-        """Returns the maximum by which a segment is rolled earlier than `roll_ms`, in ms; each roll draws its own
-        share.
+        """Returns the maximum, in ms, of the random time by which each segment is rolled earlier than after `roll_ms`.
         """
         return self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * HOUR_MS
 

@@ -210,8 +210,10 @@ def topic_setting(name: str) -> Setting:
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """Return the settings in force for a topic: its overrides, else the broker's settings. Raises ConfigError for an
-    impossible override. Settings that exclude each other are accepted: the broker's may have been altered after the
-    topic's, or may differ from the settings of the controller that checked the topic's.
+    impossible override.
+
+    Settings that exclude each other are accepted here. The controller has checked them, but against its own
+    configuration, and broker settings may have been altered since.
     """
     values: dict[str, Any] = {name: getattr(broker, attribute) for name, attribute in _FROM_BROKER}
     for name, value in overrides.items():

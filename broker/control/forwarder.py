@@ -49,8 +49,8 @@ class LocalController(Protocol):
     """Decides requests on this node, while this node's own controller is the active one."""
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request: return the answer, or a `DeferredResponse` until its records are committed. Both may raise
-        NotController.
+        """Decide a request: return the answer, or a `DeferredResponse` that waits until the decision's records are
+        committed. Both may raise NotController.
         """
 
     async def decide(self, api_key: int, request: Any) -> Any:

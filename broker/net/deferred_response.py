@@ -14,7 +14,7 @@ class DeferredResponse(NamedTuple):
     """
 
     wait: Callable[[], Awaitable[Any]]
-    """Returns the response. The server awaits one call, in a task of its own."""
+    """Waits, and returns the response. The server calls it once, in a task for this request."""
     holds: bool = False
     """Is True if the request takes effect only during the wait: then no further request is taken from the connection
     until the response. Is False if the request has taken effect, and only its response waits.

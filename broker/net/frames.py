@@ -35,8 +35,9 @@ class ReceiveMemoryLimit:
     """Limits the memory of enlarged receive buffers of all connections together, in bytes.
 
     If the memory is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`,
-    connections are closed until there is enough for the waiting connections: first connections with slow frames, the
-    slowest first. A client that announces many bytes and sends few must not keep other clients from sending.
+    connections are closed until there is enough for the waiting ones: first those with slow frames, the slowest first;
+    then, if the waiting connections block one another, those that hold the most. A client that announces many bytes and
+    sends few must not keep other clients from sending.
     """
 
     def __init__(self, limit: int) -> None:

@@ -112,7 +112,7 @@ class Server:
         self._for_nodes: dict[int, Route] = {}
         self._ready = trio.Event()
         self.in_force: Callable[[], BrokerConfig] = lambda: config
-        """Returns the settings, with those altered at run time. It is called for each new connection."""
+        """Returns the configuration with the settings altered at run time. It is called for each new connection."""
         self.requests: RequestMetrics | None = None
         """Measures requests if the node has metrics, else is None. It must be set before any `listen`."""
         self.ports: dict[str, int] = {}

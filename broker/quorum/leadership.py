@@ -69,9 +69,9 @@ class LeaderState:
     def committed_offset(self, own_synced_offset: int) -> int:
         """Return the exclusive end of the committed records, or 0 if this epoch has committed nothing.
 
-        A record is committed if a majority of the voters, the leader with its own sync included, holds it durably, and
-        only together with the epoch's first record: records of earlier epochs can be overwritten even if a majority has
-        them.
+        A record is committed if a majority of the voters holds it durably; the leader counts after its own sync.
+        Records of earlier epochs count only once the first record of this epoch is committed: until then they can be
+        overwritten even if a majority has them.
         """
         ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
         # Descending: at least a majority of the voters have reached the majority-th largest end.
@@ -96,7 +96,9 @@ class LeaderState:
         return True
 
     def successors(self) -> tuple[int, ...]:
-        """Return the other voters, those with the longest logs first."""
+        """Return the other voters, those with the longest logs first: a leader that resigns names them as its
+        successors.
+        """
         return tuple(sorted(self.voters, key=lambda voter: (-self.voters[voter].end_offset, voter)))
 
     # ---------------------------------------------------------------------------------------------------------- fetches

@@ -272,7 +272,7 @@ class Raft:
         self._outbox.answer(message, VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted))
 
     def _may_grant(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """Return whether this node may grant the vote or pre-vote that was requested in its own epoch."""
+        """Return whether this node may grant the vote or pre-vote, which was requested in this node's current epoch."""
         if (vote.last_epoch, vote.end_offset) < (self.log.last_epoch, self.log.end_offset):
             return False  # The candidate may lack committed records.
         if vote.pre_vote:

@@ -48,7 +48,8 @@ class PartitionFetchState:
 
 
 class RequestedPartition(NamedTuple):
-    """Holds what the last request in this session asked of one partition. The leader's responses continue from there.
+    """Holds what was last requested for one partition in this session. The leader continues from it if later requests
+    do not name the partition.
     """
 
     following: PartitionFetchState

@@ -31,8 +31,8 @@ FEW_PARTITIONS = 16
 SPENT_IN_A_TURN = 64
 """Limits how many logs are appended to before other tasks run: some 10 ms."""
 FIRST_COSTS = 32
-"""Gives the cost of the first append of a leader epoch, in units of a later append. It waits 1 to 5 ms for the disk,
-because the leader epoch must be durable before it.
+"""Gives the cost of the first append of a leader epoch, in units of a later append. The first append waits 1 to 5 ms
+for the disk, because the leader epoch must be durable before it.
 """
 
 

@@ -125,8 +125,8 @@ class Partition(PartitionRules):
         self._check()
 
     def restarted(self, at: int) -> None:
-        """Set the log's offsets after it was emptied and restarted at `at`, as `TruncateFullyAndStartAt` asked. The
-        records that the leader has deleted were committed.
+        """Set the log's offsets after it was emptied and restarted at `at`, as `TruncateFullyAndStartAt` asked. Records
+        below `at` count as committed, because the leader has deleted them, and only committed records are deleted.
         """
         assert self.is_follower
         assert at >= 0

@@ -60,7 +60,7 @@ class NotLeader(Exception):
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """Return the quorum's settings from the configuration. A node without configured voters is its own only voter."""
+    """Return the quorum's settings from the configuration. A node without configured voters is the only voter."""
     fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
     return QuorumSettings(
         node_id=config.node_id,
@@ -322,7 +322,7 @@ class MetadataQuorum:
         return ticket
 
     def withdraw(self, ticket: int) -> None:
-        """Drop the callback of this ticket. It is no error if the reply has been given."""
+        """Drop the callback of the request with this ticket. It is no error if the reply has been given."""
         self._reply_callbacks.pop(ticket, None)
 
     # --------------------------------------------------------------------------------------------------------- running

@@ -40,7 +40,7 @@ BY_CONTROLLER = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""Lists the APIs by which other brokers ask the controller in their own name."""
+"""Lists the APIs by which brokers send requests of their own (not of clients) to the controller."""
 
 
 MOST_BYTES = 2**31 - 1
@@ -56,7 +56,7 @@ def metadata_log_config(config: BrokerConfig) -> LogConfig:
 
 
 class KraftControlPlane:
-    """Implements `port.ControlPlane` with KRaft. Only tests and the simulator read its parts."""
+    """Implements `port.ControlPlane` with KRaft. Only tests and the simulator read its attributes."""
 
     def __init__(
         self,
@@ -67,7 +67,9 @@ class KraftControlPlane:
         logs: LogManager,
         peers: PeerClient,
     ) -> None:
-        """Build the plane. `logs` are loaded; `peers` reaches the other nodes. Raises DamagedQuorumState, OSError."""
+        """Create the control plane. The logs in `logs` must be loaded; `peers` sends requests to the other nodes.
+        Raises DamagedQuorumState, OSError.
+        """
         self._env, self._config, self._cluster_id, self._logs = env, config, cluster_id, logs
         self.feed = feed
         feed.follow(self._check_features)

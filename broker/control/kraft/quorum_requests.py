@@ -23,8 +23,8 @@ class QuorumRequestPort(Protocol):
     """Passes the requests of other nodes to the Raft core. `MetadataQuorum` implements it."""
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
-        """Pass (sender, request) to the Raft core, and return a ticket. `replied` is called with the reply, now or
-        later.
+        """Pass (sender, request) to the Raft core, and return a ticket (a number) for `withdraw`. `replied` is called
+        with the reply, now or later.
         """
 
     def withdraw(self, ticket: int) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 VERSION = 5
 """Is the version of AddPartitionsToTxn: the first version that may answer TRANSACTION_ABORTABLE."""
 LANE = "enrolment"
-"""Names the separate connection for these requests, because they wait for the coordinator's log."""
+"""Names the lane (separate connection) of AddPartitionsToTxn requests, because they wait for the coordinator's log."""
 
 Place = tuple[str, int]
 

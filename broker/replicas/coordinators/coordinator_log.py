@@ -227,8 +227,8 @@ class CoordinatorLog:
             self._wait_for(offset + 1).calls.append(call)
 
     def _wait_for(self, end_offset: int) -> _CommitWait:
-        """Return the wait for the offset. A wait for a transaction marker may be registered after waits for higher
-        offsets; it then joins the next higher one.
+        """Return a wait that ends once `end_offset` is committed: an existing wait for this offset or the next higher
+        one, else a new wait. (A transaction marker may be registered after waits for higher offsets.)
         """
         awaited = self._awaited
         while awaited and self.is_committed(awaited[0].end_offset - 1):

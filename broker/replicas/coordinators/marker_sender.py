@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 VERSION = 2
 LANE = "markers"
-"""Names the separate connection for markers: a marker waits until it is replicated, and must not delay a Fetch."""
+"""Names the lane (separate connection) of markers: a marker waits until it is replicated, and must not delay a Fetch.
+"""
 BACKOFF_S = 0.05
 MOST_IN_A_REQUEST = 500
 """Limits the partitions of a request. The other partitions follow as soon as these are answered."""

@@ -60,7 +60,7 @@ FEATURE = "transaction.version"
 LOAD_BYTES = 1 << 20
 """Limits how many bytes of the log a load reads before other tasks run."""
 BYTES_OF_THE_END = 64
-"""Limits the bytes by which the record of a transaction's end is larger than the record before: it also holds the
+"""Limits by how many bytes the record of a transaction's end may exceed the record before it: it also holds the
 client's transaction version and the next producer id.
 """
 DUE_IN_A_TURN = 100
