@@ -1,4 +1,7 @@
-"""Asks one of our nodes and one of Apache Kafka's the same, and reports where their answers differ."""
+"""Sends the same requests to one of our nodes and to one of Apache Kafka's, and reports where their answers differ.
+
+A row is a list of such requests. A known difference has an entry, with a reason, in `named`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ SEQUENCES = 200
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """0: every difference is named. 1: one is not. 3: wrong usage, or Apache Kafka cannot be had. 130 after Ctrl-C."""
+    """Return the exit code. 0: every difference has an entry in `named`. 1: one has none. 3: wrong usage, or Apache
+    Kafka cannot be had. 130 after Ctrl-C.
+    """
     asked = _parser().parse_args(given)
     rows = chosen(asked)
     if not rows and not asked.java:
@@ -50,14 +55,14 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def play(rows: Sequence[Row], *, with_java: bool) -> list[Result]:
-    """The results of rows, and of Java's clients, at two brokers that are started for them."""
+    """Start both brokers, play the rows and (with `with_java`) Java's clients against them, and return the results."""
     with TemporaryDirectory(prefix="squall-differential-") as folder, brokers.both(Path(folder)) as (ours, theirs):
         results = list(java.results(Path(folder), ours, theirs)) if with_java else []
         return results + compare.play(rows, ours, theirs, say)
 
 
 def chosen(asked: argparse.Namespace) -> list[Row]:
-    """The rows that the command line asks for; all of them where it names none."""
+    """Return the rows that the command line names; all, if it names none."""
     if asked.java:
         return []
     if asked.sequence is not None:
@@ -68,7 +73,7 @@ def chosen(asked: argparse.Namespace) -> list[Row]:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line without buffering."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,7 +1,8 @@
-"""Answers as plain trees in which both brokers can be compared: what each broker chooses itself becomes a symbol.
+"""Converts answers to plain trees that can be compared: what each broker chooses itself (ids, times, addresses) is
+replaced by a symbol.
 
-A symbol is what a value was when it was first seen in a row ("producer id 2"), so that the same id twice is still the
-same id. Nothing is left out: a value that is no id, time or address is compared as it is.
+A symbol numbers the values of a kind in the order in which a row saw them ("producer id 2"), so equal ids remain equal.
+All other values are compared as they are.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from squall.broker.protocol.records import batches, check_crc, decode_batch
 from squall.broker.protocol.wire import ZERO_UUID, Structure
 
 Tree = Any
-"""Dicts, lists and scalars."""
+"""A tree of dicts, lists and scalars."""
 
 ABSENT = "<absent>"
 DAY_MS = 86_400_000
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[\w-]{22}$")
-"""In a member's id: of Java's random UUIDs, or of Kafka's own, which are base64 (KAFKA-17116)."""
+"""Matches the random part of a member id: a UUID of Java, or Kafka's own in base64 (KAFKA-17116)."""
 NAMED: dict[str, str] = {
     "producer_id": "producer id",
     "topic_id": "topic id",
@@ -33,11 +34,11 @@ NAMED: dict[str, str] = {
     "finalized_features_epoch": "metadata offset",
     "port": "port",
 }
-"""Field -> what its values are called, first seen first. Zero, -1 and the nil UUID stay what they are."""
+"""Fields whose values become symbols, and the word that the symbols begin with. Zero, -1 and the nil UUID are kept."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
-"""Sentences for people: whether there is one is compared, its words are not."""
+"""Fields with sentences for people: compared is only whether there is one."""
 SIZES = frozenset({"total_bytes", "usable_bytes"})
-"""Of the disk."""
+"""Fields with sizes of the disk, which are not compared."""
 
 
 KEYS = (
@@ -45,25 +46,27 @@ KEYS = (
     *((name,) for name in ("api_key", "group_id", "transactional_id", "topic_name", "name", "topic", "feature")),
     *((name,) for name in ("partition_index", "partition", "producer_id", "member_id")),
 )
-"""Fields that are the keys of the structures of a list: elements of one key are compared, and the order of keys."""
+"""Fields by which the elements of a list are identified. Elements with equal keys are compared, and the order of the
+keys.
+"""
 
 
 class Symbols:
-    """The symbols of one row at one broker."""
+    """The symbols for one row's values at one broker."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, Any], str] = {}
         self._count: dict[str, int] = {}
 
     def of(self, kind: str, value: Any) -> str:
-        """The symbol of a value, a new one where it is seen for the first time."""
+        """Return the symbol of a value. A value that was not seen before gets a new one."""
         if (kind, value) not in self._seen:
             self._count[kind] = self._count.get(kind, 0) + 1
             self._seen[kind, value] = f"<{kind} {self._count[kind]}>"
         return self._seen[kind, value]
 
     def tree(self, value: Any, name: str = "") -> Tree:
-        """The value of a field of that name, as a tree."""
+        """Return the value of the field `name` as a tree."""
         if isinstance(value, Structure):
             return {field: self.tree(getattr(value, field), field) for field in value.__match_args__}
         if name == "records" and value is not None:
@@ -130,7 +133,7 @@ class Symbols:
 
 
 def keys_of(structures: Sequence[Any]) -> list[tuple[Any, ...]] | None:
-    """The key of each structure of a list; None where they have none, or two have the same."""
+    """Return the key of each element of a list; None if they have no keys, or two are equal."""
     for names in KEYS:
         if structures and all(isinstance(each, dict) and set(names) <= each.keys() for each in structures):
             keys = [tuple(each[name] for name in names) for each in structures]
@@ -140,8 +143,8 @@ def keys_of(structures: Sequence[Any]) -> list[tuple[Any, ...]] | None:
 
 
 def differences(ours: Tree, theirs: Tree, path: str = "") -> Iterator[tuple[str, Tree, Tree]]:
-    """Each place where two trees differ: its path, and what each has there. What only one has is `<absent>` in the
-    other; a list in another order has a difference at `<order>`.
+    """Yield each path at which two trees differ, with both values. `<absent>` is the value of what one of them lacks; a
+    list in another order has a difference at the path `<order>`.
     """
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in _either(ours, theirs):

@@ -1,4 +1,4 @@
-"""Short forms of the requests that rows and random sequences are made of."""
+"""Short functions for the requests of rows and of random sequences. Each returns one request as an `Ask`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 
 
 def pid(step: str = "init") -> Ref:
-    """The producer id that InitProducerId gave."""
+    """Return a reference to the producer id that InitProducerId returned in that step."""
     return Ref(step, "producer_id")
 
 
 def epoch(step: str = "init", plus: int = 0) -> Ref:
-    """The epoch that InitProducerId, or EndTxn of V2, gave last."""
+    """Return a reference to the newest producer epoch that InitProducerId, or EndTxn of transaction protocol V2,
+    returned.
+    """
     return Ref(step, "producer_epoch", plus=plus)
 
 
@@ -48,7 +50,7 @@ def init(tid: str | None, step: str = "init", *, producer: Any = -1, at: Any = -
 
 
 def add(tid: str, topic: str, *, producer: Any, at: Any, part: int = 0, parts: Sequence[int] = (), **how: Any) -> Ask:
-    """AddPartitionsToTxn, as clients send it; of one partition, or of several."""
+    """AddPartitionsToTxn as clients send it, with one partition or several."""
     topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(topic, list(parts) or [part])]
     return Ask(add_partitions_to_txn.AddPartitionsToTxnRequest(tid, [], producer, at, topics), 3, **how)
 
@@ -59,7 +61,7 @@ def add_offsets(tid: str, group: str, *, producer: Any, at: Any, **how: Any) -> 
 
 
 def end(tid: str, commit: bool, *, producer: Any, at: Any, version: int = 4, **how: Any) -> Ask:
-    """EndTxn; from version 5 on it gives the next epoch (KIP-890)."""
+    """EndTxn; from version 5 on its answer has the next producer epoch (KIP-890)."""
     return Ask(end_txn.EndTxnRequest(tid, producer, at, commit), version, **how)
 
 
@@ -124,7 +126,7 @@ def committed(
     group: str, *, topic: str | None = "shared", member: Any = None, at: Any = -1, stable: bool = False,
     version: int = 9, **how: Any
 ) -> Ask:  # fmt: skip
-    """OffsetFetch; topic None: of all topics."""
+    """OffsetFetch; with `topic` None, of all topics."""
     topics = None if topic is None else [offset_fetch.OffsetFetchRequestTopics(topic, partition_indexes=[0, 1])]
     groups = [offset_fetch.OffsetFetchRequestGroup(group, member, at, topics)]
     return Ask(offset_fetch.OffsetFetchRequest(groups=groups, require_stable=stable), version, **how)
@@ -139,13 +141,13 @@ def forget(group: str, topic: str = "shared", **how: Any) -> Ask:
 
 
 def beat(group: str, generation: Any, member: Any, instance: str | None = None, **how: Any) -> Ask:
-    """Heartbeat of a classic group."""
+    """Heartbeat to a classic group."""
     return Ask(heartbeat.HeartbeatRequest(group, generation, member, instance), 4, **how)
 
 
 def sync(group: str, generation: Any, member: Any, instance: str | None = None, *, kind: str = "consumer",
          protocol: str = "range", **how: Any) -> Ask:  # fmt: skip
-    """SyncGroup, with an assignment of the member itself."""
+    """SyncGroup, in which the member assigns partitions to itself."""
     given = [sync_group.SyncGroupRequestAssignment(member, b"assigned")]
     return Ask(sync_group.SyncGroupRequest(group, generation, member, instance, kind, protocol, given), 5, **how)
 
@@ -185,5 +187,5 @@ def about(*topics: str, version: int = 12, **how: Any) -> Ask:
 
 
 def batch(step: str, *values: bytes, sequence: Any = -1, txn: bool = False, plus: int = 0) -> Batch:
-    """A batch of the producer of that step."""
+    """A batch by the producer that InitProducerId returned in that step."""
     return Batch(values or (b"v",), pid(step), epoch(step, plus), sequence, txn)

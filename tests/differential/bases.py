@@ -1,6 +1,6 @@
-"""A request of each API as Java's clients fill it, about a topic, a group and a transactional id of one name.
+"""A basic request of each API, as Java's clients fill it; its topic, group and transactional id have the same name.
 
-`SETUPS` says what a request of that API needs to be about something: the generated rows make it first.
+`SETUPS` has the requests that create these first. The generated rows of `fields` vary one field at a time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from tests.differential.steps import Ask, Batch, Ref, topic_id
 PID, EPOCH = Ref("init", "producer_id"), Ref("init", "producer_epoch")
 MEMBER, GENERATION = Ref("join", "member_id", ""), Ref("join", "generation_id")
 SUBSCRIPTION = bytes.fromhex("0001") + bytes.fromhex("00000001000174") + bytes.fromhex("ffffffff00000000")
-"""A consumer's subscription to the topic "t", version 1, without user data and owned partitions."""
+"""An encoded consumer subscription (version 1) to the topic "t", without user data and owned partitions."""
 Name = str
 Base = Callable[[Name, int], Any]
 
@@ -77,25 +77,25 @@ Base = Callable[[Name, int], Any]
 
 
 MANY = 50
-"""Partitions of the topic "many": so many markers take some time."""
+"""How many partitions the topic "many" has: writing so many transaction markers takes some time."""
 
 
 def make_topic(name: str, partitions: int = 2, step: str = "topic", **configs: str) -> Ask:
-    """A topic of one replica."""
+    """Create a topic with one replica."""
     settings = [create_topics.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
     topic = create_topics.CreatableTopic(name, partitions, 1, configs=settings)
     return Ask(create_topics.CreateTopicsRequest([topic], 30_000), 7, step, setup=True)
 
 
 def known_to_coordinators(name: str) -> Ask:
-    """Makes one topic more. A broker serves it once it has handed the image with the topics before it to its group
-    coordinator, which Kafka's does last: a consumer's first heartbeat finds them then.
+    """Return a request that creates a further topic. Once the broker serves that one, its group coordinator knows all
+    earlier topics, because Kafka informs it last. So a consumer's first heartbeat finds them.
     """
     return make_topic(f"{name}-next", 1, "next")
 
 
 def join(group: str, member: Any = "", version: int = 9, *, instance: str | None = None, **how: Any) -> Ask:
-    """A member of a classic group asks to join it. `how`: fields of `Ask`."""
+    """Ask to join a classic group. `how` has fields of `Ask`."""
     request = join_group.JoinGroupRequest(
         group_id=group,
         session_timeout_ms=30_000,
@@ -109,7 +109,7 @@ def join(group: str, member: Any = "", version: int = 9, *, instance: str | None
 
 
 def become_member(group: str, step: str = "join") -> tuple[Ask, ...]:
-    """The only member of a classic group, in its first generation, with an assignment."""
+    """Return the requests that make the only member of a classic group, with an assignment in the first generation."""
     sync = _sync_group(group, 5)
     return (
         join(group, name="first", setup=True),
@@ -119,7 +119,7 @@ def become_member(group: str, step: str = "join") -> tuple[Ask, ...]:
 
 
 def init(transactional_id: str | None, step: str = "init", *, setup: bool = True) -> Ask:
-    """A producer id."""
+    """Ask for a producer id by InitProducerId."""
     return Ask(init_producer_id.InitProducerIdRequest(transactional_id, 60_000), 5, step, setup=setup)
 
 
@@ -166,7 +166,9 @@ SETUPS: Mapping[int, Callable[[Name], tuple[Ask, ...]]] = {
         Ask(_add_offsets_to_txn(name, 3), 3, setup=True),
     ),
 }
-"""API -> what makes the state of one row. Other requests are about the topic "shared", and about no group."""
+"""For some APIs, the requests that create the topic, group or transaction of one row. Other APIs' rows use the topic
+"shared", and no group.
+"""
 
 
 # ------------------------------------------------------------------------------------------------------- the requests
@@ -404,4 +406,5 @@ BASES: Mapping[int, Base] = {
         [describe_topic_partitions.TopicRequest("shared")]
     ),
 }
-"""API -> its request. References stay references; fields that a version lacks are reset by `fields.fitted`."""
+"""The basic request of each API. References in it are not resolved; `fields.fitted` resets fields that a version lacks.
+"""

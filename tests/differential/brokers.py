@@ -1,4 +1,5 @@
-"""One node of ours and one of Apache Kafka's, with the same settings, and what rows share on both."""
+"""Starts one node of ours and one of Apache Kafka's with the same settings, and creates the topics that all rows share.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +25,21 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.retention.ms": "-1",
 }
-"""Beside those of `bench.clusters`: one node, whose classic groups do not wait in their first rebalance, and which
-keeps records as old as those of rows."""
+"""Settings of both in addition to those of `bench.clusters`: one node only, no delay of a classic group's first
+rebalance, and retention of the old records that rows write.
+"""
 
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "group.consumer.assignor.offload.enable": "false"}
-"""Of Apache Kafka, which since 4.3 assigns at most once a second, and in another thread (KIP-1263): a row would have to
-wait for it. Ours assigns in the heartbeat."""
+"""Settings of Apache Kafka alone. Since 4.3 it computes assignments at most once a second and in another thread
+(KIP-1263), and every row would have to wait. Ours computes them in the heartbeat.
+"""
 
 
 @contextmanager
 def both(folder: Path) -> Iterator[tuple[Broker, Broker]]:
-    """Ours and Kafka's, ready. Raise PreconditionError if Apache Kafka cannot be had."""
+    """Start both brokers, and yield (ours, Kafka's) once both serve. Raises PreconditionError if Apache Kafka cannot be
+    had.
+    """
     clusters = [Squall(folder / "squall", SETTINGS, (1,)), Kafka(folder / "kafka", {**SETTINGS, **AT_ONCE}, (1,))]
     try:
         for cluster in clusters:
@@ -51,7 +56,7 @@ def both(folder: Path) -> Iterator[tuple[Broker, Broker]]:
 
 
 def make_shared(broker: Broker) -> None:
-    """Make the topics "shared", with five records in its first partition, and "many"."""
+    """Create the topic "shared", with five records in its first partition, and the topic "many"."""
     for name, partitions in (("shared", 2), ("many", MANY)):
         made = make_topic(name, partitions)
         broker.shared[name] = answer = broker.ask(made.request, made.version)

@@ -1,4 +1,6 @@
-"""Plays rows at both brokers and judges each answer: equal, named, unexplained, or behind a difference."""
+"""Plays rows at both brokers, and compares each answer. The outcomes are equal, named (a known difference),
+unexplained, or behind (not compared because of an earlier difference).
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from tests.differential.player import Broker, Player
 from tests.differential.steps import Row
 
 EQUAL, EXPLAINED, UNEXPLAINED, BEHIND = OUTCOMES = ("equal", "named", "unexplained", "behind")
-"""Behind: the request rests on states that an earlier difference of its row has made different."""
+"""Outcomes of a request. BEHIND: an earlier difference of the row has made the brokers' states different."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One place in which two answers differ."""
+    """A path at which two answers differ, and both values."""
 
     path: str
     ours: Tree
@@ -38,19 +40,19 @@ class Result:
     theirs: Tree
     outcome: str
     repeat: str
-    """Arguments of the command that asks this again."""
+    """Arguments of `python -m tests.differential` that repeat the request."""
     differences: Sequence[Difference] = field(default=())
 
     @property
     def ends(self) -> bool:
-        """True where the two brokers' states differ from here on."""
+        """Return whether the two brokers' states differ from here on."""
         return self.outcome == UNEXPLAINED or any(
             each.named is not None and each.named.ends for each in self.differences
         )
 
 
 def judged(api: str, version: int, row: str, request: str, ours: Tree, theirs: Tree, repeat: str) -> Result:
-    """The result of one request."""
+    """Compare the two answers to one request."""
     found = [
         Difference(path, one, other, named(api, version, row, path, one, other))
         for path, one, other in differences(ours, theirs)
@@ -60,12 +62,13 @@ def judged(api: str, version: int, row: str, request: str, ours: Tree, theirs: T
 
 
 def named(api: str, version: int, row: str, path: str, ours: Tree, theirs: Tree) -> Named | None:
-    """The named difference that this one is."""
+    """Return the known difference that this one is an instance of; None if there is none."""
     return next((each for each in NAMED if each.matches(api, version, row, path, ours, theirs)), None)
 
 
 def compared(row: Row, ours: Sequence[Tree], theirs: Sequence[Tree]) -> Iterator[Result]:
-    """The results of a row. What only makes a state counts where it differs."""
+    """Yield the results of a row. A request that only prepares the row's state has a result only if its answers differ.
+    """
     behind = False
     for ask, one, other in zip(row.steps, ours, theirs, strict=True):
         api, request = APIS[ask.api].name, repr(ask.request)
@@ -79,7 +82,7 @@ def compared(row: Row, ours: Sequence[Tree], theirs: Sequence[Tree]) -> Iterator
 
 
 def play(rows: Sequence[Row], ours: Broker, theirs: Broker, say: Callable[[str], None]) -> list[Result]:
-    """The results of all rows, each played at both brokers at the same time."""
+    """Play each row at both brokers at the same time, and return the results."""
     found: list[Result] = []
     with ThreadPoolExecutor(2) as pool:
         for number, row in enumerate(rows, 1):

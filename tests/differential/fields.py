@@ -1,4 +1,6 @@
-"""Generated rows: each API at its lowest and highest version, with each field in turn null, empty, 0, -1, largest."""
+"""Generated rows: the basic request of each API, in its lowest and highest version, with one field changed. Each field
+in turn is null, empty, 0, -1 or as large as possible.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,12 @@ from tests.support.brokers.filled import NO_SUCH_FIELD
 
 INTEGERS = (0, -1)
 LARGEST = (2**63 - 1, 2**31 - 1, 2**15 - 1, 127)
-"""Of a field: the first that its width can hold."""
+"""Largest values of integer fields: the first one that fits into the field is used."""
 OTHER = "other"
-"""A name that nothing has, with the number of the row behind it: what a row makes is not there for the next."""
+"""Begins names that nothing has. The number of the row follows, so that a row finds nothing that another one created.
+"""
 LONG = 300
-"""Characters: more than Kafka takes in a topic's name (249)."""
+"""Length of a long name: more characters than Kafka permits for a topic (249)."""
 UNSERVED = frozenset(
     {
         *(ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
@@ -28,21 +31,22 @@ UNSERVED = frozenset(
         *(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.UNREGISTER_BROKER),
     }
 )
-"""APIs that our nodes do not list: one request of each says so."""
+"""APIs that our nodes do not support: each is tried with one request."""
 WAITS = frozenset({"max_wait_ms", "rebalance_timeout_ms"})
-"""Fields that are a wait: their largest value has no answer within any time."""
+"""Fields with a waiting time: with their largest value no answer comes within the time limit, so it is left out."""
 READ_ONLY = ("List", "Describe", "Metadata", "Find", "Fetch", "ApiVersions", "ConsumerGroupDescribe")
-"""What names of APIs begin with that change nothing."""
+"""Beginnings of the names of APIs that change nothing."""
 CHANGES_ALL = frozenset({("UpdateFeatures", "validate_only")})
-"""Fields whose other value would change the cluster for all rows after them."""
+"""Fields that are not varied, because another value would change the cluster for all later rows."""
 
 Place = tuple[str | int, ...]
-"""Names of fields and indexes of lists, from the request down."""
+"""The path to a field of a request: names of fields and indexes of lists."""
 
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """All generated rows. What is only read comes first: a difference in state must not reach other rows."""
+    """Return all generated rows. Those that change nothing come first, so that differences in state do not reach them.
+    """
     numbers = count(1)
     found = [row for api in BASES for row in _rows_of(int(api), numbers)]
     return tuple(sorted(found, key=lambda row: _order(row.steps[-1])))
@@ -74,7 +78,7 @@ def _rows_of(api: int, numbers: Iterator[int]) -> Iterator[Row]:
 
 
 def _variants(base: Any) -> Iterator[tuple[Place, Any]]:
-    """Each place of a request with each value that it is to have there."""
+    """Yield (path of a field, value) for each change to make in a request."""
     for place, value in _places(base):
         yield from ((place, other) for other in _values(place, value) if isinstance(value, Ref) or other != value)
 
@@ -126,7 +130,7 @@ def _encodes(request: Any, version: int) -> bool:
 
 
 def fitted(request: Any, version: int) -> Any:
-    """The request, in which fields that this version lacks have their defaults."""
+    """Return the request with defaults in all fields that this version lacks."""
     while True:
         try:
             resolved(request, {}).encode(version)
@@ -154,5 +158,5 @@ def _shown(value: Any) -> str:
 
 
 def _word(value: Any) -> str:
-    """Part of a topic's name."""
+    """Return the value in a form that a topic's name may contain."""
     return re.sub(r"[^\w.-]", "_", _shown(value))[:30]

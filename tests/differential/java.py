@@ -1,4 +1,4 @@
-"""Runs `Actions.java`, a program of Java's own clients, against both brokers and compares what it prints."""
+"""Runs `Actions.java`, a program with Kafka's Java clients, against both brokers, and compares its output."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.differential.player import Broker
 
 PROGRAM = Path(__file__).with_name("Actions.java")
 JAVA = "Java"
-"""In place of an API's name in the list of named differences."""
+"""Is used in place of an API's name in `named`."""
 WITHIN_S = 600.0
 FLAGS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
 
 
 def results(folder: Path, ours: Broker, theirs: Broker) -> Iterator[Result]:
-    """One result for each action. Raises HarnessError where the program does not compile or does not end."""
+    """Yield one result for each action of the program. Raises HarnessError if it does not compile or does not end."""
     kafka = apache_kafka(lambda line: None)
     compiler = str(Path(kafka.java).with_name("javac"))
     run([compiler, "-nowarn", "-proc:none", "-d", str(folder), "-cp", kafka.class_path, str(PROGRAM)],
@@ -29,7 +29,7 @@ def results(folder: Path, ours: Broker, theirs: Broker) -> Iterator[Result]:
 
 
 def printed(kafka: ApacheKafka, classes: Path, broker: Broker) -> dict[str, str]:
-    """Action -> its result at one broker."""
+    """Run the program against one broker, and return the result of each action."""
     log4j = classes / "log4j2.properties"
     log4j.write_text("status = error\nrootLogger.level = OFF\n")
     servers = f"127.0.0.1:{broker.port}"

@@ -1,4 +1,4 @@
-"""The differences from Apache Kafka 4.3.1 that are known: each with its reason, its source and what a user loses."""
+"""The known differences from Apache Kafka 4.3.1: each with its reason, its source, and what a user loses by it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.differential.answers import ABSENT, Tree
 
 ANY = "<any>"
-"""In place of a value: whatever it is."""
+"""Matches any value."""
 CLOSED = "<closed>"
 SILENCE = "<no answer within 10 s>"
 UNKNOWN = "UNKNOWN_SERVER_ERROR"
@@ -22,8 +22,8 @@ NO_SESSION = "session_id=2147483647$"
 
 @dataclass(frozen=True)
 class At:
-    """A place of differences, as narrow as it can be. `api`, `path` and `rows` are regular expressions: the first
-    two of the whole, `rows` of a part of a row's name.
+    """Describes where a known difference occurs, as narrowly as possible. `api`, `path` and `rows` are regular
+    expressions: `api` and `path` must match as a whole, `rows` a part of the row's name.
     """
 
     api: str
@@ -34,7 +34,7 @@ class At:
     versions: range = range(100)
 
     def matches(self, api: str, version: int, row: str, path: str, ours: Tree, theirs: Tree) -> bool:
-        """Return whether a difference is here."""
+        """Return whether a difference occurs here."""
         return (
             version in self.versions
             and re.fullmatch(self.api, api) is not None
@@ -52,15 +52,15 @@ class Named:
     name: str
     reason: str
     source: str
-    """A KIP, an issue, a class of Apache Kafka 4.3.1, or the page of ours that decides it."""
+    """Its source: a KIP, an issue, a class of Apache Kafka 4.3.1, or the page of ours that decides it."""
     loss: str
-    """A user of Apache Kafka loses this by it."""
+    """What a user of Apache Kafka loses by it."""
     at: Sequence[At]
     ends: bool = False
-    """The brokers' states differ afterwards: the rest of the row is not compared."""
+    """Whether the brokers' states differ afterwards: then the rest of the row is not compared."""
 
     def matches(self, api: str, version: int, row: str, path: str, ours: Tree, theirs: Tree) -> bool:
-        """Return whether a difference is this one."""
+        """Return whether a difference is an instance of this one."""
         return any(each.matches(api, version, row, path, ours, theirs) for each in self.at)
 
 
@@ -459,4 +459,4 @@ NAMED: Sequence[Named] = (
         ),
     ),
 )
-"""The first that fits a difference names it."""
+"""All known differences. The first one that matches applies."""

@@ -1,4 +1,4 @@
-"""Plays a row against one broker over plain sockets, and returns its answers as trees."""
+"""Plays a row at one broker over plain sockets, and returns its answers as trees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.differential.steps import Ask, Next, Row, resolved
 from tests.support.brokers.raw_client import RawClient, frame_of
 
 WITHIN_S = 10.0
-"""An answer may take so many seconds; none within them is an answer, too."""
+"""Time limit for an answer in seconds. "No answer" is compared, too."""
 SETTLED_S = 120.0
 EARLIEST = -2
 MEMBER_ID_REQUIRED = 79
@@ -32,13 +32,13 @@ CHANGES = frozenset(
         *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS),
     }
 )
-"""Requests to the controller, after which a broker is asked only when it has what they changed."""
+"""Requests to the controller. The next request is sent only once the broker has replayed the change."""
 TRANSITIONS = frozenset({ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN})
-"""Requests after which markers may be on their way."""
+"""Requests after which transaction markers may still be under way."""
 
 
 class Broker:
-    """One of the two brokers: its port, and what rows share."""
+    """One of the two brokers, with its port and the ids of the shared topics."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name, self.port = name, port
@@ -46,19 +46,19 @@ class Broker:
         self._barriers = 0
 
     def ask(self, request: Any, version: int) -> Any:
-        """The answer to one request on a connection of its own."""
+        """Send one request over a connection of its own, and return the answer."""
         with RawClient(self.port, WITHIN_S) as client:
             return client.ask(request, version)
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Poll until it holds. AssertionError after a minute."""
+        """Poll `holds` until it returns true. Raises AssertionError after a minute."""
         deadline = time.monotonic() + SETTLED_S
         while not holds():
             assert time.monotonic() < deadline, f"{self.name}: {what}"
             time.sleep(0.01)
 
     def get_ready(self) -> None:
-        """Wait for the broker, for the logs of its coordinators, and for a producer id above 0."""
+        """Wait until the broker and both coordinators serve, and the next producer id is above 0."""
         self.until(self._serves, "no answer to Metadata")
         for kind in (0, 1):
             find = FindCoordinatorRequest(key_type=kind, coordinator_keys=["first"])
@@ -74,7 +74,8 @@ class Broker:
             return False
 
     def barrier(self) -> None:
-        """Wait until the broker has replayed all that the controller has decided: a new topic is the last of it."""
+        """Wait until the broker has replayed all decisions of the controller so far: create a topic, and wait for that.
+        """
         self._barriers += 1
         name = f"barrier-{self._barriers}"
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
@@ -82,7 +83,7 @@ class Broker:
         self.await_topic(name)
 
     def await_topic(self, name: str) -> None:
-        """Wait until this broker leads every partition of the topic: Metadata names a leader before it does."""
+        """Wait until this broker leads every partition of the topic. Metadata names it as the leader too early."""
         metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
 
         def led() -> bool:
@@ -96,7 +97,7 @@ class Broker:
         self.until(led, f"topic {name} has no leaders")
 
     def settle(self, ask: Ask, request: Any, answer: Any) -> None:
-        """Wait for what a request left running."""
+        """Wait until everything that a request has started in the background is done."""
         if ask.api == ApiKey.CREATE_TOPICS:
             for topic in answer.topics:
                 if topic.error_code == 0 and not request.validate_only:
@@ -109,7 +110,7 @@ class Broker:
             self.settle_transaction(request.transactional_id)
 
     def settle_group(self, group_id: str) -> None:
-        """Wait until a classic group that its last member has left is empty: a timer of 0 ms ends its rebalance."""
+        """Wait until a classic group whose last member has left is Empty: its rebalance ends by a timer of 0 ms."""
         describe = DescribeGroupsRequest([group_id])
 
         def settled() -> bool:
@@ -119,7 +120,7 @@ class Broker:
         self.until(settled, f"group {group_id} is not empty")
 
     def settle_transaction(self, transactional_id: str) -> None:
-        """Wait until no marker of the transactional id is on its way."""
+        """Wait until all markers of the transactional id are written."""
         describe = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         self.until(
             lambda: not self.ask(describe, 0).transaction_states[0].transaction_state.startswith("Prepare"),
@@ -137,7 +138,7 @@ class Player:
         self._symbols = Symbols()
 
     def play(self, row: Row) -> list[Tree]:
-        """The answer to each step, in the order of the steps."""
+        """Send the row's requests, and return the answer to each in order."""
         trees: list[Tree] = []
         try:
             for burst in bursts(row.steps):
@@ -148,7 +149,7 @@ class Player:
         return trees
 
     def _play(self, burst: Sequence[Ask]) -> list[Tree]:
-        """The answers to requests of one write; what they leave running is waited for behind the last answer."""
+        """Send pipelined requests in one write. Returns their answers, once the background work of all is done."""
         requests = [resolved(ask.request, self._answers) for ask in burst]
         asked = list(zip(burst, requests, strict=True))
         frames = [frame_of(request, ask.version, number) for number, (ask, request) in enumerate(asked)]
@@ -173,7 +174,8 @@ class Player:
         return self._clients[ask.connection]
 
     def _take(self, client: RawClient, ask: Ask, request: Any, number: int) -> tuple[Tree, Any]:
-        """The answer as a tree, and as it is; where there is none, what came instead, and None."""
+        """Return an answer as a tree and as a message. If none comes, return a text that says what happened, and None.
+        """
         if ask.api == ApiKey.PRODUCE and request.acks == 0:
             return "<no answer is due>", None
         try:
@@ -194,7 +196,7 @@ class Player:
         return self._symbols.tree(answer), answer
 
     def _count(self, request: Any, answer: Any) -> None:
-        """Take note of the sequence numbers of batches that were taken."""
+        """Keep the sequence numbers of batches that the broker has appended."""
         for topic, its in zip(request.topic_data, answer.responses, strict=False):
             for part, taken in zip(topic.partition_data, its.partition_responses, strict=False):
                 if taken.error_code == 0 and part.records:
@@ -203,13 +205,13 @@ class Player:
                     self._answers[place] = header.last_sequence + 1
 
     def _drop(self, ask: Ask) -> None:
-        """The next request of this connection begins another one."""
+        """Close a connection: the next request on it opens a new one."""
         if ask.connection in self._clients:
             self._clients.pop(ask.connection).close()
 
 
 def bursts(steps: Sequence[Ask]) -> Iterator[list[Ask]]:
-    """The requests of each write: one, and those that are pipelined behind it."""
+    """Yield the requests of each write: a request, and those pipelined behind it."""
     burst: list[Ask] = []
     for ask in steps:
         if burst and not ask.pipelined:

@@ -1,4 +1,4 @@
-"""The report of a differential: counts for each API, each named difference, and all that is unexplained."""
+"""The report of a comparison: counts for each API, each known difference, and all unexplained ones."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.differential.named import NAMED
 
 COMMAND = ".venv/bin/python -m tests.differential"
 SHOWN = 40
-"""Unexplained answers that the terminal gets; the page and the text have all."""
+"""How many unexplained answers the terminal shows; the page and the text file have all."""
 WIDTH = 110
 
 
 def write(results: Sequence[Result], sequences: int, out: Path) -> Path:
-    """Write the page and the text of what is unexplained. Returns the page's path."""
+    """Write the page, and the text file of unexplained answers. Returns the page's path."""
     page = out / "report/index.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     shared = environment()
@@ -43,7 +43,7 @@ def write(results: Sequence[Result], sequences: int, out: Path) -> Path:
 
 
 def headline(results: Sequence[Result], sequences: int) -> str:
-    """One sentence with the sums."""
+    """Return one sentence with the totals."""
     count = Counter(result.outcome for result in results)
     return (
         f"{len(results):,} answers, {sequences:,} random sequences: {count[EQUAL]:,} equal, {count[EXPLAINED]:,} differ"
@@ -52,7 +52,7 @@ def headline(results: Sequence[Result], sequences: int) -> str:
 
 
 def counts(results: Sequence[Result]) -> list[tuple[str, int, Counter[str]]]:
-    """(API, answers, outcome -> how many) in the order of the APIs' names."""
+    """Return (API, number of answers, counts of outcomes) in the order of the APIs' names."""
     found: dict[str, Counter[str]] = {}
     for result in results:
         found.setdefault(result.api, Counter())[result.outcome] += 1
@@ -60,8 +60,8 @@ def counts(results: Sequence[Result]) -> list[tuple[str, int, Counter[str]]]:
 
 
 def _named(results: Sequence[Result]) -> list[tuple[object, int]]:
-    """Each named difference with the number of answers that it was met in, most first. In a whole run 0 means that its
-    entry is superfluous.
+    """Return each known difference with the number of answers that have it, largest first. If all rows were played, 0
+    means that the entry is superfluous.
     """
     count = Counter(
         name for result in results for name in {each.named.name for each in result.differences if each.named}
@@ -70,7 +70,9 @@ def _named(results: Sequence[Result]) -> list[tuple[object, int]]:
 
 
 def text_of(result: Result) -> str:
-    """An unexplained answer: the request, where the answers differ, both of them, and the command that asks again."""
+    """Return a description of an unexplained answer: the request, where the answers differ, both values, and the
+    command that repeats it.
+    """
     lines = [f"{result.row}: {result.api} v{result.version}", f"  {result.request}"]
     for each in result.differences:
         mark = f" [{each.named.name}]" if each.named is not None else ""

@@ -1,7 +1,7 @@
-"""Random sequences: transactions, producers and groups in states that take more than one request.
+"""Rows of random requests, to reach states of transactions, producers and groups that need more than one request.
 
-A sequence is drawn from its seed alone, before anything is asked. What it says of ids, epochs, generations and sequence
-numbers it says relative to earlier answers, so both brokers get the same sequence.
+A row depends on its seed alone. Its ids, epochs, generations and sequence numbers are relative to earlier answers, so
+that both brokers get the same row.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tests.differential.bases import join, known_to_coordinators, make_topic
 from tests.differential.steps import Ask, Next, Ref, Row, topic_id
 
 LENGTHS = (10, 30)
-"""Requests of a sequence."""
+"""Least and largest number of requests."""
 OFF_BY = (0, 0, 0, 0, 0, 0, 0, -1, 1)
-"""Distances of an epoch, a generation or a sequence number from the right one."""
+"""What is added to a correct epoch, generation or sequence number: one of these is drawn."""
 
 Draw = Callable[[random.Random, str], list[Ask]]
 
 
 def sequence(seed: int) -> Row:
-    """The sequence of a seed."""
+    """Return the random row of a seed."""
     rng = random.Random(f"differential {seed}")
     name = f"seq{seed}"
     family = rng.choice((_transactions, _transactions, _idempotence, _classic, _consumer))

@@ -1,4 +1,4 @@
-"""Rows of the differential as data: requests in their order, with places for what earlier answers gave."""
+"""The form of rows: a list of requests with references to earlier answers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ T0 = 1_000_000_000_000
 
 @dataclass(frozen=True)
 class Ref:
-    """A value of an earlier answer of the same broker: `Ref("init", "producer_id")`, or `default` without one.
+    """A reference to a value of an earlier answer: `Ref("init", "producer_id")`. It is `default` if there is no such
+    answer.
 
-    It is what makes the same row two different streams of bytes: ids and epochs are each broker's own.
+    So the same row fits both brokers, though each has its own ids and epochs.
     """
 
     step: str
     path: str
     default: Any = -1
     plus: int = 0
-    """Added to the value: -1 is the epoch, the generation or the sequence before."""
+    """Is added to the value: with -1 it is the previous epoch, generation or sequence number."""
 
     def __repr__(self) -> str:
         plus = f" {self.plus:+}" if self.plus else ""
@@ -34,14 +35,15 @@ class Ref:
 
 @dataclass(frozen=True)
 class Next:
-    """The sequence number that a producer owes a partition: behind its last batch that was taken in that epoch."""
+    """A reference to the producer's next sequence number for a partition, after its last appended batch in that epoch.
+    """
 
     topic: str
     part: int = 0
     plus: int = 0
 
     def place(self, producer: int, epoch: int) -> str:
-        """The key under which a player's answers have it."""
+        """Return the key of that sequence number among a player's answers."""
         return f"next of {producer}/{epoch} in {self.topic}-{self.part}"
 
 
@@ -58,7 +60,7 @@ class Batch:
     key: bytes | None = b"k"
 
     def encode(self, producer: int, epoch: int, sequence: int) -> bytes:
-        """The bytes, with the values that the references stand for."""
+        """Return the bytes of the batch, with the values of its references."""
         records = [Record(number, T0 + number, self.key, value) for number, value in enumerate(self.values)]
         whole = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
         return bytes(encode_batch(records, **whole, transactional=self.transactional, codec=self.codec))
@@ -66,18 +68,19 @@ class Batch:
 
 @dataclass(frozen=True)
 class Ask:
-    """One request."""
+    """One request of a row."""
 
     request: Any
     version: int
     name: str = ""
-    """By which a `Ref` finds its answer, the last one without an error."""
+    """The name by which a `Ref` refers to its answer. Of several, the last answer without an error counts."""
     connection: str = "a"
     setup: bool = False
-    """True: it only makes the state that the row is about, and is not counted."""
+    """Whether it only prepares the state that the row is about; then it is not counted."""
     pipelined: bool = False
-    """True: it is sent in one write with the request before it on the same connection, which may leave something
-    running that this one is to meet."""
+    """Whether it is sent in one write with the request before it on the same connection, to arrive while that one's
+    background work is not done.
+    """
 
     @property
     def api(self) -> int:
@@ -87,25 +90,25 @@ class Ask:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: requests in their order, each on one of the row's connections."""
+    """One row: requests in order, each on one of the row's connections."""
 
     name: str
     steps: tuple[Ask, ...]
     seed: int | None = None
-    """Of a random sequence."""
+    """The seed, if the row is a random one."""
     again: Row | None = None
-    """The same of other topics and ids, asked instead where this one has unexplained differences: what a request left
-    running may be done at one of the brokers before the pipelined request is there.
+    """The same row with other topics and ids, to be played if this one has unexplained differences. They may be chance:
+    one broker may finish its background work before the pipelined request arrives.
     """
 
     @property
     def repeat(self) -> str:
-        """The arguments of `python -m tests.differential` that play this row alone."""
+        """Return the arguments of `python -m tests.differential` that play this row alone."""
         return f"--rows {shlex.quote(self.name)}" if self.seed is None else f"--sequence {self.seed}"
 
 
 def topic_id(step: str) -> Ref:
-    """The id that a CreateTopics step got for its only topic."""
+    """Return a reference to the id of the topic that a CreateTopics step created."""
     return Ref(step, "topics.0.topic_id", ZERO_UUID)
 
 
@@ -113,7 +116,7 @@ Answers = Mapping[str, Any]
 
 
 def found(ref: Ref, answers: Answers) -> Any:
-    """The value of a reference in these answers."""
+    """Return the value of a reference."""
     value = answers.get(ref.step)
     for part in ref.path.split("."):
         if value is None:
@@ -126,7 +129,7 @@ def found(ref: Ref, answers: Answers) -> Any:
 
 
 def resolved(value: Any, answers: Answers) -> Any:
-    """A copy of a request, or of a part of one, in which every reference and every batch is a value."""
+    """Return a copy of a request, or of a part of one, with the values of all references and batches."""
     if isinstance(value, Ref):
         return found(value, answers)
     if isinstance(value, Batch):

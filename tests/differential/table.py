@@ -1,4 +1,4 @@
-"""Rows written by hand: states that people know, and every near miss of the request that is right in them."""
+"""Rows written by hand: well-known states, and for the right request in each state many that are almost right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.differential.bases import MANY, become_member, join, known_to_coordin
 from tests.differential.steps import Ask, Batch, Next, Ref, Row, topic_id
 
 READS = (-2, -1, -3, 0)
-"""Timestamps that ListOffsets is asked for: earliest, latest, largest, any."""
+"""Timestamps for ListOffsets: earliest, latest, largest timestamp, and one that every record is later than."""
 
 
 @cache
@@ -36,7 +36,9 @@ def rows() -> tuple[Row, ...]:
 
 
 def _produce() -> Iterator[Row]:
-    """Produce of no producer, of an idempotent one, and inside transactions of V1 and V2, with near misses."""
+    """Yield rows of Produce without a producer, by an idempotent one, and inside transactions of protocols V1 and V2;
+    also with small errors.
+    """
     for version, sequence, epoch in product((3, 9, 12), (-2, -1, 0, 1), (-1, 0, 1)):
         name = f"idempotent-v{version}-{sequence}-{epoch}"
         batch = asks.batch("p", b"a", b"b", sequence=Next(name, 0, sequence), plus=epoch)
@@ -83,7 +85,7 @@ def _compacted() -> Iterator[Row]:
 
 
 def _all_reads(topic: str) -> tuple[Ask, ...]:
-    """Fetch and ListOffsets of the first partition, at both isolations."""
+    """Return Fetch and ListOffsets of the first partition, at both isolation levels."""
     found = [asks.read(topic, committed=committed) for committed in (False, True)]
     found += [asks.offsets(topic, at, committed=committed) for at, committed in product(READS, (False, True))]
     return tuple(found)
@@ -93,7 +95,7 @@ def _all_reads(topic: str) -> tuple[Ask, ...]:
 
 
 def _transaction_reads() -> Iterator[Row]:
-    """Reads at both isolations around an open, a committed and an aborted transaction, and behind one another."""
+    """Yield rows of reads at both isolation levels around open, committed and aborted transactions."""
     for fate, v2, before in product(("open", "committed", "aborted", "fenced"), (False, True), (False, True)):
         name = f"reads-{fate}-{'v2' if v2 else 'v1'}-{before}"
         own: dict[str, Any] = {"producer": asks.pid("p"), "at": asks.epoch("p")}
@@ -112,7 +114,7 @@ def _transaction_reads() -> Iterator[Row]:
 
 
 def _producers() -> Iterator[Row]:
-    """Requests to the transaction coordinator with right and wrong ids and epochs, in each state."""
+    """Yield rows of requests to the transaction coordinator with right and wrong ids and epochs, in each state."""
     states = ("empty", "ongoing", "committed", "aborted")
     for state, v2, plus, whose in product(states, (False, True), (-1, 0, 1), ("own", "none", "other")):
         name = f"producer-{state}-{'v2' if v2 else 'v1'}-{plus}-{whose}"
@@ -133,9 +135,9 @@ def _producers() -> Iterator[Row]:
 
 
 def _pipelined() -> Iterator[Row]:
-    """Requests sent behind one that ends a transaction, without waiting for its answer: many markers are on their way.
+    """Yield rows in which a request follows EndTxn without waiting for its answer, while many markers are under way.
 
-    Asked twice where the answers differ: one of the brokers may have written its markers before.
+    They are played again if the answers differ: one of the brokers may have written its markers already.
     """
     firsts = ("commit-v1", "abort-v1", "commit-v2", "abort-v2", "init")
     kinds = ("commit", "abort", "add", "offsets", "txn-commit", "produce", "init", "init-anew")
@@ -161,7 +163,7 @@ def _behind_an_end(name: str, first: str, plus: int, whose: str, kind: str) -> t
 
 
 def _behind(kind: str, name: str, version: int, how: dict[str, Any]) -> Ask:
-    """A request about the transactional id `name`, at V1 (version 4 of EndTxn) or V2 (5)."""
+    """Return a request about the transactional id `name`, of protocol V1 (version 4 of EndTxn) or V2 (version 5)."""
     match kind:
         case "commit" | "abort":
             return asks.end(name, kind == "commit", version=version, **how)
@@ -185,7 +187,7 @@ def _own(step: str = "p") -> dict[str, Any]:
 
 
 def _in_state(name: str, state: str, v2: bool) -> tuple[Ask, ...]:
-    """Return the requests that bring a transactional id into a state; none of its records are in the topic "shared"."""
+    """Return the requests that bring a transactional id into a state without writing to the topic "shared"."""
     steps = [asks.init(name, "p", setup=True)]
     if state != "empty":
         steps.append(asks.add(name, "shared", setup=True, **_own()))
@@ -196,7 +198,9 @@ def _in_state(name: str, state: str, v2: bool) -> tuple[Ask, ...]:
 
 
 def _txn_offsets() -> Iterator[Row]:
-    """TxnOffsetCommit of V1 and V2, of members and of none, and what OffsetFetch sees before and after the end."""
+    """Yield rows of TxnOffsetCommit in V1 and V2, by members and without one, and of OffsetFetch before and after the
+    end.
+    """
     for v2, added, commits, member in product(
         (False, True), (False, True), (False, True), ("none", "right", "wrong", "old")
     ):
@@ -219,7 +223,7 @@ def _txn_offsets() -> Iterator[Row]:
 
 
 def _classic() -> Iterator[Row]:
-    """Requests of members of a classic group with right and wrong groups, generations, members and instances."""
+    """Yield rows of members of a classic group, with right and wrong groups, generations, members and instances."""
     generations, members, instances = (0, -1, 1), ("right", "wrong", ""), (None, "wrong")
     for plus, member, instance, known in product(generations, members, instances, (True, False)):
         name = f"classic-{plus}-{member or 'empty'}-{instance}-{known}"
@@ -246,7 +250,7 @@ def _classic() -> Iterator[Row]:
 
 
 def _consumer() -> Iterator[Row]:
-    """Heartbeats of consumer groups (KIP-848) with right and wrong members, epochs and instances."""
+    """Yield rows of heartbeats to consumer groups (KIP-848) with right and wrong members, epochs and instances."""
     for plus, member, owned, version in product((0, -1, 1), ("m", "wrong", ""), (None, [], [0], [0, 1], [7]), (0, 1)):
         name = (
             f"consumer-{plus}-{member or 'empty'}-{owned}-v{version}".replace("[", "")
@@ -293,7 +297,9 @@ def _consumer() -> Iterator[Row]:
 
 
 def _reconciled() -> Iterator[Row]:
-    """Consumers on their way to a target: one that becomes static, and one that has to give up more meanwhile."""
+    """Yield rows of consumers that have not reached their target assignment: one becomes static, one gets a smaller
+    target.
+    """
     for others, owned in product((0, 1), (None, [0], [0, 1])):
         name = f"consumer-becomes-static-{others}-{'none' if owned is None else len(owned)}"
         own = {"timeout_ms": -1, "owned": None if owned is None else _owned(owned), "name": "m"}
@@ -324,7 +330,7 @@ def _owned(partitions: list[int]) -> list[Any]:
 
 
 def _offsets() -> Iterator[Row]:
-    """Offsets of groups without members: commits, reads and deletions at each version."""
+    """Yield rows of groups without members: commits, fetches and deletions of offsets in each version."""
     for version in range(2, 10):
         name = f"offsets-v{version}"
         reads = [asks.committed(name, topic=topic, version=max(8, version)) for topic in ("shared", None, "none")]

@@ -1,4 +1,9 @@
-"""`squall test --rules`: takes each rule out of the broker in turn, and sees whether a test notices."""
+"""The program behind `squall test --rules`: removes each rule from the broker in turn, and checks that a test then
+fails.
+
+A mechanism is a part of Kafka's design (docs/mechanisms.md), and consists of rules. A removal replaces the code of a
+rule by what the broker would do without it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,9 @@ from tests.support.usage import USAGE, Parser
 
 
 def main() -> int:
-    """0: a test failed without each rule, and each test named failed without one. 1: not so. 3: usage."""
+    """Return the exit code. 0: without each rule a test failed, and each test in the table failed without some rule. 1:
+    not so. 3: wrong usage.
+    """
     parser = Parser(prog="squall test --rules", description=__doc__)
     parser.add_argument("ids", nargs="*", help="mechanisms (R2) or single removals (R2.0); all without any")
     parser.add_argument("--jobs", type=int, default=2, help="how many run side by side (default: 2)")

@@ -1,4 +1,6 @@
-"""P6, of consumer groups (KIP-848): the rules that the coordinator keeps, and who notices when one is gone."""
+"""The table's rows of P6: the rules of consumer groups (KIP-848) in the coordinator, and the tests that fail without
+each.
+"""
 
 from __future__ import annotations
 

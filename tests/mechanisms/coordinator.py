@@ -1,4 +1,4 @@
-"""P3: transactions, as their coordinator decides on them and has its markers written."""
+"""The table's rows of P3 about the transaction coordinator: its decisions and its markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E: leader epochs. C: the control plane."""
+"""The table's rows of E (leader epochs) and C (the control plane)."""
 
 from __future__ import annotations
 

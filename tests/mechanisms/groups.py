@@ -1,4 +1,4 @@
-"""P4 to P6: consumer groups, the offsets that they commit, and offsets inside transactions."""
+"""The table's rows of P4 to P6: consumer groups, the offsets that they commit, and offsets inside transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L: the log. P: producers and clients. R14: flushes of the log."""
+"""The table's rows of L (the log), P (producers and clients) and R14 (flushes of the log)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines a mechanism, and takes one of its rules out of the broker."""
+"""Defines the rows of the table of mechanisms, and how one of their rules is removed from the broker."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ Tests = dict[str, tuple[str, ...]]
 
 
 class NotThere(Exception):
-    """A removal names a function, or a piece of one, that its module does not have (exactly once)."""
+    """A removal names a function, or text in it, that its module does not have exactly once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A rule, and what the code would be without it: another body of a function, or another piece in it."""
+    """A change of the broker's code that removes a rule: another body of a function, or another text in it."""
 
     without: str
-    """What the broker does once the rule is gone, as a sentence without a subject."""
+    """What the broker does without the rule, as a sentence without its subject."""
     module: str
-    """Path of the module from the root."""
+    """Path of the module below the checkout."""
     function: str
-    """Qualified name: "Class.method"; "" for a piece of the module outside of functions."""
+    """Qualified name of the function, such as "Class.method"; "" if the text is outside of functions."""
     body: str = ""
-    """Replaces the whole body."""
+    """Replaces the whole body of the function."""
     piece: str = ""
-    """Or: this text, which the function has exactly once ..."""
+    """Alternatively: this text, which is in the function exactly once ..."""
     by: str = ""
     """... is replaced by this one."""
 
     @property
     def module_name(self) -> str:
-        """As an import statement names it."""
+        """Return the module's name in an import statement."""
         return f"squall.{self.module.removesuffix('.py').replace('/', '.')}"
 
     @property
     def place(self) -> str:
-        """For tables: "broker/log/log.py: Log.roll"."""
+        """Return "broker/log/log.py: Log.roll", as tables show it."""
         return f"{self.module}: {self.function}".removesuffix(": ")
 
     def edited(self, source: str) -> str:
-        """The module's source without the rule. NotThere."""
+        """Return the module's source without the rule. Raises NotThere."""
         lines = source.splitlines(keepends=True)
         if not self.function:
             return self._replaced(source)
@@ -77,15 +77,15 @@ class Mechanism:
 
     id: str
     rule: str
-    """One sentence."""
+    """What the mechanism does, in one sentence."""
     source: str
-    """Where Kafka, or a paper, decided it."""
+    """The KIP, Kafka issue or paper that decided it."""
     tests: Tests
-    """Those that fail without the rule."""
+    """The tests that fail without it."""
     removals: tuple[Removal, ...]
-    """Each takes out a part of the rule. At least one of `tests` fails without it."""
+    """The removals of its rules. With each of them, at least one of `tests` fails."""
 
     @cached_property
     def node_ids(self) -> list[str]:
-        """The tests as pytest names them."""
+        """Return the pytest node ids of its tests."""
         return [f"{file}::{name}" for file, names in self.tests.items() for name in names]

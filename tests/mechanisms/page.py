@@ -1,4 +1,4 @@
-"""docs/mechanisms.md, made from the table and from the ids that code names."""
+"""Generates docs/mechanisms.md, from the table of mechanisms and from the ids that comments and docstrings name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mechanisms.table import MECHANISMS
 
 PAGE = ROOT / "docs" / "mechanisms.md"
 ID = re.compile(r"\b[RECLPQ][1-9][0-9]?\b(?!\.\d)")
-"""R2, and not R2.0, which names one of the rules of R2 that can be taken out."""
+"""Matches the id of a mechanism, such as R2, but not of a removal, such as R2.0."""
 
 HEAD = """\
 # Mechanisms
@@ -48,7 +48,7 @@ command prints the rules of a mechanism, what a broker without one does, and the
 
 
 def text() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     return HEAD + "".join(_table()) + REMOVALS
 
 
@@ -61,7 +61,9 @@ def _table() -> Iterator[str]:
 
 
 def rules(selected: Collection[str]) -> Iterator[str]:
-    """Yield lines: each rule of these ids (of all, if none is given), where it is taken out, the tests that notice."""
+    """Yield lines of a table: each removal of these ids (of all, if none is given), its place in the code, and its
+    tests.
+    """
     for mechanism in MECHANISMS.values():
         ids = [f"{mechanism.id}.{number}" for number in range(len(mechanism.removals))]
         shown = [pair for pair in zip(ids, mechanism.removals, strict=True) if _is_among(pair[0], selected)]
@@ -80,7 +82,7 @@ def _is_among(removal: str, selected: Collection[str]) -> bool:
 
 @cache
 def modules() -> dict[str, tuple[str, ...]]:
-    """The modules whose docstrings or comments name an id, by id."""
+    """Return, for each id, the modules whose docstrings or comments name it."""
     found: dict[str, list[str]] = {}
     for source in sources(*PACKAGES):
         for name in sorted(ids_in(source)):
@@ -89,7 +91,9 @@ def modules() -> dict[str, tuple[str, ...]]:
 
 
 def ids_in(source: Source) -> frozenset[str]:
-    """The ids in docstrings (of attributes, too) and comments. Other strings may say C1 and mean a compiler."""
+    """Return the ids in the docstrings and comments of a module. Other strings are not searched: "C1" in them may be a
+    compiler.
+    """
     prose = [
         node.value.value
         for node in source.nodes

@@ -1,4 +1,4 @@
-"""Names the paths of rules and their tests that the tables use more than once."""
+"""Constants for paths of modules and test files that the tables use more than once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R: replicas, in-sync replicas, offsets."""
+"""The table's rows of R: replicas, in-sync replicas, offsets."""
 
 from __future__ import annotations
 

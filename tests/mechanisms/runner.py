@@ -1,4 +1,4 @@
-"""Takes rules out in turn, runs the tests that docs/mechanisms.md names for them, and says which failed."""
+"""Applies removals in turn, and runs the tests that the table names for each."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ from tests.mechanisms.table import MECHANISMS
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS_FAILED = 1
-"""Exit code of pytest. Any other one but 0 says that the tests could not be run."""
+"""Exit code of pytest if tests failed. Any other code but 0 means that they could not be run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Holds the results of a mechanism's tests without one of its rules."""
+    """The results of a mechanism's tests with one of its removals."""
 
     id: str
-    """Of the removal: "R2.0"."""
+    """The id of the removal, such as "R2.0"."""
     removal: Removal
     asked: int
-    """Tests that were run; those with parameters count once."""
+    """How many tests were run; a parametrized test counts once."""
     failed: tuple[str, ...]
-    """Of those, by their names in the table."""
+    """The tests that failed, by their names in the table."""
     trouble: str
-    """Why the tests could not be run; empty where they could."""
+    """Why the tests could not be run; empty if they could."""
     seconds: float
 
     @property
     def is_caught(self) -> bool:
-        """At least one test noticed."""
+        """Return whether at least one test failed."""
         return bool(self.failed) and not self.trouble
 
 
 def selected(ids: Iterable[str]) -> list[tuple[str, Mechanism, Removal]]:
-    """The removals with one of these ids, or of these mechanisms; all for none. KeyError."""
+    """Return the removals with these ids, and those of the mechanisms with these ids; all, if none is given. Raises
+    KeyError for an unknown id.
+    """
     wanted = list(ids)
     known = [
         (f"{mechanism.id}.{number}", mechanism, removal)
@@ -57,7 +59,7 @@ def selected(ids: Iterable[str]) -> list[tuple[str, Mechanism, Removal]]:
 
 
 def run(name: str, mechanism: Mechanism, removal: Removal) -> Outcome:
-    """Run the mechanism's tests in a process of their own, without the rule."""
+    """Run the mechanism's tests with this removal, in an OS process of their own."""
     began = time.monotonic()
     words = ["-m", "pytest", "-q", "--tb=no", "-p", "tests.mechanisms.plugin", "--without", name, "--timeout", "60"]
     # Nothing is kept: neither Hypothesis's failing examples nor pytest's list of what failed last.
@@ -77,12 +79,12 @@ def run(name: str, mechanism: Mechanism, removal: Removal) -> Outcome:
 
 
 def of_test(node_id: str, test: str) -> bool:
-    """True for a test, and for each of its cases."""
+    """Return whether the node id is that of the test, or of one of its parametrized cases."""
     return node_id == test or node_id.startswith(f"{test}[")
 
 
 def run_all(ids: Sequence[str], jobs: int, say: Callable[[str], None]) -> list[Outcome]:
-    """Run each, several side by side, and say what came of each as soon as it is known."""
+    """Run the tests for each of these ids, `jobs` at a time, and print each outcome as soon as it is known."""
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(jobs) as pool:
         for outcome in pool.map(lambda item: run(*item), selected(ids)):
@@ -92,7 +94,7 @@ def run_all(ids: Sequence[str], jobs: int, say: Callable[[str], None]) -> list[O
 
 
 def line_of(outcome: Outcome) -> str:
-    """One line of the table."""
+    """Return the outcome as one line of the printed table."""
     if outcome.trouble:
         result = f"the tests did not run:\n{outcome.trouble}"
     else:
@@ -101,7 +103,7 @@ def line_of(outcome: Outcome) -> str:
 
 
 def unmoved(outcomes: Iterable[Outcome]) -> list[str]:
-    """Tests that failed without none of the rules of their mechanism, though the page says that they do."""
+    """Return the tests that failed with no removal of their mechanism, although the table names them."""
     ran = list(outcomes)
     failed = {test for outcome in ran for test in outcome.failed}
     whole = [

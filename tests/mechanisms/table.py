@@ -1,6 +1,6 @@
-"""Every mechanism of Kafka's design that this repository has, by its id: the one home of these facts.
+"""The table of all mechanisms of Kafka's design in this repository, by id. These facts are written nowhere else.
 
-`docs/mechanisms.md` is made from it. An id that code names is here, and the other way round
+`docs/mechanisms.md` is generated from it. The ids in code comments and in the table are the same
 (tests/architecture/test_mechanisms.py).
 """
 
@@ -20,6 +20,6 @@ MECHANISMS: dict[str, Mechanism] = {
 
 
 def removal_of(name: str) -> Removal:
-    """The removal "R2.0": the first one of R2."""
+    """Return the removal with this id: "R2.0" is the first one of R2."""
     mechanism, _, number = name.partition(".")
     return MECHANISMS[mechanism].removals[int(number)]

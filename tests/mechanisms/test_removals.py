@@ -1,6 +1,6 @@
-"""Taking a rule out works, and a test notices: tried with one rule in the gate, with more at night.
+"""Removing a rule works, and a test fails without it: tried with one rule in the gate, with more at night.
 
-`./squall test --rules` does all of them.
+`./squall test --rules` tries all of them.
 """
 
 from __future__ import annotations

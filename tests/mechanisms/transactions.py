@@ -1,4 +1,6 @@
-"""P3: transactions, in the partitions that they write to. R5: what readers of committed data see of them."""
+"""The table's rows of P3 about the partitions that transactions write to, and of R5 (what readers at read_committed
+get).
+"""
 
 from __future__ import annotations
 

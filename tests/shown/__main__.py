@@ -1,5 +1,6 @@
-"""Measures what docs/shown shows, and writes its tables: runs in a row, seeds for each workload, planted bugs, nights,
-gates in a row, installations. Runs go on where an earlier start in the same folder stopped.
+"""Measures what docs/shown shows, and writes its tables: runs in a row, simulated seeds, planted bugs, nights, gates
+(the tests of every change) in a row, installations. A new start in the same folder continues after the runs already
+played.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.shown.table import Sitting
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """0: everything is as it should be, 1: something is not, 3: usage. 130 after Ctrl-C."""
+    """Return the exit code: 0 all as expected, 1 not, 3 wrong usage, 130 after Ctrl-C."""
     given = sys.argv[1:] if given is None else given
     asked = _parser().parse_args(given)
     cases, sitting, wrong = _cases(asked), table.sitting(given), []
@@ -65,7 +66,9 @@ def _wrong_runs(done: Iterable[Row]) -> list[str]:
 
 
 def play_all(cases: Sequence[Case], out: Path, sitting: Sitting, docs: Path) -> list[Row]:
-    """The rows of all cases, in their order, written after each one. What was played before is not played again."""
+    """Return the rows of all cases in order, and write table.json after each case. A case that already has a row is not
+    played again.
+    """
     out.mkdir(parents=True, exist_ok=True)
     file = out / "table.json"
     done = {each.name: each for each in rows.read(file) if each.verdict != REFUSED}
@@ -94,7 +97,7 @@ def _sorted(done: Iterable[Row]) -> list[Row]:
 
 
 def not_played(case: Case, why: str) -> Row:
-    """The row of a case that this machine cannot play: the next start tries it again."""
+    """Return the row of a case that this machine cannot play. The next start tries it again."""
     told = (case.name, case.group, case.seed, case.command, case.kill, case.moment)
     return Row(*told, REFUSED, 3, [why], 0.0, None, [], None, [])
 
@@ -133,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def say(line: str) -> None:
-    """Progress, at once."""
+    """Print a line of progress without buffering."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,5 @@
-"""Tables made by a command of `squall` that plays many things by itself: seeds, planted bugs, nights, gates."""
+"""Writes the tables whose rows come from one command that plays many runs or tests: seeds, planted bugs, nights, gates.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tests.night.record import ENDED
 from tests.shown.table import ROOT, Sitting, Table, add, read
 
 FIRST_SEED = 1000
-"""Below it are the seeds that every change plays."""
+"""The first seed of a batch. The gate plays seeds below it."""
 SQUALL = "./squall"
 SEEDS = Table(
     "seeds",
@@ -68,7 +69,8 @@ FAILED_TEST = re.compile(r"^(?:FAILED|FLAKY) .*$", re.MULTILINE)
 
 
 class Called:
-    """A command that has ended: what it printed, its exit code and its wall seconds. KeyboardInterrupt after Ctrl-C."""
+    """Runs a command to its end: keeps its output, exit code and wall seconds. Raises KeyboardInterrupt after Ctrl-C.
+    """
 
     def __init__(self, *command: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> None:
         self.load = os.getloadavg()[0]
@@ -82,7 +84,7 @@ class Called:
 
 
 def show_seeds(count: int, names: Sequence[str], of: Sitting, docs: Path, say: Say) -> list[str]:
-    """Simulate fresh seeds of each workload. What is wrong, a sentence each."""
+    """Simulate `count` new seeds of each workload, and add a row for each. Returns a sentence for each problem."""
     wrong = []
     for name in names:
         first = next_seed(name, docs)
@@ -97,13 +99,13 @@ def show_seeds(count: int, names: Sequence[str], of: Sitting, docs: Path, say: S
 
 
 def next_seed(workload: str, docs: Path) -> int:
-    """Return the seed after those of the last batch of a workload."""
+    """Return the seed after the last one in a workload's rows."""
     ends = [int(cells[1].partition("..")[2]) for _, cells in read(SEEDS, docs)[1] if cells[0] == workload]
     return max(ends, default=FIRST_SEED)
 
 
 def seeds_row(workload: str, seeds: str, said: str, code: int, wall_s: float) -> tuple[object, ...]:
-    """The row of a batch, from what it printed."""
+    """Return the row of a batch of seeds, from what its command printed."""
     batch, spent = BATCH.search(said), SPENT.search(said)
     if batch is None or spent is None:
         return (workload, seeds, *["?"] * 4, round(wall_s), "?", code, "it printed no result")
@@ -114,8 +116,9 @@ def seeds_row(workload: str, seeds: str, said: str, code: int, wall_s: float) ->
 
 
 def show_mutants(names: str, budget_s: float, of: Sitting, docs: Path, say: Say) -> list[str]:
-    """Hunt planted bugs in three ways, a few bugs at a time, and add their rows. Return a sentence for each bug that
-    its own plans do not show, though its description gives no reason, and for each hunt that could not be made.
+    """Search planted bugs in three ways, a few bugs at a time, and add their rows: by plans made for each bug, by these
+    and the history alone, and by random plans. Returns a sentence for each bug that its own plans miss without a reason
+    in its description, and for each search that could not be made.
     """
     wrong = []
     mutants = [mutant.id for mutant in select(names)]
@@ -138,20 +141,20 @@ def show_mutants(names: str, budget_s: float, of: Sitting, docs: Path, say: Say)
 
 
 def mutant_rows(page: str) -> list[tuple[str, ...]]:
-    """Return the rows of hunts, from the page that `squall hunt --docs` has updated."""
+    """Return a row for each planted bug, from the page that `squall hunt --docs` has updated."""
     results = page.partition(mutants_table.RESULTS_BEGIN)[2].partition(mutants_table.RESULTS_END)[0]
     return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in results.strip().splitlines()[2:]]
 
 
 def show_nights(nights: Path, of: Sitting, docs: Path) -> list[str]:
-    """Take all nights of tests from the store, and return what of it cannot be read."""
+    """Add a row for each night in the store. Returns a sentence for each night that cannot be read."""
     tables, unread = read_tables(nights / store.FOLDER)
     add(NIGHTS, [night_row(row, tables) for row in tables["test_nights"]], of, docs)
     return unread
 
 
 def night_row(night: Mapping[str, object], tables: Mapping[str, list[dict[str, object]]]) -> tuple[object, ...]:
-    """The row of one night of the store."""
+    """Return the row of a night."""
     parts, tests = ([row for row in tables[name] if row["night"] == night["night"]] for name in ("parts", "tests"))
     results = [f"{word}: {', '.join(found)}" for word in ENDED
                if (found := [str(row["part"]) for row in parts if row["result"] == word])]  # fmt: skip
@@ -164,7 +167,9 @@ def night_row(night: Mapping[str, object], tables: Mapping[str, list[dict[str, o
 
 
 def show_gates(gates: int, runs_of_ci: int, hogs: int, of: Sitting, docs: Path, say: Say) -> list[str]:
-    """Run the gate, and CI in fresh clones, beside CPU hogs. What is wrong, a sentence each."""
+    """Run the gate `gates` times and CI in a fresh clone `runs_of_ci` times, while `hogs` processes use the CPU.
+    Returns a sentence for each problem.
+    """
     wrong = []
     for what, number in [("gate", n + 1) for n in range(gates)] + [("CI", n + 1) for n in range(runs_of_ci)]:
         say(f"{what} {number} of {gates if what == 'gate' else runs_of_ci}, beside {hogs} hogs")
@@ -177,7 +182,7 @@ def show_gates(gates: int, runs_of_ci: int, hogs: int, of: Sitting, docs: Path, 
 
 
 def gate_row(what: str, hogs: int, said: str, code: int, wall_s: float, load: float) -> tuple[object, ...]:
-    """The row of a gate, from what it printed."""
+    """Return the row of a gate, from what it printed."""
     counts, lanes = COUNTS.findall(said)[-1:], LANES.findall(said)[-1:]
     spent = (lanes[0][1], lanes[0][0]) if lanes else ("?", "?")
     failed = "; ".join(FAILED_TEST.findall(said)) or ("nothing" if counts else "no test ran")
@@ -185,7 +190,7 @@ def gate_row(what: str, hogs: int, said: str, code: int, wall_s: float, load: fl
 
 
 def _ci() -> Called:
-    """`.ci/run` in a fresh clone with a fresh HOME. Package caches are those of this user; mypy's cache is empty."""
+    """Run `.ci/run` in a fresh clone with an empty HOME. It uses this user's package caches, and no cache of mypy."""
     home = Path.home()
     caches = {
         "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", f"{home}/.cache/pip"),
@@ -203,7 +208,7 @@ def _ci() -> Called:
 
 @contextmanager
 def cpu_hogs(count: int) -> Iterator[None]:
-    """So many processes that do nothing but use a CPU."""
+    """Run `count` processes that only use CPU, as long as the block runs."""
     hog = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), sys.executable, "-S", "-c", "while True: pass"]
     processes = [subprocess.Popen(hog, stdin=subprocess.DEVNULL) for _ in range(count)]
     try:

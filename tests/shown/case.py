@@ -1,4 +1,4 @@
-"""The runs that are shown: which command each is, and what it is called in the table."""
+"""Defines the runs in docs/shown: the command of each, and its name in the table."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ SETS: Mapping[str, tuple[str, ...]] = {
         for name, scenario in SCENARIOS.items()
     },
 }
-"""What a person types after `./squall run --seed N`."""
+"""Named sets of runs, with the arguments that each adds to `./squall run --seed N`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of `./squall run`, left alone or with a part of the harness killed in the middle."""
+    """One `./squall run`. In some cases a part of the harness, such as Toxiproxy or Spark, is killed during the run."""
 
     group: str
-    """Whose rows stand together: a set, or "kill engine"."""
+    """The group of rows that it belongs to: the name of a set, or "kill engine" and the like."""
     number: int
-    """From 1, within its group."""
+    """Its number within the group, from 1."""
     flags: tuple[str, ...]
     seed: int
     kill: str = ""
-    """Which part is killed; empty: none."""
+    """The part that is killed; empty if none is."""
     moment: str = ""
-    """When that is, by the name of a moment."""
+    """The moment of the run at which the part is killed: one of the part's `moments`."""
 
     @property
     def name(self) -> str:
-        """Return the name of its row and of its folder."""
+        """Return the name of its row, which is also its folder's."""
         return f"{self.group.replace(' ', '-')}-{self.number:02}"
 
     @property
     def command(self) -> str:
-        """Return the command that repeats the run, but for the kill."""
+        """Return the command that repeats the run, without the kill."""
         return shlex.join(("./squall", *self.arguments))
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return the arguments of the program, without the folder for runs."""
+        """Return the arguments of `squall`, without --runs."""
         return ("run", "--seed", str(self.seed), *self.flags)
 
 
 def runs_of(group: str, times: int, first_seed: int, extra: tuple[str, ...] = ()) -> list[Case]:
-    """`times` runs of a set, one for each seed from the first one on."""
+    """Return `times` runs of a set, with consecutive seeds."""
     flags = (*SETS[group], *extra)
     return [Case(group, number + 1, flags, first_seed + number) for number in range(times)]

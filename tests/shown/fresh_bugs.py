@@ -1,7 +1,9 @@
-"""Hunts bugs that were written without a look at plans and invariants: patches of broker/ in tests/fresh_bugs/SET.
+"""Searches for bugs that an author planted without seeing plans and invariants: patches of broker/ in
+tests/fresh_bugs/SET.
 
-A patch begins with lines `Kind: ...`, `Workload: ...` and `Bug: ...`, then the diff. Each bug is planted in a copy of
-the checkout and hunted twice: by the plain swarm, and by the swarm of the workload that it names.
+A patch begins with lines `Kind: ...`, `Workload: ...` and `Bug: ...`, followed by the diff. Each bug is planted in a
+copy of the checkout, and searched twice: with randomly drawn plans (`--swarm`), and with drawn plans of the workload
+that it names.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from tests.shown.table import ROOT, Sitting, Table, add
 FOLDER = ROOT / "tests/fresh_bugs"
 CODE = ("broker", "chaos", "checkers", "plans", "reports", "spark_analysis", "workloads")
 FIRST_SEED = 40_000
-"""Is the first seed of each hunt. No other batch of seeds in docs/shown goes so far."""
+"""The first seed of each search. No other batch of seeds in docs/shown goes so far."""
 SEEDS_AT_ONCE = 6
 SWARM_S, WORKLOAD_S = 150.0, 200.0
-"""Give the CPU seconds within which a bug is to be found."""
+"""CPU seconds for the search with plans of any workload, and for the one with the bug's own workload."""
 BUGS = Table(
     "fresh_bugs",
     "Fresh bugs",
@@ -40,12 +42,12 @@ _HEAD = re.compile(r"^(Kind|Workload|Bug): (.+)$", re.MULTILINE)
 
 
 class WrongPatchError(Exception):
-    """A patch has no head, or does not apply. The message says which and why."""
+    """A patch lacks its first lines, or does not apply. The message says which patch and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreshBug:
-    """Holds one patch with its head."""
+    """A patch with its kind, workload and description."""
 
     file: Path
     kind: str
@@ -54,14 +56,14 @@ class FreshBug:
 
     @classmethod
     def read(cls, file: Path) -> FreshBug:
-        """Read a patch. Raise WrongPatchError if its head is not complete."""
+        """Read a patch. Raises WrongPatchError if its first lines are not complete."""
         head = dict(_HEAD.findall(file.read_text().partition("diff --git")[0]))
         if lacking := {"Kind", "Workload", "Bug"} - head.keys():
             raise WrongPatchError(f"{file}: no line `{sorted(lacking)[0]}: ...` before the diff")
         return cls(file, head["Kind"], head["Workload"], head["Bug"])
 
     def plant(self, folder: Path) -> None:
-        """Make a copy of the checkout's code with this bug. Raise WrongPatchError if the patch does not apply."""
+        """Copy the checkout's code into `folder`, with this bug. Raises WrongPatchError if the patch does not apply."""
         for name in CODE:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "squall.py", folder)
@@ -72,7 +74,8 @@ class FreshBug:
 
 @dataclass(frozen=True, slots=True)
 class HuntResult:
-    """Says what a hunt found, and after how many seeds and CPU seconds; `found` is empty for a bug that it missed."""
+    """The result of a search: the failure, and the seeds and CPU seconds used. `found` is empty if it missed the bug.
+    """
 
     found: str
     seeds: int
@@ -80,12 +83,12 @@ class HuntResult:
 
     @property
     def cells(self) -> tuple[object, ...]:
-        """Return the cells of the table."""
+        """Return its cells of the table's row."""
         return (self.found or "**missed**", self.seeds, self.cpu_s)
 
 
 def hunt(code: Path, words: Sequence[str], limit_s: float) -> HuntResult:
-    """Simulate seeds with the code in a folder until one fails, or the CPU seconds are over."""
+    """Simulate seeds with the code in a folder until one fails, or `limit_s` CPU seconds are used."""
     seed, spent_s = FIRST_SEED, 0
     command = (sys.executable, "-m", "squall.chaos", "sim", "--swarm", *words, "--jobs", "2", "--out", "runs")
     while spent_s < limit_s:
@@ -101,7 +104,7 @@ def hunt(code: Path, words: Sequence[str], limit_s: float) -> HuntResult:
 
 
 def show_fresh_bugs(of_set: str, sitting: Sitting, docs: Path, say: Say) -> list[str]:
-    """Hunt each bug of a set, and add a row as each hunt ends. Return a sentence for each bug that was missed."""
+    """Search each bug of a set, and add a row as each search ends. Returns a sentence for each missed bug."""
     wrong = []
     for file in sorted((FOLDER / of_set).glob("*.patch")):
         bug = FreshBug.read(file)

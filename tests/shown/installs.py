@@ -1,4 +1,4 @@
-"""Measures each way to install Squall that README.md names: its size, and how long it takes with warm caches."""
+"""Measures each way to install Squall that README.md names: its size, and its duration with warm caches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ print(len({each.name for each in found.distributions()} - {"pip", "setuptools"})
 
 @dataclass(frozen=True, slots=True)
 class InstallCommand:
-    """A row of README's table: a command that people type, what it brings, and the size that README says, in MB."""
+    """A row of README's table: a command, what it installs, and the size in MB that README gives."""
 
     command: str
     brings: str
@@ -46,14 +46,14 @@ class InstallCommand:
 
 
 def ways(readme: str) -> list[InstallCommand]:
-    """All ways that the text of README names, in its order."""
+    """Return all ways to install that README names, in order."""
     return [
         InstallCommand(command, brings, int(size.replace(",", ""))) for command, brings, size in README.findall(readme)
     ]
 
 
 def show_installs(word: str, of: Sitting, docs: Path, say: Say) -> list[str]:
-    """Measure every way whose command has the word, and return what is wrong, a sentence each."""
+    """Measure every way whose command contains `word`. Returns a sentence for each problem."""
     wrong = []
     asked = [way for way in ways((ROOT / "README.md").read_text()) if word in way.command]
     with _clone() as clone:
@@ -74,7 +74,7 @@ def show_installs(word: str, of: Sitting, docs: Path, say: Say) -> list[str]:
 
 
 class Installation(NamedTuple):
-    """Holds what was measured of a way to install."""
+    """The measured size and duration of a way to install."""
 
     packages: str
     size_mb: float
@@ -89,7 +89,7 @@ def _how(command: str) -> Callable[[str, Path], Installation]:
 
 
 def _by_pip(command: str, clone: Path) -> Installation:
-    """Install into a new environment."""
+    """Install into a new environment, and measure it."""
     with tempfile.TemporaryDirectory(prefix="squall-shown-") as folder:
         _ended_well(Called(sys.executable, "-m", "venv", folder))
         words = shlex.split(command)[1:]
@@ -98,7 +98,7 @@ def _by_pip(command: str, clone: Path) -> Installation:
 
 
 def _launcher(command: str, clone: Path) -> Installation:
-    """Let the launcher make the clone's `.venv`."""
+    """Let the launcher `./squall` make the clone's `.venv`, and measure it."""
     shutil.rmtree(clone / ".venv", ignore_errors=True)
     called = Called(command, "--version", cwd=clone, environment={**os.environ, "SQUALL_PYTHON": sys.executable})
     return _measured(clone / ".venv", _ended_well(called))
@@ -112,7 +112,8 @@ def _measured(environment: Path, called: Called) -> Installation:
 
 
 def _image(command: str, clone: Path) -> Installation:
-    """Build an image of the checkout anew. Raise PreconditionError if there is no Docker engine or no program docker.
+    """Build the checkout's container image without cached layers, and measure it. Raises PreconditionError if there is
+    no Docker engine or no program docker.
     """
     (flag,) = IMAGES.keys() & set(command.split())
     engine = find_engine()
@@ -128,7 +129,7 @@ def _image(command: str, clone: Path) -> Installation:
 
 @contextmanager
 def _clone() -> Iterator[Path]:
-    """A fresh clone of the checkout's commit."""
+    """Yield a fresh clone of the checkout's commit."""
     with tempfile.TemporaryDirectory(prefix="squall-shown-") as folder:
         subprocess.run(["git", "clone", "--quiet", ROOT, f"{folder}/squall"], check=True)
         yield Path(folder) / "squall"

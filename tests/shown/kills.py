@@ -1,6 +1,6 @@
-"""Parts of the harness that are killed in the middle of a run, and when.
+"""Kills a part of the harness at a chosen moment of a run.
 
-Each kill waits for its moment by what the run directory says, so no clock decides what it meets.
+The moment is recognised by files of the run directory, not by time, so that the kill always meets the same situation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02
 MOMENT_S = 900
-"""For a moment to come: what is made once (an archive of classes, an image) may take minutes first."""
+"""How long to wait for a moment. A first run may make an archive of classes or an image before, which takes minutes."""
 STARTING, WARM_UP, LOAD, FAULT, FINAL_READS = (
     "while the cluster starts",
     "while the load warms up",
@@ -44,31 +44,33 @@ SMALL_DISK = "400m"
 
 
 class Missed(Exception):
-    """The run was over before the moment came, or there was nothing to kill."""
+    """The run ended before the moment came, or there was no part to kill."""
 
 
 class Part(ABC):
-    """Something that a run cannot do without."""
+    """A part of the harness, or of the machine, that a run needs."""
 
     flags: tuple[str, ...] = ()
-    """Of the runs, so that they have it."""
+    """Arguments of `squall run` with which a run uses this part."""
     moments: tuple[str, ...] = (STARTING, WARM_UP, LOAD, FAULT, FINAL_READS)
 
     def around(self, playing: Playing) -> AbstractContextManager[Mapping[str, str]]:
-        """Provide what is there during the run only. Gives environment variables of the run."""
+        """Provide the part for the duration of the run. Yields environment variables for the run."""
         return nullcontext({})
 
     @abstractmethod
     def kill(self, playing: Playing) -> None:
-        """Kill it. Missed where there is none yet: it is asked again."""
+        """Kill the part. Raises Missed if it does not exist yet: then `kill` is called again."""
 
     def afterwards(self, playing: Playing) -> None:
-        """Do what a person has to do before the machine can be used again. The run has ended."""
+        """After the run, do what a person would have to do before the machine can be used again."""
         del playing
 
 
 class Program(Part):
-    """A process that the harness runs, or with containers a container, by what it is called there."""
+    """A program that the harness starts: a process in the registry of runs, or a container with a name that ends like
+    this.
+    """
 
     def __init__(self, what: str, container: str, *flags: str) -> None:
         self._what, self._container, self.flags = what, container, flags
@@ -98,7 +100,7 @@ class Program(Part):
 
 
 class Harness(Part):
-    """`squall` itself."""
+    """The OS process of `squall` itself."""
 
     moments = (STARTING, LOAD, FAULT, FINAL_READS, JUDGING)
 
@@ -109,21 +111,21 @@ class Harness(Part):
 
     @override
     def afterwards(self, playing: Playing) -> None:
-        """The next run, which ends what the killed one left."""
+        """Start another run: it ends what the killed one left behind."""
         runtime = [each for each in playing.arguments if each in ("--runtime", "docker")]
         next_run = ("run", "--seed", "1", "--time", "1", "--warmup", "0", "--faults", "none", *runtime)
         playing.start(*next_run, "--runs", str(playing.folder / "next")).wait(MOMENT_S)
 
 
 class Disk(Part):
-    """The file system of the run directories: a small one, that is full from one moment on."""
+    """The file system of the run directories: a small one, which `kill` fills up."""
 
     moments = (WARM_UP, LOAD, FAULT, FINAL_READS, JUDGING)
 
     @override
     @contextmanager
     def around(self, playing: Playing) -> Iterator[Mapping[str, str]]:
-        """Mount the disk for the run. What the run left on it is kept."""
+        """Mount the small file system for the run. The run directory is kept after it."""
         disk = playing.folder / "disk"
         disk.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "none", str(disk)], check=True)
@@ -150,7 +152,7 @@ class Disk(Part):
 
 
 class EngineOfContainers(Part):
-    """The Docker engine, with which no container can be ended any more: one of its own, for this run only."""
+    """The Docker engine. It is private to this run, because no container can be ended after the kill."""
 
     flags = ("--runtime", "docker")
 
@@ -167,7 +169,7 @@ class EngineOfContainers(Part):
 
     @override
     def afterwards(self, playing: Playing) -> None:
-        """Start it again, and run the command that `squall` printed."""
+        """Start the engine again, and run the clean-up command that `squall` printed."""
         self._engine.start()
         playing.start("clean", DOCKER_HOST=f"unix://{self._engine.socket}").wait(120)
 
@@ -182,7 +184,7 @@ PARTS: Mapping[str, Part] = {
 
 
 def kills_of(name: str, times: int, first_seed: int, extra: tuple[str, ...] = ()) -> list[Case]:
-    """`times` runs in which a part is killed, at its moments in turn."""
+    """Return `times` runs in which the part `name` is killed, each at the next of its moments."""
     part = PARTS[name]
     group = f"kill {name}" + (" of containers" if "docker" in extra and name != "engine" else "")
     return [
@@ -199,7 +201,7 @@ def kills_of(name: str, times: int, first_seed: int, extra: tuple[str, ...] = ()
 
 
 def kill_at(moment: str, part: Part, playing: Playing) -> None:
-    """Wait for the moment, and kill. Missed where the run ends before."""
+    """Wait for the moment, and kill the part. Raises Missed if the run ends before."""
     deadline = time.monotonic() + MOMENT_S
     why = f"the moment never came: {moment}"
     while time.monotonic() < deadline:

@@ -1,5 +1,5 @@
-"""Finds what a run may leave on a machine: processes, containers, networks, volumes, rules, mounts, files,
-registrations.
+"""Finds what a run has left on the machine: processes, containers, networks, volumes, iptables rules, mounts, files,
+entries in the registry of runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from squall.chaos.runtimes.real.processes import registry
 from squall.chaos.toolchain.engine import SOCKET, reach_engine
 
 MARK = "SQUALL_SHOWN"
-"""Environment variable of a watched run, which all that it starts inherits. Its value is the run's folder."""
+"""Environment variable of a run and of all processes that it starts. Its value is the run's folder."""
 BRIDGE = re.compile(r"\bbr-[0-9a-f]{12}\b")
 HALF_WRITTEN = (".reserve*", "*.new", ".writable-*", ".base-image-*")
 POLL_S = 0.25
@@ -27,9 +27,11 @@ POLL_S = 0.25
 def left(
     folder: Path, temporary: Path, limit_s: float, socket: Path = Path(SOCKET), inside: Sequence[str] = ()
 ) -> list[str]:
-    """Return what there still is of the run in `folder` after at most `limit_s`, for watchdogs need a moment.
+    """Return what the run in `folder` has left. Waits up to `limit_s` until nothing is left, because watchdogs need
+    time.
 
-    temporary: the run's TMPDIR. socket: of the engine that it used. inside: what has a command look at its network.
+    temporary: the run's TMPDIR. socket: that of the Docker engine it used. inside: the prefix of commands that see its
+    network namespace.
     """
     looks: tuple[Callable[[], list[str]], ...] = (
         lambda: processes(folder),
@@ -48,7 +50,7 @@ def left(
 
 
 def processes(folder: Path) -> list[str]:
-    """Of this machine, by their environment or command line; not this one."""
+    """Return processes whose environment or command line names the folder, except this one."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -63,7 +65,7 @@ def processes(folder: Path) -> list[str]:
 
 
 def registrations(folder: Path) -> list[str]:
-    """Files of the registry of runs."""
+    """Return entries of this folder in the registry of runs."""
     return [
         f"registration {each.path.name} with {len(each.processes)} processes"
         for each in registry.runs()
@@ -72,7 +74,7 @@ def registrations(folder: Path) -> list[str]:
 
 
 def in_engine(folder: Path, socket: Path) -> list[str]:
-    """Containers, networks and volumes whose label names a folder below this one. Nothing where no engine answers."""
+    """Return containers, networks and volumes whose label names a folder below this one. Empty if no engine answers."""
     try:
         engine = reach_engine(f"unix://{socket}")
     except HarnessError:
@@ -99,7 +101,7 @@ def _name(listed: dict[str, object]) -> object:
 
 
 def packet_rules(inside: Sequence[str]) -> list[str]:
-    """Rules of iptables for the bridge of a network that is gone. Nothing without root."""
+    """Return iptables rules for the bridge of a network that no longer exists. Empty without root."""
     program = shutil.which("iptables-save")
     if program is None or os.geteuid() != 0:
         return []
@@ -110,13 +112,14 @@ def packet_rules(inside: Sequence[str]) -> list[str]:
 
 
 def mounts(folder: Path) -> list[str]:
-    """File systems mounted below the folder; not those of programs that watch, which are not below `runs`."""
+    """Return file systems mounted below the run directory, `runs/latest`. Mounts elsewhere belong to this test program.
+    """
     lines = Path("/proc/mounts").read_text().splitlines()
     places = [line.split()[1] for line in lines]
     return [f"mount {place}" for place in places if Path(place).is_relative_to(folder / "runs" / "latest")]
 
 
 def files(folder: Path, temporary: Path) -> list[str]:
-    """Half-written files of the run directory, and whatever is in its own place for temporary files."""
+    """Return half-written files of the run directory, and everything in its TMPDIR."""
     half = [path for pattern in HALF_WRITTEN for path in (folder / "runs").rglob(pattern)]
     return [f"file {path}" for path in (*sorted(half), *sorted(temporary.iterdir()))]

@@ -1,4 +1,6 @@
-"""Plays one case: starts `./squall run`, kills what is to be killed, waits, and looks at what came of it."""
+"""Plays one case: starts `./squall run`, kills the part that the case names, waits for the end, and makes the table's
+row.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,17 @@ from tests.shown.table import ROOT
 from tests.shown.words import played_faults, read_json
 
 LIMIT_S = 900
-"""Of a run. Nothing of a default run takes longer than a fifth of it."""
+"""Time limit of a run. No phase of a default run takes longer than a fifth of it."""
 ENDING_S = 90
-"""For a run that was asked to end."""
+"""Time limit for a run to end after SIGINT."""
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a harness that was killed."""
 LEFT_S = 20
-"""For watchdogs that end what a killed harness left."""
+"""Time limit for watchdogs to end what a killed harness left."""
 
 
 class Playing:
-    """A run of `./squall` under way, in a folder of its own."""
+    """A run of `./squall` in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,21 +44,21 @@ class Playing:
         self.temporary = Path(tempfile.mkdtemp(prefix="squall-shown-"))
         self.process: subprocess.Popen[bytes] | None = None
         self.runs = folder / "runs"
-        """What --runs is."""
+        """The value of --runs."""
         self.arguments: tuple[str, ...] = ()
-        """Of the case's command."""
+        """Arguments of the case's command."""
         self.inside: tuple[str, ...] = ()
-        """What the command is prefixed with."""
+        """Prefix of the command, which lets it run in another network namespace."""
         self.socket = Path(SOCKET)
-        """Of the engine that it uses."""
+        """Socket of the Docker engine that the run uses."""
 
     @property
     def latest(self) -> Path:
-        """The run directory, once there is one."""
+        """Return the path of the run directory, which exists once the run has made it."""
         return self.runs / "latest"
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
-        """`./squall ARGUMENTS`, whose words go to the log."""
+        """Start `./squall ARGUMENTS` with its output in the log."""
         marked = {leftovers.MARK: str(self.folder), "TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1"}
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
@@ -71,11 +73,11 @@ class Playing:
         return self.process
 
     def said(self) -> str:
-        """All that it has printed so far."""
+        """Return all output so far."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def wait(self, limit_s: float = LIMIT_S) -> int | None:
-        """The exit code; None where it does not end in time and has to be ended. Ctrl-C is passed on to it."""
+        """Return the exit code; None if the run exceeds `limit_s` and is ended. Ctrl-C is passed on to the run."""
         assert self.process is not None
         try:
             return self.process.wait(limit_s)
@@ -87,7 +89,7 @@ class Playing:
             raise
 
     def end(self) -> None:
-        """End it in good order, or at least end it."""
+        """End the run by SIGINT, or else by SIGKILL."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.send_signal(signal.SIGINT)
@@ -98,13 +100,13 @@ class Playing:
             self.process.wait()
 
     def close(self) -> None:
-        """Remove its place for temporary files."""
+        """Remove the run's TMPDIR."""
         shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Holds how a run ended. code: None past the limit. missed: why nothing was killed; empty if something was."""
+    """The end of a run. code: None if it exceeded the limit. missed: why nothing was killed; empty if something was."""
 
     code: int | None
     wall_s: float
@@ -112,7 +114,9 @@ class Played:
 
 
 def play(case: Case, out: Path, commit: str) -> Row:
-    """Play a case in `out`/runs/NAME, which is emptied first. NoEngine where it needs one that cannot be had."""
+    """Play a case in `out`/runs/NAME, which is emptied first. Raises NoEngine if it needs a private Docker engine and
+    there cannot be one.
+    """
     folder = out / "runs" / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -147,7 +151,7 @@ def _played(case: Case, playing: Playing, part: Part | None, variables: Mapping[
 
 
 def _judged_again(playing: Playing) -> str:
-    """Return what `./squall verify` says of what a killed run left: a verdict, or that nothing was recorded."""
+    """Return the verdict of `./squall verify` on what a killed run left, or that nothing was recorded."""
     if not (playing.latest / "plan.toml").exists():
         return "nothing was recorded"
     code = playing.start("verify", str(playing.latest)).wait(LIMIT_S)

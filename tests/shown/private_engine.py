@@ -1,7 +1,7 @@
-"""A Docker engine of its own, in a network namespace of its own: no other containers end when it is killed.
+"""Runs a private Docker engine in its own network namespace, so that killing it ends no other containers.
 
 It needs root, and an engine that already runs, from which it gets the images. Runs that use it start in its namespace
-(`inside`), where they reach its networks.
+(prefix `inside`), where they reach its networks.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _shared: list[PrivateEngine] = []
 
 
 class NoEngine(Exception):
-    """It cannot be had here, for the reason given."""
+    """A private engine is not possible here. The message says why."""
 
 
 class PrivateEngine:
-    """One `dockerd`, up from its construction to `close`, but for the time between `kill` and `start`."""
+    """One `dockerd`. It runs from construction to `close`, except between `kill` and `start`."""
 
     def __init__(self) -> None:
         lacking = [each for each in NEEDED if shutil.which(each) is None]
@@ -54,7 +54,7 @@ class PrivateEngine:
         assert self._holder.stdout is not None
         self._holder.stdout.readline()
         self.inside = ("nsenter", f"--net=/proc/{self._holder.pid}/ns/net", "--")
-        """What a command is prefixed with to run in its namespace."""
+        """Prefix of a command to run in the engine's namespace."""
         self._daemon: subprocess.Popen[bytes] | None = None
         try:
             self.start()
@@ -65,14 +65,14 @@ class PrivateEngine:
 
     @staticmethod
     def shared() -> PrivateEngine:
-        """One for all runs of this process, ended with it. NoEngine."""
+        """Return the engine that all runs of this process share; it ends with the process. Raises NoEngine."""
         if not _shared:
             _shared.append(PrivateEngine())
             atexit.register(_shared[0].close)
         return _shared[0]
 
     def start(self) -> None:
-        """Start it, also after `kill`: it finds the containers of its former self, and ends them."""
+        """Start the engine. After `kill` it finds the containers that still run, and ends them."""
         assert self._daemon is None, "it runs"
         folder = self.folder
         command = (
@@ -93,7 +93,7 @@ class PrivateEngine:
             time.sleep(POLL_S)
 
     def kill(self) -> None:
-        """SIGKILL. Its containers run on, and no engine answers for them."""
+        """Kill the engine by SIGKILL. Its containers keep running."""
         assert self._daemon is not None, "it does not run"
         self._daemon.kill()
         self._daemon.wait()
@@ -101,7 +101,7 @@ class PrivateEngine:
         self._end_containerd()
 
     def close(self) -> None:
-        """End it with its containers, and remove all that it has."""
+        """End the engine with its containers, and remove its files."""
         if self._daemon is None:
             with contextlib.suppress(NoEngine):
                 self.start()  # for it alone can end the containers of its former self
@@ -121,7 +121,9 @@ class PrivateEngine:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end_containerd(self) -> None:
-        """It ends with its parent, a moment later: a start of the engine meanwhile would wait for it in vain."""
+        """Kill the engine's containerd, and wait for its end. A new engine that still finds it would wait for it in
+        vain.
+        """
         noted = self.folder / "run/containerd/containerd.pid"
         try:
             process = os.pidfd_open(int(noted.read_text()))
@@ -134,7 +136,7 @@ class PrivateEngine:
         noted.unlink(missing_ok=True)
 
     def _take_images(self) -> None:
-        """Those of this checkout, from the engine of this machine."""
+        """Copy this checkout's images from the machine's engine."""
         engine = find_engine()
         try:
             made = ensure_images(engine, lambda line: None)

@@ -25,15 +25,15 @@ RUNS = Table(
     keys=1,
 )  # fmt: skip
 NOT_LANDED = re.compile(r"fault \d+ \(")
-"""How a verdict's reason begins that is about a fault without evidence (`squall.checkers.fault_classes.not_landed`)."""
+"""Matches a verdict's reason that names a fault without evidence (`squall.checkers.fault_classes.not_landed`)."""
 HUNG, REFUSED = "hung", "refused"
 JUDGING = "while it is judged"
-"""The only moment at which all of a run is recorded already: judged again, it may be valid."""
+"""The only moment of a kill at which everything is recorded already, so that `squall verify` may find the run valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run. Times in seconds."""
+    """The row of one run. Times are in seconds."""
 
     name: str
     group: str
@@ -42,28 +42,28 @@ class Row:
     kill: str
     moment: str
     verdict: str
-    """valid, unknown or invalid; "none" where none was written, "hung" past the limit, "refused" with exit code 3."""
+    """valid, unknown or invalid; "none" if none was written, "hung" past the time limit, "refused" for exit code 3."""
     exit_code: int
     reasons: list[str]
     wall_s: float
     acknowledged: int | None
     faults: list[str]
     landed: int | None
-    """How many of the faults have evidence; None where the run did not come to say so."""
+    """How many of the faults have evidence that they took effect; None if the run did not report it."""
     left: list[str]
-    """Everything that was still there afterwards."""
+    """Everything that the run left on the machine."""
     judged_again: str = ""
-    """What `./squall verify` says where the run itself was killed before it could say anything."""
+    """The verdict of `./squall verify`, if the run was killed before its own verdict."""
     commit: str = ""
     began: str = ""
     load: float = 0.0
-    """Of the machine when the run began: processes that want to run, averaged over a minute."""
+    """The machine's load average over a minute when the run began."""
     missed: str = ""
-    """Why nothing was killed, where something was to be."""
+    """Why nothing was killed, if a kill was planned."""
 
     @property
     def wrong(self) -> list[str]:
-        """Return what is not as it should be; nothing if all is well."""
+        """Return a sentence for everything about the run that is not as expected."""
         found = [f"left behind: {each}" for each in self.left]
         if self.verdict in (HUNG, REFUSED):
             return [*found, self.verdict]
@@ -90,7 +90,7 @@ class Row:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of an earlier start; none where there was none."""
+    """Return the rows that an earlier start has written; none if there are none."""
     if not path.exists():
         return []
     return [Row(**{name: each[name] for name in Row.__dataclass_fields__ if name in each}) for each in _rows(path)]
@@ -103,7 +103,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def write(file: Path, rows: Sequence[Row]) -> None:
-    """Replace table.json whole."""
+    """Replace table.json by these rows."""
     write_whole(file, json.dumps({"rows": [_json(each) for each in rows]}, indent=1) + "\n")
 
 
@@ -112,7 +112,7 @@ def _json(row: Row) -> dict[str, Any]:
 
 
 def shown(rows: Sequence[Row]) -> list[tuple[object, ...]]:
-    """A row of docs/shown/runs.md for each group."""
+    """Return a row of docs/shown/runs.md for each group of runs."""
     return [_of_group(group, [row for row in rows if row.group == group])
             for group in dict.fromkeys(row.group for row in rows)]  # fmt: skip
 

@@ -1,6 +1,7 @@
-"""The tables in docs/shown: each is written by the command that measured it, and never by hand.
+"""Reads and writes the tables in docs/shown. Each is written only by the command that measured it.
 
-A table begins with the sittings in which its rows were made: when, of which commit, on which machine, by which command.
+A table begins with its sittings. A sitting is one start of that command: when, of which commit, on which machine. Each
+row names its sitting.
 """
 
 from __future__ import annotations
@@ -31,19 +32,21 @@ class Table:
     name: str
     title: str
     says: str
-    """What a row is, in a sentence."""
+    """A sentence that says what a row is."""
     columns: tuple[str, ...]
     keys: int = 0
-    """So many first columns name a row: a new row of that name replaces the old one. 0: rows are only added."""
+    """How many columns from the first one identify a row: a new row replaces the old one with the same values. 0: rows
+    are only added.
+    """
 
     def file(self, folder: Path) -> Path:
-        """Return the path of the file."""
+        """Return the path of the table's file."""
         return folder / f"{self.name}.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Sitting:
-    """One start of the command."""
+    """One start of `python -m tests.shown`: when, of which commit, on which machine."""
 
     date: str
     commit: str
@@ -52,7 +55,7 @@ class Sitting:
 
 
 def sitting(words: Sequence[str]) -> Sitting:
-    """The one that begins now. words: the arguments of `python -m tests.shown`."""
+    """Return the sitting that begins now. words: the arguments of `python -m tests.shown`."""
     there = machine()
     load = os.getloadavg()[0]
     memory = there["memory_mib"] / 1024
@@ -65,7 +68,7 @@ def sitting(words: Sequence[str]) -> Sitting:
 
 
 def commit_of_checkout() -> str:
-    """The commit, and whether files differ from it; those of docs/shown itself do not count."""
+    """Return the commit, with a remark if the checkout has changes outside of docs/shown."""
     try:
         commit = _git("rev-parse", "--short=10", "HEAD")
         changed = _git("status", "--porcelain", "--", ".", ":(exclude)docs/shown")
@@ -79,7 +82,7 @@ def _git(*words: str) -> str:
 
 
 def add(table: Table, rows: Iterable[Sequence[object]], of: Sitting, folder: Path = DOCS) -> None:
-    """Write rows of a sitting into the table's file. Sittings none of whose rows are left are dropped."""
+    """Write rows of a sitting into the table's file. Sittings that have no row any more are dropped."""
     sittings, kept = read(table, folder)
     head = (of.date, of.commit, of.machine, of.command)
     number = next((each for each, known in sittings.items() if known == head), max(sittings, default=0) + 1)
@@ -109,8 +112,9 @@ def add(table: Table, rows: Iterable[Sequence[object]], of: Sitting, folder: Pat
 
 
 def read(table: Table, folder: Path = DOCS) -> tuple[dict[int, Cells], list[tuple[int, Cells]]]:
-    """Number of each sitting -> what it was; and (number of its sitting, cells) of each row. Rows of a table that had
-    other columns are gone."""
+    """Return the sittings' texts by number, and each row as (number of its sitting, cells). If the file's columns
+    differ from the table's, there are no rows.
+    """
     file = table.file(folder)
     lines = file.read_text().splitlines() if file.exists() else []
     found = [tuple(cell.strip() for cell in _BAR.split(line)[1:-1]) for line in lines if line.startswith("| ")]
@@ -131,5 +135,5 @@ def _cell(value: object) -> str:
 
 
 def _natural(cell: str) -> list[tuple[int, str]]:
-    """Return a key that sorts 9 before 10."""
+    """Return a sort key that puts 9 before 10."""
     return [(int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", cell)]

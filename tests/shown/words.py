@@ -1,4 +1,4 @@
-"""Reads the files of a run while it continues: they may be half-written, or not there yet."""
+"""Reads the files of a run while it runs. They may be half-written, or not exist yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none."""
+    """Return a file's JSON object; an empty one if there is none."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -17,7 +17,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def played_faults(run: Path) -> list[dict[str, Any]]:
-    """The last line of each fault; none where the file cannot be read."""
+    """Return the last line of each fault; none if the file cannot be read."""
     try:
         lines = (run / "nemesis.jsonl").read_text().splitlines()
     except OSError:
@@ -33,10 +33,10 @@ def played_faults(run: Path) -> list[dict[str, Any]]:
 
 
 def begun_faults(run: Path) -> int:
-    """Return how many faults are on at the moment."""
+    """Return how many faults are active now."""
     return sum(1 for each in played_faults(run) if each["began"] is not None and each["ended"] is None)
 
 
 def phases(run: Path) -> list[str]:
-    """The phases that have begun."""
+    """Return the phases of the run that have begun."""
     return [each["name"] for each in read_json(run / "run.json").get("phases", ())]

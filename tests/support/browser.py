@@ -1,8 +1,8 @@
-"""A real Chromium that looks at a page: over the pipe of its own protocol, without a port, a driver or a network.
+"""Opens pages in a real Chromium, and talks to it by its DevTools protocol over a pipe: no port, driver or network.
 
-with Browser() as browser:
-    page = browser.open(path, dark=True, width=390)
-    page.evaluate("document.title")
+    with Browser() as browser:
+        page = browser.open(path, dark=True, width=390)
+        page.evaluate("document.title")
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
-"""The last: nothing has an address, so that a page that needs the network shows it."""
+"""Command-line flags. The last one makes every host name unknown: a page that needs the network fails visibly."""
 
 
 def chromium() -> str:
-    """Its path. Skips the test where there is none."""
+    """Return the path of Chromium. Skips the test if there is none."""
     return chromium_here() or skip_without("Chromium on PATH", typed("setup", "--chromium"))
 
 
 class Browser:
-    """One process of Chromium."""
+    """One running Chromium."""
 
     def __enter__(self) -> Browser:
         self._home = tempfile.mkdtemp(prefix="squall-chromium-")
@@ -64,7 +64,7 @@ class Browser:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def send(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
-        """A command, and its answer. Raises AssertionError where Chromium refuses it."""
+        """Send a command of the protocol, and return its answer. Raises AssertionError if Chromium refuses it."""
         self._count += 1
         message = {"id": self._count, "method": method, "params": params, **({"sessionId": session} if session else {})}
         self._write.write(json.dumps(message).encode() + b"\0")
@@ -86,7 +86,7 @@ class Browser:
         return dict(json.loads(message))
 
     def open(self, path: Path, *, dark: bool = False, width: int = 1280, script: bool = True, query: str = "") -> Page:
-        """A file, loaded, in a window of this width. The page that was open before is closed."""
+        """Load a file in a window of this width. The page that was open before is closed."""
         if self._open:
             self.send("Target.closeTarget", targetId=self._open)
             self.events.clear()
@@ -107,32 +107,32 @@ class Browser:
 
 
 class Page:
-    """A page that is open."""
+    """A page that is open in the browser."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser, self._session = browser, session
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """A command to this page."""
+        """Send a command of the protocol to this page."""
         return self._browser.send(method, self._session, **params)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression of JavaScript."""
+        """Return the value of a JavaScript expression in the page."""
         done = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
     def move_to(self, x: float, y: float) -> None:
-        """The mouse, in pixels of the window."""
+        """Move the mouse to this pixel of the window."""
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def click(self, x: float, y: float) -> None:
-        """The left button at a place of the window."""
+        """Click with the left button at this pixel of the window."""
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def troubles(self) -> list[str]:
-        """Return what this page could not load, and what its script threw."""
+        """Return the resources that this page could not load, and the errors that its script threw."""
         own = [event for event in self._browser.events if event.get("sessionId") == self._session]
         kinds = ("Network.loadingFailed", "Runtime.exceptionThrown", "Log.entryAdded")
         return [json.dumps(event["params"]) for event in own if event["method"] in kinds]
@@ -143,7 +143,7 @@ class Page:
         return [e["params"]["request"]["url"] for e in own if e["method"] == "Network.requestWillBeSent"]
 
     def screenshot(self, path: Path, whole: bool = True) -> None:
-        """As PNG: all of it, or what the window shows."""
+        """Write a PNG of the whole page, or only of what the window shows."""
         done = self.send("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
         path.write_bytes(base64.b64decode(done["data"]))
 
@@ -154,7 +154,7 @@ class Page:
         return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
     def print_to(self, path: Path) -> None:
-        """As a PDF on A4."""
+        """Print the page to a PDF on A4."""
         done = self.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False)
         path.write_bytes(base64.b64decode(done["data"]))
 
@@ -164,7 +164,7 @@ def _feature(dark: bool) -> dict[str, str]:
 
 
 def _high_pipe() -> tuple[int, int]:
-    """A pipe whose descriptors are no 3 and 4."""
+    """Return a pipe whose descriptors are at least 20: Chromium needs 3 and 4 for its protocol."""
     ends = os.pipe()
     high = tuple(fcntl(end, F_DUPFD, 20) for end in ends)
     for end in ends:

@@ -1,4 +1,4 @@
-"""The package in environments of its own, as pip installs it, on each Python that this machine has."""
+"""Installs Squall's package into environments of its own with pip, for each Python on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 class Installed:
-    """An environment with Squall. what: "" for its core alone, or an extra as `[run]`."""
+    """An environment with Squall. `what` is an extra such as `[run]`, or empty for the package without extras."""
 
     def __init__(self, folder: Path, what: str, *words: str, python: str = sys.executable) -> None:
         self.folder, self.home = folder / "venv", folder / "home"
@@ -32,8 +32,8 @@ class Installed:
     def python(
         self, *arguments: str, path: bool = False, where: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """The environment's Python, in a folder of its own or in `where`. path: with what is on PATH and in Squall's
-        cache here; else there is no Java, for there is nothing.
+        """Run the environment's Python in the folder `where`, by default an empty home folder. With `path` it finds the
+        programs on PATH and in Squall's cache; else it finds no program, so no Java either.
         """
         here = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
         here["SQUALL_CACHE"] = str(cache_folder())
@@ -43,15 +43,15 @@ class Installed:
         return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=where or self.home)
 
     def squall(self, *arguments: str, path: bool = False) -> subprocess.CompletedProcess[str]:
-        """The program that pip has installed."""
+        """Run the program `squall` that pip has installed."""
         return self.python(str(self.folder / "bin/squall"), *arguments, path=path)
 
     def packages(self) -> Path:
-        """Return the folder that it is installed in."""
+        """Return the environment's site-packages."""
         return Path(self.python("-c", "import squall; print(squall.__path__[0])").stdout.strip()).parent
 
     def pip(self, *words: str) -> None:
-        """Install something. Skips the test where no index is reached."""
+        """Run `pip install`. Skips the test if no package index can be reached."""
         done = self.python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words, path=True)
         if "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr:
             skip_without("a package index", "a network that pip reaches")
@@ -59,7 +59,9 @@ class Installed:
 
 
 def python_of(version: str) -> str:
-    """An interpreter of this version: the one that runs this, one on PATH, or one of pyenv's. Else skips the test."""
+    """Return an interpreter of this version: the running one, one on PATH, or one of pyenv. Skips the test if there is
+    none.
+    """
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found = [sys.executable, shutil.which(f"python{version}"), *pyenv.glob(f"versions/{version}.*/bin/python3")]
     for each in filter(None, found):
@@ -71,7 +73,7 @@ def python_of(version: str) -> str:
 
 
 def lowest() -> dict[str, str]:
-    """The lowest version of each range in pyproject.toml, by the normalised name of its package."""
+    """Return the lowest permitted version of each dependency in pyproject.toml, by normalised package name."""
     texts = [*RANGES["dependencies"], *(each for extra in RANGES["optional-dependencies"].values() for each in extra)]
     ranges = {canonicalize_name(each.name): each.specifier for each in map(Requirement, texts) if each.specifier}
     return {name: next(each.version for each in ours if each.operator == ">=") for name, ours in ranges.items()}

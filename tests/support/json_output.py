@@ -1,4 +1,4 @@
-"""Holds what a command prints with --json against its schema."""
+"""Validates what a command prints with --json against the command's JSON schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ SCHEMAS = Path(__file__).resolve().parents[2] / "docs/schemas"
 
 
 def checked(command: str, out: str) -> dict[str, Any]:
-    """The one object in `out`. AssertionError, ValidationError."""
+    """Return the one JSON object in `out`. Raises AssertionError if there is not exactly one, ValidationError if it
+    does not match the schema.
+    """
     assert out.endswith("}\n") and out.count("\n") == 1, out
     told = json.loads(out)
     schema = json.loads((SCHEMAS / f"{command}.schema.json").read_text())

@@ -1,7 +1,7 @@
-"""`python -m tests.support.kafka_settings` writes broker/config/kafka_settings.py: what Apache Kafka's own `ConfigDef`s
-declare, as the mains of their classes print them for Kafka's documentation. A test of the night compares.
+"""Generates broker/config/kafka_settings.py, by `python -m tests.support.kafka_settings`: the settings that Apache
+Kafka's `ConfigDef`s declare. It reads them from the documentation that Kafka's classes print. A nightly test compares.
 
-What Kafka calls internal it does not print.
+Kafka does not print the settings that it calls internal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PRINTERS = {
 ONE = re.compile(r'<h4><a id="([^"]+)">.*?<th>Default:</th><td>(.*?)</td>.*?</table>', re.DOTALL)
 MODE = re.compile(r"<th>Update Mode:</th><td>read-only</td>")
 READABLE = re.compile(r" \([^()]*\)$")
-"""What the documentation adds to a default: "604800000 (7 days)"."""
+"""Matches what the documentation appends to a default for people: "604800000 (7 days)"."""
 HEADER = f'''"""Lists the settings that Apache Kafka {VERSION} declares, of nodes, topics and groups.
 
 `python -m tests.support.kafka_settings` makes this file from its jars.
@@ -44,7 +44,7 @@ class KafkaSetting(NamedTuple):
 
 
 def text() -> str:
-    """The file as it should be."""
+    """Return the contents that the file should have."""
     kafka = apache_kafka(print)
     parts = [HEADER]
     for name, printer in PRINTERS.items():

@@ -1,6 +1,6 @@
-"""Lets a test report that it was not run because this machine lacks something: what, and the command that gets it.
+"""Skips tests for which this machine lacks something, and says what is lacking and which command gets it.
 
-As a plugin of pytest it prints all of it at the end, one line for each, and with --no-skips fails because of it.
+As a pytest plugin it lists these reasons at the end of a session. With --no-skips a skipped test fails the session.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ GET = "; get it: "
 
 
 def without(need: str, get: str) -> str:
-    """The reason of a skip. `need`: what is lacking; `get`: the command that gets it."""
+    """Return the reason of a skip. `need` is what is lacking, `get` the command that gets it."""
     return f"needs {' '.join(need.split())}{GET}{get}"
 
 
 def skip_without(need: str, get: str) -> NoReturn:
-    """End this test as skipped, for want of something."""
+    """Skip the running test because this machine lacks something."""
     pytest.skip(without(need, get))
 
 
 def told_of_skipped(reasons: Iterable[str]) -> list[str]:
-    """One line for each reason, the commonest first: how many tests it kept from being run."""
+    """Return a line for each reason, the commonest first, with the number of tests that were skipped for it."""
     counted = Counter(reasons).most_common()
     return [f"{count:,} {'test was' if count == 1 else 'tests were'} skipped: {reason}" for reason, count in counted]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`squall test --no-skips`."""
+    """Add the option --no-skips, which `squall test --no-skips` passes on."""
     parser.addoption("--no-skips", action="store_true", help="fail where a test was skipped")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print what was not tried on this machine, one line for each reason, with what gets it."""
+    """Print a line for each reason of skipped tests, with the command that gets what is lacking."""
     told = told_of_skipped(_reasons(config))
     for line in told:
         terminalreporter.write_line(line, yellow=True)
@@ -46,13 +46,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """With --no-skips a test that was skipped fails the whole."""
+    """Let the session fail if a test was skipped and --no-skips is given."""
     if exitstatus == 0 and session.config.getoption("--no-skips") and _reasons(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _reasons(config: pytest.Config) -> list[str]:
-    """Why each test was skipped that was."""
+    """Return the reason of each skipped test."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     reports = reporter.stats.get("skipped", ()) if reporter is not None else ()
     return [each.longrepr[2].removeprefix("Skipped: ") for each in reports if isinstance(each.longrepr, tuple)]

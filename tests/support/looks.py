@@ -1,4 +1,4 @@
-"""Defines what a browser is asked of a page: scripts for `Page.evaluate`, for tests of several pages."""
+"""JavaScript for `Page.evaluate` that several tests of pages use to check how a page looks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ OUTSIDE = """
   }).map(text => text.textContent);
 })
 """
-"""Labels that a picture cuts off."""
+"""Returns the labels that lie partly outside of their picture."""
 LIGHT = """
   const channel = v => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 };
   const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number);
                        return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b) };
 """
-"""`light(colour)`: the relative luminance of a colour as getComputedStyle writes it (WCAG)."""
+"""Defines `light(colour)`: the relative luminance (WCAG) of a colour that getComputedStyle returned."""

@@ -1,4 +1,6 @@
-"""The members of docs/examples as commands. What a language needs is fetched, or built, once into the cache folder."""
+"""Commands that start the group members of docs/examples. Libraries are fetched, and programs built, once into the
+cache folder.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ KAFKAJS = "kafkajs@2.2.4"
 
 
 def command_of(language: str, bug: str = "") -> tuple[str, str]:
-    """Return the command that starts the member in this language, and its folder. Skips the test if that is impossible
-    here.
+    """Return the command that starts the member in this language, and the folder to start it in. Skips the test if that
+    is not possible here.
     """
     if language == "python":
         return shlex.join([sys.executable, str(EXAMPLES / "my_member.py"), *bug.split()]), ""
@@ -41,7 +43,7 @@ def _found(program: str, called: str) -> str:
 
 @cache
 def _kafkajs() -> Path:
-    """A folder with kafkajs in it."""
+    """Return a folder in which kafkajs is installed."""
     npm = _found("npm", "npm, and npm's packages")
 
     def fetch(folder: Path) -> None:
@@ -55,7 +57,7 @@ def _kafkajs() -> Path:
 
 @cache
 def _go() -> Path:
-    """The member by franz-go. HarnessError where it does not compile."""
+    """Return the built member that uses franz-go. Raises HarnessError if it does not compile."""
     go, here = _found("go", "Go 1.24 or newer, and Go's modules"), EXAMPLES / "go-member"
     sources = b"\0".join((here / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
 

@@ -1,15 +1,16 @@
-"""The commands of our own pages: read from a page, typed in a clone, and compared with what the page says of them.
+"""Runs the commands in our documentation pages in a clone, and compares their output with what the page shows.
 
-What a page has to say, it says to people as well:
+A page uses this notation, which readers need as well:
 
-- A command is a line of a code block that begins with `$ `. In a block without such lines it is one that begins with a
-  program of `PROGRAM`.
-- It ends with 0, unless the comment behind it says `exit code N`.
-- A comment `until Ctrl-C` says that it runs until it is interrupted: once it has printed what is shown.
-- Lines below it in the block, and in following blocks without a language or a command, are what it prints. Each is
-  found in the output, in this order; others may be between them, and `...` is anything. Line breaks do not count.
-- Ids of runs are compared as one word. A simulation repeats its figures, so they are compared; those of other commands
-  are not (`REPEATS`).
+- A command is a line of a code block that begins with `$ `. In a block without such lines it is a line that begins with
+a program of `PROGRAM`.
+- Its exit code is 0, unless the comment behind it says `exit code N`.
+- A comment `until Ctrl-C` marks a command that runs until it is interrupted. The test interrupts it once the shown
+output has been printed.
+- Lines below it in the block, and in following blocks without a language or a command, are its output. Each must be in
+the real output, in this order; other lines may be between them, and `...` matches anything. Line breaks do not count.
+- All ids of runs are equal. A simulation repeats its figures, so they are compared; those of other commands are not
+(`REPEATS`).
 - `<!-- not played: REASON -->` above a block exempts it.
 """
 
@@ -33,7 +34,7 @@ PROGRAM = re.compile(
 NOT_PLAYED = re.compile(r"<!-- not played: (.+) -->")
 CODE, UNTIL = re.compile(r"#.*\bexit code (\d+)"), re.compile(r"#.*\buntil Ctrl-C")
 REPEATS = re.compile(r"\./squall (?:sim|replay|shrink|explain|guarantees|faults)\b")
-"""Commands whose figures are the same each time."""
+"""Matches commands that print the same figures each time."""
 RUN, UNKNOWN = re.compile(r"\./squall run\b"), 2
 ID, NUMBER = re.compile(r"\d{8}T\d{6}"), re.compile(r"\d[\d,.]*\d|\d")
 LIMIT_S = 1800.0
@@ -42,7 +43,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a page: its place, what is typed, with its comment, and the lines that are shown."""
+    """A command of a page: where it is, the text to type, its comment, and the output lines that the page shows."""
 
     place: str
     text: str
@@ -51,23 +52,23 @@ class Command:
 
     @property
     def code(self) -> int:
-        """The exit code that the page says."""
+        """Return the exit code that the page gives."""
         said = CODE.search(self.text)
         return int(said[1]) if said else 0
 
     @property
     def until_ctrl_c(self) -> bool:
-        """Return whether it runs until it is interrupted."""
+        """Return whether the command runs until it is interrupted."""
         return UNTIL.search(self.text) is not None
 
 
 def pages() -> list[str]:
-    """Every page of ours, as it is named from the root: those of the index first."""
+    """Return the paths of all our pages below the checkout, those of the index first."""
     return [each.relative_to(ROOT).as_posix() for each in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))]
 
 
 def commands(text: str, page: str = "page") -> list[Command]:
-    """The commands of a page's text, in its order."""
+    """Return the commands in a page's text, in order."""
     found: list[Command] = []
     for block in _blocks(text):
         typed = False
@@ -82,7 +83,9 @@ def commands(text: str, page: str = "page") -> list[Command]:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A code block. `lines`: with their numbers, continuations joined; `continues`: it may show more of an output."""
+    """A code block. `lines` have their line numbers, and lines continued by a backslash are joined. `continues` says
+    whether it may show more output of the command before it.
+    """
 
     lines: list[tuple[int, str]]
     continues: bool
@@ -90,12 +93,12 @@ class _Block:
 
     @property
     def prompts(self) -> bool:
-        """Return whether `$ ` is before its commands."""
+        """Return whether its commands begin with `$ `."""
         return any(line.startswith("$ ") for _, line in self.lines)
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    """Fenced blocks without a language, and indented ones."""
+    """Yield fenced blocks without a language, and indented blocks."""
     lines, at, exempt = text.splitlines(), 0, ""
     while at < len(lines):
         line = lines[at]
@@ -119,7 +122,7 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def _joined(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """The lines, each with those that a backslash at its end continues it with."""
+    """Join each line that ends with a backslash with the next one."""
     found: list[tuple[int, str]] = []
     for number, line in lines:
         if found and found[-1][1].endswith("\\"):
@@ -130,7 +133,7 @@ def _joined(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def missing(command: Command, printed: str) -> str:
-    """The first line that is shown and was not printed after those before it; empty if there is none."""
+    """Return the first shown line that is not in the output behind the lines before it; empty if there is none."""
     exact = REPEATS.match(command.text) is not None
     text, at = _plain(printed, exact), 0
     for line in command.shown:
@@ -143,13 +146,13 @@ def missing(command: Command, printed: str) -> str:
 
 
 def _plain(text: str, exact: bool) -> str:
-    """Without what differs from call to call: ids, widths and, unless it is exact, figures."""
+    """Return the text without what differs from call to call: ids, widths and, unless `exact`, figures."""
     text = ID.sub("ID", re.sub(r"\x1b\[[\d;]*m", "", text))
     return " ".join((text if exact else NUMBER.sub("#", text)).split())
 
 
 def played(typed: Iterable[Command], clone: Path, environment: Mapping[str, str]) -> list[str]:
-    """Return what differs from the page, for commands typed in a clone in their order."""
+    """Type the commands in a clone, in their order. Returns a sentence for each difference from the page."""
     wrong = []
     for command in typed:
         began = time.monotonic()
@@ -167,7 +170,7 @@ def played(typed: Iterable[Command], clone: Path, environment: Mapping[str, str]
 
 
 def _typed(command: Command, clone: Path, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Exit code and output of a command, typed into a shell in the clone."""
+    """Type a command into a shell in the clone. Returns its exit code and output."""
     log = clone.parent / "printed.txt"
     with log.open("wb") as out:
         shell = subprocess.Popen(

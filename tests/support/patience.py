@@ -1,9 +1,9 @@
-"""Measures how much slower than an idle machine this one is: the one factor by which tests of real processes are more
-patient.
+"""Measures how much slower than an idle machine this one is. Tests of real processes multiply their time limits by this
+factor.
 
-It is measured once, when the first module that asks for it is collected, and printed before the first test. Sessions,
-elections, faults and the silence that proves them are all scaled by it, so that what a test shows stays the same.
-Simulations have a clock of their own, and are never scaled.
+It is measured once, when the first module that uses it is collected, and printed before the first test. It scales
+session timeouts, election timeouts, durations of faults and the silence that proves a fault alike, so what a test shows
+stays the same. Simulations have a clock of their own, and are never scaled.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ import pytest
 
 MOST = 4.0
 IDLE_S = 0.5
-"""What the measured piece of work takes on an idle machine of the kind that CI has."""
+"""Time that the measured work takes on an idle machine of CI."""
 SCALED = ("live", "interop")
 LONG_S = 60.0
-"""A limit for what comes at once, or not at all."""
+"""A limit for events that come at once or never."""
 TESTS = Path(__file__).resolve().parents[1]
 
 
 @cache
 def factor() -> float:
-    """Return how much slower this machine is, from 1 to 4."""
+    """Return how many times slower this machine is, from 1 to 4."""
     began = time.monotonic()
     _work()
     return min(MOST, max(1.0, round((time.monotonic() - began) / IDLE_S, 1)))
 
 
 def _work() -> None:
-    """A piece of work that is about half interpreted."""
+    """Do the work that is measured; about half of it is interpreted Python."""
     data = bytes(1 << 16)
     for number in range(15_000):
         zlib.crc32(data, sum(range(number & 1023)))
 
 
 def scaled(value: float, where: str = "") -> float:
-    """Seconds, scaled. where: a runtime's name; "sim" is not scaled."""
+    """Return these seconds multiplied by the factor. `where` is a runtime's name; "sim" is not scaled."""
     return value if where == "sim" else value * factor()
 
 
 def scaled_ms(value: int) -> int:
-    """Milliseconds, scaled."""
+    """Return these milliseconds multiplied by the factor."""
     return round(value * factor())
 
 
 def slowed(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of brokers in which everything in milliseconds is scaled."""
+    """Return broker settings in which every value in milliseconds is multiplied by the factor."""
     return {name: str(scaled_ms(int(value))) if name.endswith(".ms") else value for name, value in settings.items()}
 
 

@@ -1,4 +1,4 @@
-"""Another version of the broker: a copy of its package with one module changed."""
+"""Makes another version of the broker for tests of upgrades: a copy of its package with one module changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from squall.chaos.toolchain.places import PACKAGES
 
 
 def broker_with(folder: Path, module: str, change: Callable[[str], str]) -> Path:
-    """Return `folder`, now a checkout for `--upgrade-to`: the text of broker/`module` is what `change` makes of it."""
+    """Make `folder` a checkout for `--upgrade-to` whose broker/`module` has the text that `change` returns. Returns
+    `folder`.
+    """
     shutil.copytree(PACKAGES / "broker", folder / "broker", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PACKAGES / "squall.py", folder)
     path = folder / "broker" / module

@@ -1,4 +1,4 @@
-"""The program `squall` as people start it: a process of its own."""
+"""Starts the program `squall` in an OS process of its own, as people do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def start(*words: str | Path) -> subprocess.Popen[str]:
-    """`squall WORDS`, with its output in pipes."""
+    """Start `squall WORDS` with stdout and stderr in pipes."""
     command = [sys.executable, "-P", "-m", "squall.chaos", *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
@@ -19,6 +19,6 @@ def start(*words: str | Path) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str], limit_s: float) -> tuple[int, str, str]:
-    """Its exit code, and what it printed on each stream."""
+    """Wait for the end. Returns the exit code, stdout and stderr."""
     out, errors = process.communicate(timeout=limit_s)
     return process.returncode, out, errors

@@ -1,7 +1,7 @@
-"""Lists what a coordinator answers about a transactional id in each state, to each request with each epoch, in each
-version.
+"""A table of transaction coordinators' answers: for each state of a transactional id, each request, each producer epoch
+and each version.
 
-One table is asked of a cluster, whichever broker it runs. `transaction_answers.txt` is Apache Kafka's answers.
+The same questions are sent to any cluster. `transaction_answers.txt` has the answers of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ SETTINGS: Final = {
     "transaction.state.log.min.isr": "2",
     "offsets.topic.num.partitions": "3",
 }
-"""A cluster whose transactions time out soon. A node that is paused leaves the ISRs, and remains the leader of what has
-no other replica.
+"""Settings of the cluster: its transactions time out soon. A paused node is removed from the ISRs, but remains the
+leader of partitions without other replicas.
 """
 LIVE, HELD = "live", "held"
-"""Topics: one whose markers are written at once, and one with a partition that the paused node leads."""
+"""Topics: the markers of LIVE are written at once; a partition of HELD is led by the paused node, so its markers wait.
+"""
 TIMEOUT_MS, SHORT_MS = 60_000, 300
 AGAIN: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Errors that say nothing of the transactional id."""
+"""Errors that say nothing about the transactional id: the request is sent again."""
 
 STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "Empty": (),
@@ -73,9 +74,11 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "CompleteAbort, fenced by itself": ("add live", "claim"),
     "CompleteAbort, timed out": ("short", "add live"),
 }
-"""How a transactional id comes into each state, from Empty in epoch 2."""
+"""The steps that bring a transactional id, Empty in epoch 2, into each state."""
 EPOCHS: Final = {"current": 0, "last": -1, "older": -2, "newer": 1, "other id": 0}
-"""Claims, as differences from the epoch that DescribeTransactions gives. "other id": of another producer id."""
+"""The producer epochs that requests name, as differences from the one in DescribeTransactions. "other id" also names
+another producer id.
+"""
 REQUESTS: Final = (
     *(("InitProducerId", version) for version in (3, 5)),
     *(("AddPartitionsToTxn", version) for version in (1, 3, 5)),
@@ -84,18 +87,19 @@ REQUESTS: Final = (
     *((end, version) for end in ("EndTxn commit", "EndTxn abort") for version in (1, 4, 5)),
 )
 LEVELS: Final = (2, 0)
-"""Of `transaction.version`."""
+"""Levels of the feature `transaction.version`."""
 CONCURRENT: Final = int(ErrorCode.CONCURRENT_TRANSACTIONS)
 BATCHED_ADD: Final = 4
-"""First version of AddPartitionsToTxn that brokers send: to add for a producer of V2, or to verify."""
+"""The first version of AddPartitionsToTxn that only brokers send: to add partitions for a producer of V2, or to verify.
+"""
 V2_END: Final = 5
-"""First version of EndTxn of generation V2."""
+"""The first version of EndTxn that increases the producer epoch (transaction protocol V2)."""
 OF_V2: Final = (("EndTxn commit", V2_END), ("EndTxn abort", V2_END), ("AddPartitionsToTxn", 5))
 """Requests that are not sent without `transaction.version` 2."""
 
 
 class Cell(NamedTuple):
-    """One question of the table."""
+    """One question of the table: a state, a request, an epoch and a version."""
 
     state: str
     api: str
@@ -104,12 +108,12 @@ class Cell(NamedTuple):
 
     @property
     def row(self) -> str:
-        """Return the row that its answer belongs to."""
+        """Return the row of the table with this question's answer."""
         return f"{self.state}: {self.api} {self.version}"
 
 
 class Known(NamedTuple):
-    """A transactional id, as DescribeTransactions tells it."""
+    """A transactional id, as DescribeTransactions describes it."""
 
     state: str
     producer_id: int
@@ -117,7 +121,7 @@ class Known(NamedTuple):
 
 
 def cells(level: int, requests: Sequence[tuple[str, int]] = REQUESTS) -> list[Cell]:
-    """The questions that make sense at a level of `transaction.version`."""
+    """Return the questions that are possible at a level of `transaction.version`."""
     return [
         Cell(state, api, version, claim)
         for state in STATES
@@ -128,7 +132,7 @@ def cells(level: int, requests: Sequence[tuple[str, int]] = REQUESTS) -> list[Ce
 
 
 def lines(answers: Mapping[Cell, str]) -> list[str]:
-    """The table as text: a line for each state and request, equal answers together."""
+    """Return the table as text: a line for each state and request, with equal answers joined."""
     found = []
     for row, asked in groupby(answers, lambda cell: cell.row):
         claims: dict[str, list[str]] = {}
@@ -139,20 +143,21 @@ def lines(answers: Mapping[Cell, str]) -> list[str]:
 
 
 def page(found: Mapping[int, Sequence[str]]) -> str:
-    """The text of GOLDEN, from the lines at each level."""
+    """Return the text of the file GOLDEN, from the lines at each level."""
     return "".join(f"# transaction.version {level}\n" + "\n".join(told) + "\n\n" for level, told in found.items())
 
 
 def golden(level: int) -> list[str]:
-    """Apache Kafka's lines at a level of `transaction.version`."""
+    """Return Apache Kafka's lines at a level of `transaction.version`."""
     return GOLDEN.read_text().split(f"# transaction.version {level}\n")[1].split("\n\n")[0].splitlines()
 
 
 def expected(lines_of_kafka: Sequence[str]) -> list[str]:
-    """Return what Squall answers if Apache Kafka answers these lines.
+    """Return the lines that Squall's broker should give if these are Apache Kafka's.
 
-    One difference: a claim of an epoch that is not the current one cannot abort an open transaction. With Kafka a
-    zombie that comes back aborts what its successor does. A user of Kafka loses nothing by it.
+    There is one difference: in Squall a request with an epoch that is not the current one cannot abort an open
+    transaction. In Kafka a zombie that comes back aborts its successor's transaction. A user of Kafka loses nothing by
+    the difference.
     """
     kafkas = "current, last, older, newer, none: CONCURRENT_TRANSACTIONS, CompleteAbort +1 | other id: "
     ours = "current, none: CONCURRENT_TRANSACTIONS, CompleteAbort +1 | last, older, newer, other id: "
@@ -160,14 +165,14 @@ def expected(lines_of_kafka: Sequence[str]) -> list[str]:
 
 
 class Coordinators:
-    """Asks the transaction coordinators of one cluster, of which a node is paused."""
+    """Sends the questions to the transaction coordinators of a cluster in which one node is paused."""
 
     def __init__(self, client: Client, paused: int, held: int) -> None:
-        """`held`: the partition of HELD that the paused node leads."""
+        """`held` is the partition of the topic HELD that the paused node leads."""
         self._client, self._paused, self._held = client, paused, held
 
     async def set_level(self, level: int) -> None:
-        """Finalize a level of `transaction.version`, whichever node is asked first."""
+        """Set the finalized level of `transaction.version`."""
         error = "not asked"
         while error:
             try:
@@ -176,7 +181,9 @@ class Coordinators:
                 await self._client.env.sleep(0.1)
 
     async def answers(self, wanted: Iterable[Cell], prefix: str = "") -> dict[Cell, str]:
-        """The answers to these questions, in their order. `prefix` makes their transactional ids new ones."""
+        """Return the answers to these questions. `prefix` begins the names of their transactional ids, which must be
+        new.
+        """
         wanted = list(wanted)
         found = dict.fromkeys(wanted, "")
         todo = iter(wanted)
@@ -191,8 +198,8 @@ class Coordinators:
         return found
 
     async def pipelined_ends(self, name: str, *versions: int) -> list[int]:
-        """The errors of EndTxn requests that one connection carries at once while markers are held back: each is the
-        end of the transaction after the one before, as a client of its version would ask for it.
+        """Send several EndTxn requests over one connection without waiting, while markers are held back, and return
+        their errors. Each request ends the transaction after the one before, as a client of its version does.
         """
         name, node = await self._begin(name, ("add held",))
         had = await self._known(node, name)
@@ -218,8 +225,8 @@ class Coordinators:
         return errors
 
     async def _answer(self, cell: Cell, prefix: str) -> str:
-        """The error, or "ok"; with the epoch that it gives and the state that follows, where that is another. Epochs
-        are differences from the one before.
+        """Ask one question. Returns the error or "ok", followed by the epoch in the answer and the state afterwards if
+        they differ from those before. Epochs are given as differences.
         """
         name, node = await self._begin(f"{prefix}{cell}", STATES[cell.state])
         state = cell.state.partition(",")[0].split()[0]
@@ -240,7 +247,9 @@ class Coordinators:
         return told if now == had else f"{told}, {now.state} {now.epoch - had.epoch:+d}"
 
     async def _begin(self, what: str, steps: Iterable[str]) -> tuple[str, int]:
-        """A new transactional id and its coordinator, which is not the paused node, after these steps."""
+        """Make a transactional id and take these steps with it. Returns its name and its coordinator, which is not the
+        paused node.
+        """
         names = [f"{what} {n}" for n in range(10)]
         found: dict[str, int] = {}
         while not (name := next((each for each in names if found.get(each, -1) not in (-1, self._paused)), "")):
@@ -254,7 +263,7 @@ class Coordinators:
         return name, node
 
     async def _take(self, node: int, name: str, what: str, more: str = "") -> None:
-        """One step of STATES."""
+        """Take one step of STATES."""
         nobody, version = Known("", -1, -1), int(more) if more.isdigit() else 3
         had = nobody if what == "init" else await self._known(node, name)
         wanted = {ErrorCode.NONE}
@@ -271,7 +280,7 @@ class Coordinators:
         assert _error(answer) in wanted, ErrorCode(_error(answer)).name
 
     def _request(self, api: str, version: int, name: str, claim: Sequence[int], topic: str = LIVE) -> tuple[Any, Any]:
-        """A request of REQUESTS, and the class of its answer."""
+        """Return one of REQUESTS with the producer id and epoch in `claim`, and the class of its response."""
         producer_id, epoch = claim
         if api == "InitProducerId":
             return InitProducerIdRequest(name, TIMEOUT_MS, producer_id, epoch), InitProducerIdResponse
@@ -314,8 +323,8 @@ def _error(answer: Any) -> int:
 
 
 async def coordinators_of(runtime: Runtime, client: Client) -> Coordinators:
-    """The coordinators of a cluster that has started, with the topics, and with a node paused that is neither the
-    controller nor the leader of LIVE. `client` runs.
+    """Prepare a started cluster for the questions: create the topics, and pause a node that is neither the controller
+    nor the leader of LIVE. `client` must be running.
     """
     for topic in (NewTopic(LIVE, 1, 3), NewTopic(HELD, 3, 1)):
         while (await create_topics(client, [topic]))[topic.name] not in ("", "TOPIC_ALREADY_EXISTS"):

@@ -1,4 +1,6 @@
-"""Modules of Squall that a session has under two names: `squall.broker.env` and `broker.env` are two classes each."""
+"""Finds modules of Squall that were imported under two names: the classes of `squall.broker.env` and `broker.env`
+differ.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ FOLDERS = tuple(f"{ROOT / package}/" for package in PACKAGES)
 
 
 def with_two_names(modules: Iterable[tuple[str, ModuleType]] | None = None) -> list[str]:
-    """ "a, b: path" of each file of our packages that is loaded as more than one module. `modules`: sys.modules."""
+    """Return "a, b: path" for each file of our packages that was imported as more than one module. `modules` is by
+    default sys.modules.
+    """
     names: dict[str, list[str]] = {}
     for name, module in list(modules if modules is not None else sys.modules.items()):
         # `__main__` runs a file that may be imported, too.

@@ -1,6 +1,7 @@
-"""Wrong usage of `squall test` ends with 3, whichever of its parts refuses it; as a program, for pytest.
+"""Makes wrong usage of `squall test` end with exit code 3, also if pytest refuses the arguments. As a program it runs
+pytest.
 
-argparse ends with 2, which means unknown, and pytest with 4.
+Without it argparse would end with 2, which means unknown in Squall, and pytest with 4.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ USAGE = 3
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line that is refused with the exit code of all of Squall's."""
+    """A command-line parser that ends with Squall's exit code for wrong usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Say why, and end."""
+        """Print the message, and end with exit code 3."""
         self.exit(USAGE, f"squall: {message}\n")
 
 

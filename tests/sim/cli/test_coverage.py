@@ -1,4 +1,4 @@
-"""`squall sim --seeds A..B --coverage`: what a batch did not reach is listed, and measuring changes no run."""
+"""`squall sim --seeds A..B --coverage` lists what a batch of seeds did not reach. Measuring changes no run."""
 
 from __future__ import annotations
 

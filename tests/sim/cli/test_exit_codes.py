@@ -1,4 +1,4 @@
-"""The exit code of a simulation is that of its verdict, also when it is judged again, repeated or replayed."""
+"""The exit code of a simulation follows from its verdict, also for verify, repeated runs and replays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERDICTS = {"valid": 0, "invalid": 1, "unknown": 2}
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Path]]:
-    """By verdict: the exit code of the simulation, and its run directory."""
+    """Return, for each verdict, the exit code of a simulation and its run directory."""
     root = tmp_path_factory.mktemp("simulated")
     plan = root / "never.toml"
     plan.write_text(

@@ -1,4 +1,4 @@
-"""`--json` of simulations, and of the commands that look at what they left."""
+"""The output of `--json` for simulations, and for the commands that read their run directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`squall query` of a simulated run: the views say what its files say, and nothing is written."""
+"""`squall query` on a simulated run: the views have the contents of the run's files, and nothing is written."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Path -> content, of all files in a folder."""
+    """Return the content of every file below a folder, by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """A run that lost a record."""
+    """Return the run directory of a simulation that lost a record."""
     plan = ROOT / "tests/sim/plans/kip_101_loss.toml"
     assert cli.run(["sim", "--plan", str(plan), "--mutant", "1", "--runs", str(tmp_path)]) == 1
     capsys.readouterr()

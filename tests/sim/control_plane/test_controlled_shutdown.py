@@ -1,4 +1,4 @@
-"""A broker stops while producers write to what it leads: leaderships move first, and no client waits for a time-out."""
+"""Controlled shutdown of a broker under load: leadership moves first, and no client waits for a time-out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, kr
 PARTITIONS = 6
 TOPIC = "t"
 LONGEST_S = 1.0
-"""Far below any time-out of a request, far above the few round trips that a new leader costs."""
+"""The longest permitted wait of a send: far below any request time-out, far above the round trips of a leader change.
+"""
 
 
 async def under_load(nursery: trio.Nursery, **settings: str) -> tuple[MemoryCluster, list[Load]]:
-    """Three brokers, six partitions, and a producer that writes to each every 5 ms."""
+    """Start three brokers with six partitions, and for each partition a producer that writes every 5 ms."""
     cluster = MemoryCluster(nursery, **settings)
     await cluster.start()
     client = await cluster.client()
@@ -36,13 +37,14 @@ def begin_anew(loads: list[Load]) -> None:
 
 
 async def goes_on(cluster: MemoryCluster, loads: list[Load]) -> None:
-    """Wait until every partition has taken another 50 records."""
+    """Wait until 50 more records of every partition are acknowledged."""
     counts = [len(load.acknowledged) for load in loads]
     await cluster.until(lambda: all(len(load.acknowledged) > n + 50 for load, n in zip(loads, counts, strict=True)))
 
 
 def check(cluster: MemoryCluster, loads: list[Load]) -> None:
-    """All that was acknowledged is there, once; nothing failed; nothing took long."""
+    """Assert that every acknowledged record is in its log exactly once, that no send failed, and that none took long.
+    """
     for load in loads:
         assert load.failed == []
         assert load.slowest_s < LONGEST_S, f"partition {load.index}: {load.slowest_s} s"

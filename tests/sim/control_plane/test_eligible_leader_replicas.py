@@ -1,5 +1,5 @@
-"""The last replica standing loses its disk's cache: with eligible leader replicas (KIP-966) nothing acknowledged is
-lost, without them it is.
+"""The last in-sync replica loses power and its unsynced records. With eligible leader replicas (KIP-966) no
+acknowledged record is lost, without them some are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, su
 
 TOPIC = "t"
 ELR, NO_ELR = "", "eligible.leader.replicas.version=0"
-"""Features of a fresh cluster: as it begins by itself, and without."""
+"""Feature levels of a new cluster: the default, with eligible leader replicas, and without them."""
 
 
 async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[MemoryCluster, Load, list[int]]:
-    """Replicas c, then b stop cleanly; then a, alone in the ISR, loses power and comes back."""
+    """Stop two of three replicas cleanly, one after the other. Then the third, alone in the ISR, loses power and
+    restarts.
+    """
     cluster = MemoryCluster(nursery, 6, voters=3, squall_bootstrap_features=features, min_insync_replicas="2")
     await cluster.start()
     client = await cluster.client()
@@ -42,7 +44,7 @@ async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[Memor
 
 
 def lost(cluster: MemoryCluster, load: Load, leader: int) -> dict[bytes, int]:
-    """Return what was acknowledged, and the leader does not have at the offset that was acknowledged."""
+    """Return the acknowledged records (value to offset) that the leader's log does not have at their offset."""
     held = values_of(cluster.running()[leader].logs.logs[TOPIC, 0])
     return {value: offset for value, offset in load.acknowledged.items() if held.get(offset) != value}
 

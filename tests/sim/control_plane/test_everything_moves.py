@@ -1,5 +1,6 @@
-"""Random campaigns of the control plane: partitions move, leaders are elected, controllers unseated, brokers killed,
-stopped and cut off, one after another, under load. Whatever was acknowledged is there in the end.
+"""Random tests of the control plane under load: partitions move, leaders are elected, controllers lose their
+leadership, brokers are killed, stopped and cut off, one after another. At the end every acknowledged record must be
+there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ OFTEN = {
 
 
 class Campaign:
-    """Four brokers, three of them voters; at most one of them is hurt at a time."""
+    """A random sequence of such faults on four brokers, three of them voters. At most one broker is affected at a time.
+    """
 
     def __init__(self, cluster: MemoryCluster, seed: int) -> None:
         self.cluster, self.rng = cluster, random.Random(repr((seed, "campaign")))
@@ -92,7 +94,7 @@ class Campaign:
         await admin.create_topics(client, [admin.NewTopic(f"other-{self.rng.randrange(1000)}", 2, 3)])
 
     async def whole(self) -> None:
-        """No other node is hurt before all are in sync again."""
+        """Wait until all replicas are in sync again, before the next fault."""
         await self.cluster.until(self.is_whole, 120)
 
     def is_whole(self) -> bool:

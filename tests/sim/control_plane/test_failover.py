@@ -1,4 +1,5 @@
-"""A leader is killed while a producer writes to it: when another one leads, and when that one acknowledges."""
+"""A leader is killed while a producer writes to it: how long until another one is elected, and until it acknowledges.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ AS_KAFKA = {"broker_session_timeout_ms": "9000", "broker_heartbeat_interval_ms":
 async def failover(
     nursery: trio.Nursery, *, controller: bool, after_s: float, **settings: str
 ) -> tuple[float, float, int]:
-    """Seconds from the kill to the election of another leader, and from there to the next acknowledgement; how many
-    records failed.
+    """Kill the leader. Returns (seconds until another leader is elected, seconds from there to the next
+    acknowledgement, number of failed records).
     """
     cluster = MemoryCluster(nursery, **AS_KAFKA, **settings)
     await cluster.start()

@@ -1,4 +1,4 @@
-"""The metadata log is fetched over the listener between brokers, and over no other."""
+"""Brokers serve fetches of the metadata log over the listener between brokers only."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FIRST_WITH_REPLICA_STATE = 15
 async def metadata_fetched(
     cluster: MemoryCluster, port: int, version: int, replica_id: int = 2
 ) -> FetchResponsePartition:
-    """The one partition of the answer to a Fetch of the metadata log from its beginning, as a voter asks for it. With
-    -1 for its replica id it is a client that asks.
+    """Fetch the metadata log from its beginning as a voter does, and return the answer's only partition. With -1 as its
+    replica id the fetch is a client's.
     """
     epoch = kraft(cluster.running()[1]).quorum.epoch
     part = FetchPartition(

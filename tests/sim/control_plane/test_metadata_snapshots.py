@@ -1,4 +1,6 @@
-"""The metadata log is trimmed below its snapshots, and nodes that are behind do without it: whole nodes in memory."""
+"""The metadata log is deleted up to its snapshots, and nodes that need older records load a snapshot: whole nodes in
+memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A cluster starts: who came first and found no controller does not wait for longer than who came last."""
+"""A cluster starts: nodes that started first, before there was a controller, serve as early as those that started last.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group coordinator of whole nodes: its log, its failovers, and offsets in transactions of both generations."""
+"""The group coordinator of whole nodes: its log, failover, and offsets in transactions of protocols V1 and V2."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUPS = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms
 
 
 class RetryingGroupClient(RetryingClient):
-    """A group's conversation with its coordinator, wherever that is."""
+    """Sends the requests of one group to its coordinator, and finds the new one after a failover."""
 
     async def group_coordinator(self) -> int:
         return await self.coordinator("g", GROUP)
@@ -41,7 +41,7 @@ class RetryingGroupClient(RetryingClient):
         return ErrorCode(found.topics[0].partitions[0].error_code)
 
     async def offset(self) -> int:
-        """Return the committed offset, once no transaction may change it any more."""
+        """Return the committed offset, once no open transaction can change it."""
         topic = offset_fetch.OffsetFetchRequestTopic("t", [0])
         request = offset_fetch.OffsetFetchRequest("g", topics=[topic], require_stable=True)
 
@@ -53,7 +53,7 @@ class RetryingGroupClient(RetryingClient):
         return int(found.topics[0].partitions[0].committed_offset)
 
     async def commit_in(self, name: str, producer: tuple[int, int], offset: int, version: int) -> ErrorCode:
-        """TxnOffsetCommit; below version 5 after AddOffsetsToTxn."""
+        """Commit an offset in a transaction by TxnOffsetCommit; below version 5 AddOffsetsToTxn is sent first."""
         if version < 5:
             add = AddOffsetsToTxnRequest(name, *producer, "g")
             added = await self.settled(name, ApiKey.ADD_OFFSETS_TO_TXN, 3, add, lambda r: r.error_code)

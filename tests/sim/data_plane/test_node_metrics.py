@@ -1,4 +1,4 @@
-"""The metrics of whole nodes in virtual time, read by prometheus-client's parser: what they count is true."""
+"""The metrics of whole nodes in virtual time, parsed by prometheus-client, agree with what happened."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 class Scraped(MemoryCluster):
-    """Each node has its metrics at `METRICS_PORT` and its id."""
+    """A cluster whose nodes serve metrics, at the port `METRICS_PORT` plus node id."""
 
     def config(self, node_id: int) -> BrokerConfig:
         return super().config(node_id).changed({"squall.metrics.port": str(METRICS_PORT + node_id)})
 
     async def samples(self, node_id: int) -> Samples:
-        """(Name, values of labels) -> value."""
+        """Return the node's samples by (name, label values)."""
         env = NodeEnv(self.network, "scraper", 1, MemoryFs())
         link = await env.connect("h", METRICS_PORT + node_id)
         link.send((REQUEST,))
@@ -51,7 +51,7 @@ def leader_of(cluster: MemoryCluster) -> int:
 
 @asynccontextmanager
 async def three_nodes() -> AsyncIterator[Scraped]:
-    """Three nodes with topic "t": one partition on all of them."""
+    """Start three nodes with topic "t", whose only partition has a replica on each."""
     async with trio.open_nursery() as nursery:
         made = Scraped(nursery, 3)
         await made.start()

@@ -1,4 +1,4 @@
-"""Truncation, unclean elections and deleted records with everything real but sockets and disks: whole nodes in memory.
+"""Truncation, unclean elections and deleted records: whole nodes in memory, real except for sockets and disks.
 
 Nodes 1 to 3 are the controllers, so that the quorum outlives whatever happens to the replicas, on 4 to 6.
 """
@@ -36,7 +36,9 @@ RULES = pytest.mark.parametrize("rule", ["epoch", "high-watermark"])
 
 
 class ReplicaHarness:
-    """A cluster with topic "t", one partition, whose replicas are on brokers of our choice; the first one leads."""
+    """A cluster with topic "t", whose only partition has replicas on the brokers that the test names; the first one
+    leads.
+    """
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
         self.cluster = MemoryCluster(nursery, 6, voters=3, **settings)
@@ -77,7 +79,7 @@ class ReplicaHarness:
         await self.cluster.until(lambda: self.partition is not None and set(self.partition.isr) == set(brokers))
 
     async def until_led_by(self, broker_id: int) -> None:
-        """The controller says so, and the broker knows."""
+        """Wait until the controller and the broker itself know that this broker leads."""
         await self.cluster.until(lambda: self.partition is not None and self.partition.leader == broker_id, 120)
         if broker_id in self.cluster.running():
             await self.cluster.until(lambda: self.hosted(broker_id).state.is_leader)
@@ -88,7 +90,7 @@ class ReplicaHarness:
         )
 
     async def write(self, *values: bytes) -> None:
-        """With acks=all; returns once they are acknowledged."""
+        """Write with acks=all, and wait for the acknowledgements."""
         outcomes: list[Outcome] = []
         producer = Producer(self.client, ProducerSettings(linger_ms=0, delivery_timeout_ms=20_000))
         async with trio.open_nursery() as nursery:
@@ -102,7 +104,7 @@ class ReplicaHarness:
 
 
 def without_the_last_batch(fs: MemoryFs) -> MemoryFs:
-    """The disk after a loss of power that cost what was not synced of the log."""
+    """Return the disk after a power loss that took the log's unsynced records."""
     path = "data/t-0/00000000000000000000.log"
     whole = fs.read(path)
     for seed in range(100):
@@ -116,7 +118,7 @@ def without_the_last_batch(fs: MemoryFs) -> MemoryFs:
 async def test_two_leaders_die_quickly_and_only_epochs_keep_what_was_acknowledged(
     autojump_clock: Any, rule: str
 ) -> None:
-    """KIP-101, loss: a follower cuts its log at a high watermark that it has not heard of yet, then the leader dies."""
+    """KIP-101, loss: a follower truncates its log to a high watermark that is out of date, and then the leader dies."""
     async with trio.open_nursery() as nursery:
         harness = await ReplicaHarness(nursery, squall_replication_truncation=rule).begin(4, 5, 6)
         await harness.write(b"m1")
@@ -138,8 +140,10 @@ async def test_two_leaders_die_quickly_and_only_epochs_keep_what_was_acknowledge
 async def test_both_lose_power_the_shorter_one_leads_and_only_epochs_make_them_agree(
     autojump_clock: Any, rule: str
 ) -> None:
-    """KIP-101, divergence: the same high watermark, and different data below it. (As before KIP-966: the last one
-    in sync stays in the ISR when it dies, and leads again whatever it has lost.)"""
+    """KIP-101, divergence: both logs have the same high watermark, and different records below it. (It needs the
+    behaviour before KIP-966: the last in-sync replica stays in the ISR when it dies, and leads again whatever it has
+    lost.)
+    """
     async with trio.open_nursery() as nursery:
         before_elr = {"squall_bootstrap_features": "eligible.leader.replicas.version=0"}
         harness = await ReplicaHarness(nursery, squall_replication_truncation=rule, **before_elr).begin(4, 5)
@@ -171,7 +175,7 @@ async def test_both_lose_power_the_shorter_one_leads_and_only_epochs_make_them_a
 async def test_after_an_unclean_election_the_former_leader_gives_up_what_only_it_had(
     autojump_clock: Any, level: str
 ) -> None:
-    """R11."""
+    """R11 (unclean leader election)."""
     allowed = {"unclean_leader_election_enable": "true"}
     on_cluster, on_topic = (allowed, {}) if level == "cluster" else ({}, allowed)
     async with trio.open_nursery() as nursery:

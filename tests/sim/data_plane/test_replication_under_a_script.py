@@ -1,4 +1,4 @@
-"""Replication without a quorum: whole brokers, their fetchers and producers, under a control plane that is a list."""
+"""Replication without a quorum: whole brokers with their fetchers, and producers, under a scripted control plane."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.brokers.memory_cluster import MemoryCluster, NodeEnv, values_
 from tests.support.brokers.scripted_control import CONFIRM, TOPIC, TOPIC_ID, ScriptedControl, ScriptedPlane
 
 LAG_MS = 2_000
-"""replica.lag.time.max.ms of these brokers."""
+"""The brokers' replica.lag.time.max.ms."""
 
 
 class Stage:
-    """Three brokers, the topic on all of them, one producer."""
+    """Three brokers with a replica of the topic each, and one producer."""
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
         self.control = ScriptedControl()
@@ -47,7 +47,7 @@ class Stage:
             self.producer.send(TOPIC, 0, None, value, [], self.client.env.wall_ms(), self.outcomes.append)
 
     async def write(self, *values: bytes) -> None:
-        """Send, and wait until all that was sent so far is acknowledged."""
+        """Send these values, and wait until everything sent so far is acknowledged."""
         expected = len(self.outcomes) + len(values)
         self.send(*values)
         await self.until(lambda: len(self.outcomes) == expected)
@@ -206,7 +206,9 @@ async def test_a_fenced_broker_is_not_proposed_though_it_has_caught_up(autojump_
 
 
 async def test_a_leader_that_has_not_heard_of_its_end_acknowledges_nothing(autojump_clock: Any) -> None:
-    """Followers of the new epoch fetch from it no more, so nothing that it takes can be committed; it cuts that off."""
+    """Followers of the new epoch no longer fetch from the old leader. So nothing that it appends is committed, and it
+    truncates these records later.
+    """
     async with trio.open_nursery() as nursery:
         stage = await Stage(nursery).begin(1, 2, 3)
         await stage.write(b"a")

@@ -1,4 +1,4 @@
-"""Our coordinator's answers about a transactional id are Apache Kafka's, but for a difference that is named."""
+"""Our coordinator answers requests about a transactional id as Apache Kafka does, except for one named difference."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.support.transaction_answers import (
 )
 
 FATAL = (("InitProducerId", 5), ("EndTxn commit", 5))
-"""Requests whose wrong answers ended producers."""
+"""Requests to which a wrong answer once made producers end for good."""
 
 
 def on_our_cluster(test: Callable[[Coordinators], Awaitable[None]]) -> None:
-    """Run a test's body on three simulated brokers, one of them paused."""
+    """Run a test's body on three simulated brokers, one of which is paused."""
     world = SimWorld(7)
     runtime = SimRuntime(world, settings=SETTINGS)
 
@@ -53,7 +53,9 @@ def on_our_cluster(test: Callable[[Coordinators], Awaitable[None]]) -> None:
     ],
 )
 def test_each_state_request_and_epoch_has_kafkas_answer(level: int, requests: tuple[tuple[str, int], ...]) -> None:
-    """`EndTxn` was PRODUCER_FENCED while markers were written, and a claim of the epoch before a time-out."""
+    """Two answers were wrong once: EndTxn got PRODUCER_FENCED while markers were written, and so did an InitProducerId
+    with the epoch from before a transaction timeout.
+    """
 
     async def ask(asked: Coordinators) -> None:
         await asked.set_level(level)

@@ -69,7 +69,7 @@ async def topic_of(cluster: MemoryCluster, name: str, partitions: int) -> None:
 
 
 def markers(cluster: MemoryCluster, name: str, index: int) -> list[tuple[int, bool, int]]:
-    """(producer epoch, commit, coordinator epoch) of each marker, as the partition's leader has them."""
+    """Return (producer epoch, commit, coordinator epoch) of each marker in the log of the partition's leader."""
     log = cluster.running()[cluster.partition(name, index).leader].logs.logs[name, index]
     found = []
     for header, batch in log.read_batches(log.log_start_offset, log.log_end_offset):

@@ -1,4 +1,4 @@
-"""Transactional ids that outlive the processes that write with them: time-outs, crashes, restarts of brokers."""
+"""Transactional ids whose producers are replaced: after transaction timeouts, crashes, and restarts of brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOAD = {"name": "transactions", "producers": 1, "transaction_timeout_ms": 2000}
 
 
 def played(operations: list[list[Any]], faults: list[dict[str, Any]], **load: Any) -> History:
-    """The history of a run in which all faults landed and nothing was found."""
+    """Return the history of a run in which all faults took effect and no anomaly was found."""
     load["partitions"] = 1 + max(int(step[5:]) for each in operations for step in each[2].split(", ") if "send" in step)
     values = {"runtime": "sim", "seed": 3, "warmup_s": 0, "time_s": 14, "operations": operations, "faults": faults}
     result = simulate(make_plan({**values, "workload": {**LOAD, **load}, "cluster": {"settings": BROKERS}}))
@@ -30,7 +30,7 @@ def txns_of(history: History) -> list[Txn]:
 
 
 def seen(history: History, txn: Txn, isolation: int) -> int:
-    """Return how many of its records readers of this isolation level got."""
+    """Return how many of the transaction's records readers of this isolation level got."""
     values = {member.val for member in history.members.rows() if member.kind == SEND and member.txn == txn.op}
     return len({row.val for row in history.records.rows() if row.iso == isolation and row.val in values})
 

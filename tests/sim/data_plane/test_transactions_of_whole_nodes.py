@@ -1,4 +1,6 @@
-"""Transactions of both generations over whole nodes: verified or added, marked, and read at both isolations."""
+"""Transactions of protocols V1 (the broker verifies partitions) and V2 (the broker adds them) over whole nodes, read at
+both isolation levels.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ RETRIABLE = (
 
 
 class TransactionHarness:
-    """Three nodes, topic t of two partitions, and a producer that sends what the test says."""
+    """Three nodes with topic t of two partitions, and a producer whose requests the test chooses."""
 
     def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
         self._nursery = nursery
@@ -46,12 +48,12 @@ class TransactionHarness:
         return self
 
     def leader(self, index: int) -> int:
-        """Return the leader; -1 while there is none, or it is not known."""
+        """Return the partition's leader; -1 if there is none, or it is not known."""
         found = self.cluster.partition("t", index)
         return -1 if found is None else int(found.leader)
 
     async def send_once(self, producer: tuple[int, int], index: int, seq: int, *, version: int = V1) -> Any:
-        """One Produce of one record with acks=all, to the leader of a partition. Its part of the response."""
+        """Send one record with acks=all to the partition's leader. Returns the partition's entry of the response."""
         sent = batch(pid=producer[0], epoch=producer[1], seq=seq, transactional=True, timestamp=self.talk.env.wall_ms())
         topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=index, records=sent)])
         request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=3000, topic_data=[topic])
@@ -59,7 +61,7 @@ class TransactionHarness:
         return response.responses[0].partition_responses[0]
 
     async def send(self, producer: tuple[int, int], index: int, seq: int, *, version: int = V1) -> ErrorCode:
-        """As a client does: again, while the error is one that passes."""
+        """Send one record, again and again while the error is retriable. Returns the final error."""
         while True:
             try:
                 error = (await self.send_once(producer, index, seq, version=version)).error_code
@@ -70,7 +72,7 @@ class TransactionHarness:
             await self.talk.env.sleep(0.02)
 
     async def read(self, index: int, *, isolation: int) -> Any:
-        """A partition's part of the answer to a Fetch from its start."""
+        """Fetch a partition from its start. Returns its entry of the response."""
         part = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
         request = FetchRequest(
             replica_id=-1,
@@ -85,13 +87,14 @@ class TransactionHarness:
         return found
 
     async def count(self, index: int, *, isolation: int) -> int:
-        """Return how many records a reader gets, those of aborted transactions included."""
+        """Return how many records a reader gets, including those of aborted transactions."""
         found = await self.read(index, isolation=isolation)
         return len(decode_records(memoryview(bytes(found.records or b""))))
 
     def check_replicas(self) -> int:
-        """On every node that runs: what a log knows of producers and transactions equals a replay of its batches, and
-        the last stable offset does not pass the high watermark. How many replicas had a transaction.
+        """Assert for every replica on a running node: its state of producers and transactions equals a replay of its
+        batches, and the last stable offset is not above the high watermark. Returns how many replicas had a
+        transaction.
         """
         with_transactions = 0
         for node in self.cluster.running().values():
@@ -109,7 +112,7 @@ class TransactionHarness:
         return with_transactions
 
     async def until_stable(self, index: int) -> Any:
-        """Wait until no transaction holds the readers of a partition back."""
+        """Wait until no open transaction limits what readers of a partition get."""
         with trio.fail_after(20):
             while True:
                 found = await self.read(index, isolation=1)

@@ -1,4 +1,4 @@
-"""Two faults that have one simulated broker down at once leave a valid run."""
+"""Two overlapping faults that both take one simulated broker down leave a valid run."""
 
 from __future__ import annotations
 

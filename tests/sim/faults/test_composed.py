@@ -1,4 +1,4 @@
-"""Faults of links and of the workload's clients in small simulated runs: each lands, or the run is unknown."""
+"""Faults of links and of clients in small simulated runs: each takes effect, or the verdict is unknown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from squall.workloads.control import ClientHandle
 def simulated(
     *faults: dict[str, Any], time_s: float = 12, **other: Any
 ) -> tuple[str, tuple[str, ...], list[RecordedFault]]:
-    """Return verdict, reasons, and the faults as they are reported."""
+    """Return the verdict, its reasons, and the faults as they are reported."""
     load = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 40, **other}
     plan = make_plan(
         {"runtime": "sim", "seed": 5, "warmup_s": 1, "time_s": time_s, "workload": load, "faults": list(faults)}

@@ -1,4 +1,4 @@
-"""Names of targets in a simulated run: whom faults hit is in the run's papers."""
+"""Targets by name, such as leader or controller, in a simulated run: the run's files say which nodes the faults hit."""
 
 from __future__ import annotations
 

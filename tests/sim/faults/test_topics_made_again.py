@@ -1,5 +1,5 @@
-"""A topic of the workload is deleted and made again under its groups, by a broker that forgets offsets and by one that
-keeps them.
+"""A topic is deleted and created again while groups read it: with a broker that forgets the groups' offsets, and with
+one that keeps them.
 """
 
 from __future__ import annotations

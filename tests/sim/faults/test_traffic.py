@@ -1,4 +1,4 @@
-"""A cut of replication or controller traffic alone in a simulated run, and what proves it."""
+"""A network cut that affects only replication or only controller traffic in a simulated run, and the evidence of it."""
 
 from __future__ import annotations
 

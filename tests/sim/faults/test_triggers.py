@@ -1,4 +1,4 @@
-"""Faults of a simulated run that wait for something, and a fault that waits in vain."""
+"""Faults of a simulated run that begin at a condition, and a fault whose condition never comes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The hunt of `squall hunt`: one of a batch of plans shows each planted bug, and a sound broker is silent under it.
+"""`squall hunt` finds each planted bug (mutant) with one of a batch of plans, and finds nothing in a broker without
+one.
 
-No seed is written down here. What a seed comes to moves with each change of the broker's timing, and the batch stays.
-Ten mutants are hunted in the gate by what clients see, and one by the brokers' files; all of them are at night.
+The tests name no seed, because every change of the broker's timing changes what a seed does; the batch stays the same.
+Ten mutants are searched in the gate by what clients see, and one by the brokers' files; all of them are at night.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from squall.chaos.runs.simulation import simulate
 from squall.checkers.anomalies.registry import CATALOG
 
 SEEDS = 30
-"""Plans of one mutant, at most: the hunt stops at the first that shows it, which is seed 0 of most."""
+"""The most plans for one mutant. The search stops at the first that finds it, which is mostly seed 0."""
 
 GATE = {
     "14": "lost-write",
@@ -33,7 +34,8 @@ GATE = {
     "51": "lost-position",
     "78": "stuck-group",
 }
-"""The mutants of the gate, and what clients see of each: data, readers, transactions and groups."""
+"""The mutants that the gate searches, and the anomaly that each must show: of data, readers, transactions and groups.
+"""
 
 RARE = {
     "failed-yet-read": "20c",
@@ -54,7 +56,7 @@ RARE = {
     "eos-loss": "91",
     "unseen": "92",
 }
-"""Anomalies that sound runs hardly ever come near, and a mutant that shows each."""
+"""Anomalies that runs without a planted bug hardly ever come near, each with a mutant that shows it."""
 
 FOUND = [mutant for mutant, planted in MUTANTS.items() if not planted.masked]
 SEEN = [mutant for mutant, planted in MUTANTS.items() if planted.client_visible_plan is not None]
@@ -63,7 +65,7 @@ NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts eleven")
 
 
 def hunted(mutant: str, checks: str) -> MutantHuntResult:
-    """Return the result of `squall hunt` with a mutant, without a limit of time."""
+    """Return the result of `squall hunt` for a mutant, without a time limit."""
     order = HuntTask(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, checks=checks)
     found = run_task(order)
     assert not found.false_alarms, f"a sound broker fails under these plans: {found.false_alarms}"
@@ -73,7 +75,7 @@ def hunted(mutant: str, checks: str) -> MutantHuntResult:
 
 
 def seen(mutant: str) -> str:
-    """The name of what clients see of a mutant."""
+    """Return the name of the anomaly that clients see of a mutant."""
     return hunted(mutant, HISTORY).check.partition(" ")[2]
 
 

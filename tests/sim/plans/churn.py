@@ -1,10 +1,10 @@
-"""Counts how often the ISR changes when lag is counted in messages, as before KAFKA-1546, and when it is a time.
+"""Counts how often the ISR changes if lag is limited in messages, as before KAFKA-1546, and if it is limited in time.
 
-.venv/bin/python -m tests.sim.plans.churn
+    .venv/bin/python -m tests.sim.plans.churn
 
-simulates one bursty load twice, over links of 30 ms each way, and prints the table of docs/replication.md. Numbers are
-those of Kafka's early days divided by a thousand: bursts of 100 records a second, and lag of 4 messages (the default:
-4,000).
+simulates one bursty load twice, over links with a delay of 30 ms each way, and prints the table of docs/replication.md.
+Its numbers are those of early Kafka divided by a thousand: bursts of 100 records a second, and a permitted lag of 4
+messages (the default was 4,000).
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from squall.chaos.runs.simulation import simulate
 
 BY_MESSAGES = {"replica.lag.max.messages": "4"}
 FIRST_AT_S, EVERY_S, BURST_S, BURSTS, PER_S = 0.5, 3.0, 1.5, 4, 100
-"""A burst is as long as the leader waits between two looks at its followers: half of replica.lag.time.max.ms."""
+"""The bursts of the load. A burst lasts as long as the interval at which a leader checks its followers, which is half
+of replica.lag.time.max.ms.
+"""
 LOAD_S = FIRST_AT_S + BURSTS * EVERY_S
 
 
 class Churn(NamedTuple):
-    """Counts the changes of the ISR under the load."""
+    """The changes of the ISR under the load."""
 
     verdict: str
     changes: int
-    """Of the ISR, as its leader asked for them."""
+    """How many changes the leader proposed."""
     alone_s: float
-    """How long the leader was the only member."""
+    """How long the leader was the only member of the ISR."""
 
     @property
     def per_minute(self) -> float:
@@ -38,7 +40,8 @@ class Churn(NamedTuple):
 
 
 def bursty(seed: int, settings: dict[str, str]) -> Plan:
-    """Three replicas that have no other trouble than that the way to the leader takes a while."""
+    """Return a plan with three replicas and this load. Its only difficulty is the delay between followers and leader.
+    """
     records = [
         [round(FIRST_AT_S + burst * EVERY_S + number / PER_S, 3), 0, "appends-0", 0, 100]
         for burst in range(BURSTS)

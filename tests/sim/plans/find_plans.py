@@ -1,8 +1,9 @@
-"""Finds the plans about replication's switches: it draws small plans from seeds until one shows what is known.
+"""Finds plans that show a known anomaly when an option of replication is set: draws small plans from seeds until one
+does.
 
-.venv/bin/python -m tests.sim.plans.find_plans loss 0 200
+    .venv/bin/python -m tests.sim.plans.find_plans loss 0 200
 
-names each seed that finds it, and what shrinks its run, which is below runs/.
+prints each seed that finds it, and the command that shrinks its run, which is below runs/.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ APART_S = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def loss(seed: int) -> Plan:
-    """A few records; two brokers die or stop soon after one of them, most often with eligible leader replicas."""
+    """Draw a plan with a few records, in which two brokers die or stop soon after one of them was written. Most plans
+    have eligible leader replicas.
+    """
     rng = Random(repr((seed, "kip-101 loss 3")))
     settings = ELIGIBLE if rng.random() < 0.7 else {}
     replicas = rng.choice((2, 2, 3))
@@ -46,7 +49,8 @@ def loss(seed: int) -> Plan:
 
 
 def divergence(seed: int) -> Plan:
-    """A record or two; both brokers lose power, at once or nearly; then more records."""
+    """Draw a plan with a record or two, after which both brokers lose power at nearly the same time, and more records.
+    """
     rng = Random(repr((seed, "kip-101 divergence 2")))
     records = _records(rng, rng.choice((1, 2)), 0.1)
     at_s = rng.choice((rng.uniform(0.3, 1.0), rng.uniform(5, 6), rng.uniform(5, 6)))
@@ -63,7 +67,9 @@ def divergence(seed: int) -> Plan:
 
 
 def unclean(seed: int) -> Plan:
-    """Two of three brokers are down one after the other, with records before and in between. Nothing may be lost."""
+    """Draw a plan in which two of three brokers are down, one after the other, with records before and between. No
+    record may be lost in it.
+    """
     rng = Random(repr((seed, "unclean election")))
     first, then = rng.sample((1, 2, 3), 2)
     faults = [_fault(rng.uniform(0.3, 1), rng.choice((3, 4, 5)), rng.choice(("kill", "stop")), f"node:{first}")]
@@ -118,11 +124,11 @@ DRAWN: dict[str, tuple[Callable[[int], Plan], str]] = {
     "divergence": (divergence, "replicas-agree"),
     "unclean": (unclean, "lost-write"),
 }
-"""What is drawn, and what is looked for."""
+"""For each name on the command line, the function that draws a plan, and the anomaly to find."""
 
 
 def main(which: str, first: int, end: int) -> None:
-    """Try the seeds `first` up to, not including, `end`."""
+    """Try the seeds from `first` to `end` (exclusive)."""
     draw, wanted = DRAWN[which]
     for seed in range(first, end):
         result = simulate(draw(seed), stop_at_first=False)

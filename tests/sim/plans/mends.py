@@ -1,7 +1,7 @@
-"""Undoes each mend of a bug of ours: what was faulty is faulty again, as long as a test lasts.
+"""Undoes the fix of a bug of ours, for as long as a test lasts: then the bug is back.
 
-A plan that is "broken by: nothing" has no setting and no mutant that could show that it still does what it was kept
-for. Its mend can be undone instead: then it fails as it did before.
+A plan that is "broken by: nothing" has no setting and no planted bug that could show that it still tests what it was
+kept for. With the fix undone it must fail as it did before.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ Undo = Callable[[pytest.MonkeyPatch], None]
 
 
 def heartbeats_prove_ownership_always(undone: pytest.MonkeyPatch) -> None:
-    """Also while a fault keeps brokers apart."""
+    """Let heartbeats prove that a partition has two owners even while a fault separates brokers."""
     undone.setattr(nemesis_log, "apart", lambda _: [])
 
 
 def who_is_hosted_last_has_the_name(undone: pytest.MonkeyPatch) -> None:
-    """The watch takes a topic for the one of its name as soon as a node hosts it, also one that is deleted."""
+    """Let the invariants take a topic for the present one of its name as soon as a node hosts it, even if it is deleted
+    already.
+    """
     sound = InvariantChecker._known
 
     def known(watch: InvariantChecker, topic_id: bytes, topic: str, index: int) -> PartitionModel:
@@ -64,7 +66,8 @@ def who_is_hosted_last_has_the_name(undone: pytest.MonkeyPatch) -> None:
 
 
 def topics_are_deleted_by_name(undone: pytest.MonkeyPatch) -> None:
-    """Whichever topic has the name by then."""
+    """Let the client delete a topic by name instead of by id: a late request then deletes the next topic of that name.
+    """
     make, names = admin.create_topics, list[str]()
 
     async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000) -> dict[str, str]:
@@ -80,17 +83,17 @@ def topics_are_deleted_by_name(undone: pytest.MonkeyPatch) -> None:
 
 
 def later_copies_are_not_looked_at(undone: pytest.MonkeyPatch) -> None:
-    """The first place that is left of a record is its place."""
+    """Let the check of the order of sends use the first remaining copy of a record only."""
     undone.setattr(send_reorder, "_last_copy", lambda _: -1)
 
 
 def the_dying_delete_nothing(undone: pytest.MonkeyPatch) -> None:
-    """Miss what a broker deletes in the moment that it dies in."""
+    """Let the invariants miss the records that a broker deletes at the moment of its death."""
     _nobody_hears_the_dying(undone, CommittedBatches, "deleted")
 
 
 def the_dying_decide_nothing(undone: pytest.MonkeyPatch) -> None:
-    """Miss what a broker decides in the moment that it dies in."""
+    """Let the invariants miss what a controller decides at the moment of its death."""
     _nobody_hears_the_dying(undone, InvariantChecker, "_image_moved")
 
 
@@ -106,17 +109,17 @@ def _nobody_hears_the_dying(undone: pytest.MonkeyPatch, owner: type[Any], what: 
 
 
 def a_dead_voter_has_its_log_alone(undone: pytest.MonkeyPatch) -> None:
-    """And no snapshot behind which it begins."""
+    """Let the invariants ignore the snapshot of a dead voter: they see its log alone."""
     undone.setattr(quorum_watch, "newest_snapshot_end", lambda *_: -1)
 
 
 def only_what_is_committed_is_durable(undone: pytest.MonkeyPatch) -> None:
-    """Count only what is committed as durable, of what a damaged or dead node has."""
+    """Let the invariants count only committed records as durable on a damaged or dead node."""
     undone.setattr(PartitionModel, "has_uncommitted", lambda *_: False)
 
 
 def all_bits_rot(undone: pytest.MonkeyPatch) -> None:
-    """Also those that no checksum covers."""
+    """Let the fault flip bits that no checksum covers, too."""
 
     def rotten_bits(_: str, content: bytes | bytearray, bits: int, __: str, rng: Random) -> list[int]:
         return sorted(rng.sample(range(len(content) * 8), min(bits, len(content) * 8)))
@@ -125,7 +128,7 @@ def all_bits_rot(undone: pytest.MonkeyPatch) -> None:
 
 
 def the_last_decision_of_an_event_counts(undone: pytest.MonkeyPatch) -> None:
-    """And none before it is judged."""
+    """Let the invariants check only the last of several decisions that one event makes about a partition."""
     read_on = ImageWatch._read_on
 
     def read(images: ImageWatch, *args: Any) -> None:
@@ -147,7 +150,7 @@ def the_last_decision_of_an_event_counts(undone: pytest.MonkeyPatch) -> None:
 
 
 def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
-    """A Sync is a heartbeat, and so is a commit in whatever generation."""
+    """Let a SyncGroup count as a heartbeat of the member, and a commit in any generation, too."""
     synchronize = GroupMember._synchronize
 
     async def synchronized(member: GroupMember, answer: JoinGroupResponse) -> ResponseAction:
@@ -159,7 +162,7 @@ def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
 
 
 def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
-    """Also over connections that ended before."""
+    """Let a group member that is woken send a request although its process has ended."""
 
     async def until_woken(member: BaseGroupMember[Any], most_s: float) -> None:
         await member._wake.wait(most_s)
@@ -168,39 +171,41 @@ def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
 
 
 def min_isr_holds_before_it_is_known(undone: pytest.MonkeyPatch) -> None:
-    """Apply a leader's new min ISR from when the first node has learnt of it."""
+    """Let the invariants apply a new min ISR before the leader has learnt of it."""
     undone.setattr(PartitionModel, "least_min_isr", lambda known, _: known.promise.min_isr)
 
 
 def every_transaction_ends(undone: pytest.MonkeyPatch) -> None:
-    """Also one that no log has any more."""
+    """Let the verdict demand that a transaction ends even if no log has it any more."""
     undone.setattr(reasons, "LEFT_UNSTABLE", {})
 
 
 def every_producer_goes_on(undone: pytest.MonkeyPatch) -> None:
-    """Also one whose epochs its coordinator has lost."""
+    """Let the verdict demand that a producer continues even if its coordinator has lost its epochs."""
     undone.delitem(reasons.LOST_IN_TRANSACTIONS, "stuck-producer/load")
 
 
 def a_log_is_lost_from_its_end(undone: pytest.MonkeyPatch) -> None:
-    """Assume that damage takes only records behind all that are left."""
+    """Let the verdict assume that a damaged log loses records only at its end."""
     for row in guarantees.BASE:
         for permits in (row.d.permits, row.dm.permits):
             undone.delitem(permits, "poll-skip", raising=False)
 
 
 def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
-    """Apply the ISR of an image before its settings; until then the former ones are in force."""
+    """Let a broker apply an image's ISR before its settings, so that the former settings are briefly in force."""
     undone.setattr(Partition, "expect", lambda *_: None)
 
 
 def high_watermarks_outlive_their_records(undone: pytest.MonkeyPatch) -> None:
-    """Keep high watermarks until the next checkpoint."""
+    """Let a broker keep the high watermark of a deleted partition until the next checkpoint."""
     undone.setattr(HighWatermarkCheckpoint, "cut", lambda *_: None)
 
 
 def a_marker_is_held_against_what_any_log_knows(undone: pytest.MonkeyPatch) -> None:
-    """Also a follower's, after a permitted loss."""
+    """Let the invariants compare a marker with the producer state of any log, even a follower's, after a permitted
+    loss.
+    """
     sound = TransactionWatch._marker
 
     def marker(watch: TransactionWatch, node: int, known: PartitionModel, marked: WrittenMarker) -> None:
@@ -212,7 +217,7 @@ def a_marker_is_held_against_what_any_log_knows(undone: pytest.MonkeyPatch) -> N
 
 
 def nobody_waits_for_less_than_others(undone: pytest.MonkeyPatch) -> None:
-    """Assume that a later wait is for a later record."""
+    """Let the coordinator assume that a later wait is always for a higher offset."""
     sound = CoordinatorLog._wait_for
 
     def wait_for(log: CoordinatorLog, end_offset: int) -> Any:
@@ -224,7 +229,7 @@ def nobody_waits_for_less_than_others(undone: pytest.MonkeyPatch) -> None:
 
 
 def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
-    """Each has a turn of its own."""
+    """Let two faults alter the same setting at the same time."""
 
     class Turns(dict[Any, Any]):
         def setdefault(self, _: Any, fresh: Any = None) -> Any:
@@ -239,23 +244,23 @@ def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
 
 
 def groups_go_down_whatever_their_size(undone: pytest.MonkeyPatch) -> None:
-    """Write at once what makes a classic group of a consumer group, even if the log does not take it."""
+    """Let the coordinator convert a consumer group to a classic one even if the records do not fit into one batch."""
     undone.setattr(ConsumerCoordination, "_downgrade_fits", lambda *_: True)
     undone.setattr(coordination, "as_many_as_fit", lambda group, member_ids, most_bytes: member_ids)
 
 
 def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
-    """A log that a crash has left is taken up as it is, whatever flush.messages says."""
+    """Let a broker use the log that a crash has left without the fsync that flush.messages demands."""
     undone.setattr(FlushScheduler, "opened", lambda flushes, log, config: log.configure(config))
 
 
 def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
-    """Let the assignment of a member in a generation count for ever, even if the number is used again."""
+    """Let a member's assignment count for ever, even if a later generation has the same number."""
     undone.setattr(GroupTableBuilder, "_may_be_anew", lambda *_: False)
 
 
 def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:
-    """Forget that a process that was to become a zombie need not become one any more."""
+    """Let a process that was to become a zombie become one although that is no longer wanted."""
     sound = ClientHandle.wake
 
     def wake(handle: ClientHandle, who: int) -> None:
@@ -294,4 +299,4 @@ MENDS: dict[str, Undo] = {
     "a_zombie_that_is_wanted_no_more": whoever_gathers_goes_on,
     "what_a_crash_left_without_its_fsync_counts": what_is_found_counts_at_once,
 }
-"""Name of a plan to what undoes its mend."""
+"""For each plan, the function that undoes the fix."""

@@ -1,4 +1,4 @@
-"""Lag by messages throws followers out of the ISR that lack nothing but time (R12, KAFKA-1546)."""
+"""A limit of lag in messages removes followers from the ISR that are only late, not behind (R12, KAFKA-1546)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans in docs/plans are read, run and land."""
+"""The plans in docs/plans can be read and run, and their faults take effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of an input that was read twice names why: its reader got an old position."""
+"""The story of an input that was read twice gives the reason: its reader was answered an old committed offset."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_story_says_who_was_told_an_old_position_and_when_a_newer_one_was_co
 
 
 def test_the_story_of_a_shrunk_run_names_the_broker_that_told_the_old_position(tmp_path: Path) -> None:
-    """Its messages are recorded."""
+    """The run records every message between nodes, so the answer is in it."""
     runs = (simulate(plan, stop_at_first=False, messages=True) for plan in seeds(shown(NAMES[1]).plan, SEEDS))
     result = next(run for run in runs if "eos-duplicate" in found(run))
     files = read_run(save_at(result, tmp_path / "run", "told").path)

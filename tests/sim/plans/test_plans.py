@@ -1,16 +1,16 @@
-"""Shrunk plans: what breaks each of them still does, and without that nothing is found.
+"""Regression tests by shrunk plans: each plan of this folder fails with its cause, and passes without.
 
-A plan of this folder runs alone (`./squall sim --plan FILE`) and begins with comments that say what it shows:
+A plan runs alone (`./squall sim --plan FILE`) and begins with comments that say what it shows:
 
     # title: a sentence
-    # broken by: setting NAME=VALUE (in the plan), mutant ID (planted), or nothing (a bug of ours, mended)
+    # broken by: setting NAME=VALUE (in the plan), mutant ID (planted), or nothing (a bug of ours, fixed)
     # fails with: the anomaly or broken invariant that is found, or was; or `trouble of ours` or `a fault that is not
     #   proven`, which are no verdicts
-    # else: a fault that is not proven (only where it is not, and the verdict is unknown, whatever is mended)
+    # else: a fault that is not proven (only if one is not, so that the verdict is unknown even without the cause)
 
-What exactly a seed comes to moves with every change of the broker's timing. So what is to be found is found under one
-of a batch of seeds, the plan's own first; what may not be found is looked for under two. A plan that nothing breaks
-fails once its mend is undone (`mends`).
+What a seed leads to changes with the broker's timing. So a plan must fail under at least one of a batch of seeds, its
+own first, and must pass under two without its cause. A plan that is broken by nothing must fail once the fix of its bug
+is undone (`mends`).
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ MENDED = [name for name in NAMES if "\n# broken by: nothing" in (PLANS / f"{name
 STEPS_AT_MOST = 10
 TROUBLE, NOT_PROVEN = "trouble of ours", "a fault that is not proven"
 SEEDS, CLEAN_SEEDS = 30, 2
-"""Of the batch, and of those under which nothing may be found."""
+"""How many seeds are tried with the cause, and how many without."""
 SAID = ("title", "broken by", "fails with")
 
 
 class Shown(NamedTuple):
-    """A plan of this folder, and what it shows."""
+    """A plan of this folder, with its comments."""
 
     title: str
     breaker: tuple[str, str]
-    """("setting", "NAME=VALUE"), ("mutant", ID) or ("nothing", "")."""
+    """The cause: ("setting", "NAME=VALUE"), ("mutant", ID) or ("nothing", "")."""
     failure: str
     plan: Plan
     otherwise: str = "valid"
-    """The verdict where nothing fails."""
+    """The verdict without the cause."""
 
     @property
     def mutant(self) -> str | None:
@@ -56,7 +56,7 @@ class Shown(NamedTuple):
 
     @property
     def without(self) -> Plan:
-        """The plan that may not fail: without its setting."""
+        """Return the plan without its setting, which must pass."""
         if self.breaker[0] != "setting":
             return self.plan
         values = self.plan.model_dump(mode="json")
@@ -67,7 +67,7 @@ class Shown(NamedTuple):
 
 
 def shown(name: str) -> Shown:
-    """A plan with its comments."""
+    """Read a plan and its comments."""
     path = PLANS / f"{name}.toml"
     said: dict[str, str] = {}
     for line in path.read_text().splitlines():
@@ -83,7 +83,7 @@ def shown(name: str) -> Shown:
 
 
 def seeds(plan: Plan, count: int) -> list[Plan]:
-    """The plan, and the same under other seeds: so many in all."""
+    """Return the plan and copies of it with other seeds, `count` in all."""
     others = (seed for seed in range(count) if seed != plan.seed)
     values = plan.model_dump(mode="json")
     return [plan, *(make_plan({**values, "seed": seed}) for seed in islice(others, count - 1))]
@@ -96,13 +96,13 @@ def run(plan: Plan, mutant: str | None = None) -> SimResult:
 
 
 def found(result: SimResult) -> set[str]:
-    """Names of all that may not be."""
+    """Return the names of all anomalies and broken invariants that are not permitted."""
     failure = {result.failure.name} if result.failure else set()
     return failure | set(result.anomalies) | {violation.name for violation in result.violations}
 
 
 def _failure(result: SimResult) -> str:
-    """Return what the run ended with; empty if nothing was wrong."""
+    """Return how the run failed; empty if nothing was wrong."""
     if result.trouble is not None:
         assert result.verdict == "unknown"
         return TROUBLE

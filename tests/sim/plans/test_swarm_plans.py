@@ -1,4 +1,4 @@
-"""Simulated plans of a swarm."""
+"""Plans that `squall sim --swarm` draws at random."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ HIT = {
     markers_without_a_leader: b'"WriteTxnMarkers"',
     completions_below_min_isr: b'"WriteTxnMarkers"',
 }
-"""What a scene's faults hit."""
+"""The requests that the faults of each scene (a drawn combination of faults) affect."""
 TAKEN_LATE = {
     late_markers: "marker written before",
     markers_without_a_leader: "marker waits for a leader",

@@ -1,4 +1,4 @@
-"""A coordinator that is cut off from its peers answers the heartbeats of its member. It is no finding that it does."""
+"""A group coordinator that is cut off from other brokers still answers a member's heartbeats. That is no anomaly."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def found(result: SimResult) -> bool:
 
 
 def test_its_heartbeats_would_make_two_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that heartbeats would make two owners if they counted: so the plan, which is clean, reaches its subject."""
+    """The plan does reach the situation: if such heartbeats counted, the partition would have two owners."""
     monkeypatch.setattr(nemesis_log, "apart", lambda _: [])
     plans = (make_plan({**PLAN.model_dump(mode="json"), "seed": seed}) for seed in range(SEEDS))
     assert any(found(simulate(plan, stop_at_first=False)) for plan in plans)
 
 
 def test_commits_make_two_owners_while_brokers_are_apart() -> None:
-    """A bug of the coordinator is found by what it acknowledges, whatever is on elsewhere."""
+    """Commits that the coordinator acknowledges prove a second owner, even while a fault separates brokers."""
     mutant = find("45")
     cut = {"at_s": 1.0, "duration_s": 8.0, "action": "pause", "target": "follower", "params": {}}
     plans = (make_plan({**mutant.plan(seed).model_dump(mode="json"), "faults": [cut]}) for seed in range(SEEDS))

@@ -1,4 +1,4 @@
-"""Small batches that hold more than anybody would look through."""
+"""Builds record batches of few bytes that unpack to millions of records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from squall.broker.protocol.compression import compress
 from squall.broker.protocol.records import HEADER_SIZE, Record, encode_batch
 
 SMALLEST_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))
-"""Six bytes long, without key, value and headers."""
+"""One encoded record of six bytes behind its length: no key, an empty value, no headers."""
 
 
 def many_records(count: int, newest_ms: int, *, codec: int = 4) -> bytes:
-    """A batch of the smallest records, none of which is as late as the header says: a search for a late one has to
-    read all of them. Packed with zstd, 9.6 million take 6 KB. The header tells the truth about their number.
+    """Return a batch of `count` of the smallest records. Its header claims the timestamp `newest_ms`, but no record is
+    as late: a search by time has to read all of them. The record count in the header is right. With zstd, 9.6 million
+    records take 6 KB.
     """
     body = SMALLEST_RECORD * count
     first = encode_batch([Record(0, newest_ms - 60_000, None, b"")])

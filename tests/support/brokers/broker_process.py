@@ -1,4 +1,4 @@
-"""A broker as a process, and what its longest turns were."""
+"""Runs one of our brokers as an OS process that reports the longest step of its tasks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ REPORT = '"e":"turns_measured"'
 
 
 class LongestTurn(NamedTuple):
-    """The most that one step of one of the broker's tasks has done (`squall.broker.turn_meter`)."""
+    """The longest time that a task of the broker ran without yielding to trio (`squall.broker.turn_meter`)."""
 
     seconds: float
     """CPU time."""
     task: str
-    """Whose step that was."""
+    """Name of the task."""
     bytes: int
     entries: int
     records: int
@@ -32,7 +32,7 @@ class LongestTurn(NamedTuple):
 
 
 class BrokerProcess:
-    """One node as a process."""
+    """A cluster of one node, broker and controller, in an OS process of its own."""
 
     def __init__(self, folder: Path, more: dict[str, str] | None = None) -> None:
         with socket.socket() as free:
@@ -78,7 +78,7 @@ class BrokerProcess:
         return RawClient(self.port)
 
     def longest_turn(self) -> LongestTurn:
-        """Ask for the longest turn since this was last asked."""
+        """Return the longest step since the last call."""
         before = self._reports()
         self.process.send_signal(signal.SIGUSR1)
         self.wait_for(lambda: len(self._reports()) > len(before))
@@ -90,12 +90,12 @@ class BrokerProcess:
         return [line for line in self.trace.read_text().splitlines() if REPORT in line and line.endswith("}")]
 
     def stop(self) -> None:
-        """End it, in good order if it can."""
+        """Send SIGTERM, and wait until the process has ended."""
         self.process.terminate()
         self.process.wait(60)
 
     def assert_serves(self) -> None:
-        """Another client gets an answer, and the process is still the same one."""
+        """Assert that a new client gets an answer, and that the process has not been replaced."""
         with self.connect() as client:
             answer = client.ask(MetadataRequest(topics=None), 12)
         assert [broker.node_id for broker in answer.brokers] == [1]

@@ -1,4 +1,4 @@
-"""Another client of a broker, that asks small questions while somebody else asks for much."""
+"""A second client of a broker: it measures how long small requests wait while another client sends costly ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from tests.support.brokers.broker_process import BrokerProcess
 
 
 class Bystander:
-    """Asks from one connection, one question after the other, as long as the block runs.
+    """A context manager that sends small requests over one connection, one after the other, until its block ends.
 
-    `slowest_s` is the longest that an answer took, `answers` their number. Trouble is raised at the block's end.
+    `slowest_s` is the longest wait for an answer, `answers` their number. An error of its connection is raised at the
+    end of the block.
     """
 
     def __init__(self, broker: BrokerProcess) -> None:

@@ -1,4 +1,4 @@
-"""Nodes whose control plane is real and whose quorum and network are played, on trio's clock.
+"""Nodes with a real control plane on trio's clock. The test simulates the metadata quorum and the network.
 
 There is no data plane in it. In `memory_cluster.py` the quorum elects its leaders and commits by itself; here the test
 says who leads and when the log commits.
@@ -32,7 +32,9 @@ CLUSTER_ID = "control-plane-harness"
 
 
 class PlayedQuorum:
-    """One log for all nodes. It commits at once, or when the test says so; the test says who leads."""
+    """Replaces the metadata quorum by one log for all nodes. It commits at once, or when the test says so; the test
+    names the leader.
+    """
 
     def __init__(self, harness: ControlPlaneHarness, node_id: int) -> None:
         self.harness, self.node_id = harness, node_id
@@ -72,7 +74,7 @@ class PlayedQuorum:
 
 
 class PlayedPeers:
-    """Requests between nodes, through their wire form."""
+    """Carries requests between nodes: encodes and decodes them, without sockets."""
 
     def __init__(self, harness: ControlPlaneHarness, node_id: int) -> None:
         self.harness, self.node_id = harness, node_id
@@ -108,7 +110,7 @@ class PlayedPeers:
 
 
 async def handled(service: ControllerService, api_key: int, request: Any) -> Any:
-    """Call the service, and return its response once there is one."""
+    """Send a request to the service, and wait for its response."""
     answer = service.handle(api_key, request)
     return await answer.wait() if isinstance(answer, DeferredResponse) else answer
 
@@ -150,7 +152,7 @@ class ControlPlaneNode:
 
 
 class ControlPlaneHarness:
-    """Nodes 1 to 3 (as far as they were started), one log, one leader."""
+    """Up to three nodes with ids 1 to 3, and one metadata log with one leader."""
 
     def __init__(self, nursery: trio.Nursery, **properties: str) -> None:
         self.nursery = nursery
@@ -166,7 +168,7 @@ class ControlPlaneHarness:
         self.requests: list[tuple[int, int, ApiKey]] = []
 
     def start(self, node_id: int, *, previous_epoch: int = -1) -> ControlPlaneNode:
-        """A node from scratch: it replays the log before anything else."""
+        """Start a node without state: it replays the metadata log before anything else."""
         self.incarnations[node_id] = self.incarnations.get(node_id, 0) + 1
         node = self.nodes[node_id] = ControlPlaneNode(self, node_id, self.incarnations[node_id], previous_epoch)
         self.cut_off.discard(node_id)
@@ -175,14 +177,14 @@ class ControlPlaneHarness:
         return node
 
     def kill(self, node_id: int) -> None:
-        """The node is gone from one moment to the next."""
+        """End a node at once, as SIGKILL does."""
         self.nodes[node_id].scope.cancel()
         self.cut_off.add(node_id)
         if self.leader == node_id:
             self.leader = -1
 
     def elect(self, node_id: int) -> None:
-        """Another leader of the quorum: nothing uncommitted survives."""
+        """Make a node the leader of the quorum. Records that are not committed are lost."""
         before, self.leader = self.leader, -1
         del self.log[self.committed :]
         if before >= 0:
@@ -194,7 +196,7 @@ class ControlPlaneHarness:
         self.nodes[node_id].service.on_leadership(True, self.epoch)
 
     def commit(self) -> None:
-        """Everything in the log is committed, and every node that is not cut off replays it."""
+        """Commit everything in the log. Every node that is not cut off replays it."""
         at, self.committed = self.committed, len(self.log)
         for node in self.nodes.values():
             if node.id not in self.cut_off:
@@ -203,7 +205,7 @@ class ControlPlaneHarness:
         moved.set()
 
     def heal(self, node_id: int) -> None:
-        """A node that was cut off is back, and reads what it missed."""
+        """Connect a node that was cut off. It replays what it missed."""
         self.cut_off.discard(node_id)
         self._replay(self.nodes[node_id], self.nodes[node_id].feed.image.offset + 1)
 
@@ -218,7 +220,7 @@ class ControlPlaneHarness:
 
 
 async def start_three(nursery: trio.Nursery, **properties: str) -> ControlPlaneHarness:
-    """Three nodes, the first of them the controller, all brokers serving."""
+    """Start three nodes, the first of them the controller, and wait until all brokers serve."""
     harness = ControlPlaneHarness(nursery, **properties)
     for node_id in (1, 2, 3):
         harness.start(node_id)
@@ -228,7 +230,7 @@ async def start_three(nursery: trio.Nursery, **properties: str) -> ControlPlaneH
 
 
 def error_of(response: Any) -> ErrorCode:
-    """The one error of a response about one thing."""
+    """Return the error of a response whose request named one topic, partition or setting."""
     for name in ("topics", "responses", "results"):
         if getattr(response, name, ()):
             (only,) = getattr(response, name)

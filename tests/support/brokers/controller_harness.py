@@ -1,6 +1,6 @@
-"""A controller with everything around it played by the test: the log, the clock and the brokers.
+"""Runs a controller without broker or tasks. The test simulates the log, the clock and the brokers.
 
-There is no broker in it, and nothing is asynchronous: a controller decides, and the harness applies what it decided.
+Nothing is asynchronous: the controller decides, and the harness applies the decision.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ WITHOUT_ELR = {"squall_bootstrap_features": f"{ELR_FEATURE}=0"}
 
 
 class ControllerHarness:
-    """Brokers 1 to `brokers`, registered and unfenced, and a controller that has just become active; without eligible
-    leader replicas unless `properties` ask for them."""
+    """A controller that has just become active, with brokers 1 to `brokers` registered and unfenced. Eligible leader
+    replicas (KIP-966) are off unless `properties` enable them.
+    """
 
     def __init__(
         self, brokers: int = 3, *, racks: dict[int, str] | None = None, seed: int = 1, **properties: str
@@ -54,25 +55,25 @@ class ControllerHarness:
     # ------------------------------------------------------------------------------------------------ the machine
 
     def commit(self, decision: Decision[Any]) -> Any:
-        """Append and apply a decision; its reply."""
+        """Append and apply a decision, and return its reply."""
         at = self.controller.next_offset
         self.log += [(offset, write.record) for offset, write in enumerate(decision.records, at)]
         self.controller.apply(decision, EPOCH, self.now_ms)
         return decision.reply
 
     def decide(self, api_key: int, request: Any) -> Decision[Any]:
-        """Decide without applying; deciding changes nothing."""
+        """Return the controller's decision on a request, without applying it."""
         before = self.image.clone()
         decision = self.controller.decide(api_key, request, self.now_ms)
         assert self.image == before, "a decision changed the image"
         return decision
 
     def do(self, api_key: int, request: Any) -> Any:
-        """Decide and apply; the reply."""
+        """Decide on a request, apply the decision, and return the reply."""
         return self.commit(self.decide(api_key, request))
 
     def tick(self, after_ms: int = 0) -> int:
-        """Let time pass in steps a controller would tick at; how many records it wrote."""
+        """Let time pass, with a tick of the controller whenever one is due. Return how many records it wrote."""
         written = 0
         end_ms = self.now_ms + after_ms
         while True:
@@ -86,14 +87,16 @@ class ControllerHarness:
             self.now_ms = min(self.now_ms + SESSION_MS // 10, end_ms)
 
     def fail_over(self, predecessor: tuple[int, int] | None = None) -> None:
-        """Another controller becomes active on the same log; `predecessor`: as for `Controller`."""
+        """Make another controller active on the same log. `predecessor` is passed to `Controller`."""
         image = self.rebuilt()
         # The new leader's first record is the quorum's own.
         first = self.controller.next_offset + 1
         self.controller = Controller(image, self.settings, self.rng, first, self.now_ms, predecessor)
 
     def fenced_after(self, beating: tuple[int, ...], at_most_ms: int) -> dict[int, int]:
-        """Milliseconds until each broker was fenced, where the controller ticks when it asks for it."""
+        """Return, for each broker that was fenced within `at_most_ms`, after how many ms. Only the brokers in `beating`
+        send heartbeats. The controller ticks at exactly the times that it asks for.
+        """
         begun, beat_ms, found = self.now_ms, self.now_ms, dict[int, int]()
         while self.now_ms < begun + at_most_ms:
             while (decision := self.controller.tick(self.now_ms)).records:
@@ -107,7 +110,7 @@ class ControllerHarness:
         return found
 
     def rebuilt(self) -> ClusterImage:
-        """The image that the log describes."""
+        """Return the image that a replay of the whole log makes."""
         image = ClusterImage()
         for offset, record in self.log:
             replay(image, record, offset, EPOCH)
@@ -124,7 +127,7 @@ class ControllerHarness:
         cluster_id: str = CLUSTER_ID,
         features: dict[str, tuple[int, int]] | None = None,
     ) -> tuple[ErrorCode, int]:
-        """(error, broker epoch)."""
+        """Register a broker. Returns (error, broker epoch)."""
         supported = {f.name: (f.low, f.high) for f in FEATURES} if features is None else features
         request = BrokerRegistrationRequest(
             broker_id=broker_id,
@@ -150,7 +153,7 @@ class ControllerHarness:
         want_fence: bool = False,
         stop: bool = False,
     ) -> BrokerHeartbeatResponse:
-        """One heartbeat, by default of a broker that has read everything."""
+        """Send one heartbeat of a broker, which by default has replayed the whole metadata log."""
         registered = self.image.brokers.get(broker_id)
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -164,13 +167,13 @@ class ControllerHarness:
         return reply
 
     def join(self, broker_id: int, incarnation: int = 1, *, previous_epoch: int = -1) -> None:
-        """Register and unfence."""
+        """Register a broker, and unfence it."""
         error, _ = self.register(broker_id, incarnation, previous_epoch=previous_epoch)
         assert error == ErrorCode.NONE, error
         assert not self.beat(broker_id).is_fenced
 
     def lose(self, *broker_ids: int) -> None:
-        """The brokers fall silent, and their sessions run out; the others keep theirs."""
+        """Let the sessions of these brokers expire. The other brokers keep sending heartbeats."""
         end_ms = self.now_ms + SESSION_MS + SESSION_MS // 10
         while self.now_ms < end_ms:
             self.tick(SESSION_MS // 10)
@@ -182,7 +185,7 @@ class ControllerHarness:
     # ------------------------------------------------------------------------------------------------- the topics
 
     def topic(self, name: str, *replicas: list[int], **configs: str) -> bytes:
-        """Create a topic with these replicas of each partition; its id."""
+        """Create a topic; each list has the replicas of one partition. Returns the topic's id."""
         assignments = [
             create_topics.CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index, brokers in enumerate(replicas)
@@ -201,7 +204,7 @@ class ControllerHarness:
         configs: dict[str, str | None] | dict[str, str] | None = None,
         validate_only: bool = False,
     ) -> create_topics.CreatableTopicResult:
-        """CreateTopics for one topic."""
+        """Send CreateTopics for one topic."""
         topic = create_topics.CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -218,7 +221,7 @@ class ControllerHarness:
         return result
 
     def partition(self, name: str, index: int = 0) -> PartitionImage:
-        """One partition as it is now."""
+        """Return the present state of one partition."""
         topic = self.image.topic(name)
         assert topic is not None
         return topic.partitions[index]
@@ -235,7 +238,9 @@ class ControllerHarness:
         partition_epoch: int = 0,
         recovering: bool = False,
     ) -> alter_partition.AlterPartitionResponsePartitionData:
-        """AlterPartition by the leader; the epochs are relative to the present ones."""
+        """Send AlterPartition with this ISR, by default as the leader. `leader_epoch` and `partition_epoch` are added
+        to the present ones.
+        """
         topic = self.image.topic(name)
         assert topic is not None
         now = topic.partitions[index]
@@ -263,5 +268,5 @@ class ControllerHarness:
 
 
 def broker_state(broker_id: int, broker_epoch: int) -> Any:
-    """A member of a proposed ISR."""
+    """Return one member of an ISR, as AlterPartition names it."""
     return alter_partition.BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)

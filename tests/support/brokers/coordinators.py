@@ -1,4 +1,6 @@
-"""A broker in memory whose transaction or group coordinator runs, with its log's followers played by the test."""
+"""A broker in memory with a real transaction or group coordinator. The test simulates the followers of the
+coordinator's log.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,12 @@ from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 
 class CoordinatorBroker(MemoryBroker):
-    """Broker 1, which may lead partition 0 of a coordinator's log, the only one. Subclasses make the coordinator."""
+    """Broker 1, which can lead the coordinator's log; that log has one partition, 0. Subclasses add the coordinator."""
 
     TOPIC: ClassVar[str]
     SETTINGS: ClassVar[dict[str, str]]
     decode: ClassVar[Callable[..., Any]]
-    """What a record of the log says, from its key and value."""
+    """Decodes a record of the coordinator's log, from its key and value."""
     coordinator: Any
 
     def __init__(self, **settings: str) -> None:
@@ -57,13 +59,15 @@ class CoordinatorBroker(MemoryBroker):
 
     @property
     def log(self) -> HostedPartition:
-        """The replica of the coordinator's log."""
+        """Return the replica of the coordinator's log."""
         found = self.replicas.find(IDS[self.TOPIC], 0)
         assert found is not None
         return found
 
     async def lead(self, epoch: int = 5, *, commit: bool = True) -> None:
-        """Lead the coordinator's log in an epoch; with `commit` both followers have all of it, and follow."""
+        """Make the broker the leader of the coordinator's log, in this leader epoch. With `commit` both followers then
+        fetch all of the log.
+        """
         self.give(self.TOPIC, epoch=epoch, partition_epoch=10 * epoch)
         if commit:
             self.replicate(epoch)
@@ -71,18 +75,20 @@ class CoordinatorBroker(MemoryBroker):
         await trio.testing.wait_all_tasks_blocked()
 
     def replicate(self, epoch: int = 5) -> None:
-        """Both followers fetch from the end of the log."""
+        """Let both followers fetch from the end of the log, so that all of it is committed."""
         for replica in (2, 3):
             self.follower_has(replica, self.log.log.log_end_offset, epoch=epoch, name=self.TOPIC)
 
     def submit(self, request: Any) -> list[Any]:
-        """Hand a request in. The list gets the answer."""
+        """Hand a request to the coordinator. The returned list is empty until the answer comes, and then holds it."""
         answers: list[Any] = []
         self.coordinator.submit(request, answers.append)
         return answers
 
     def logged(self) -> Iterator[tuple[BatchHeader, memoryview, list[tuple[int, Any]]]]:
-        """The batches of the log, each with the offsets of its records and what they say. Markers have none."""
+        """Yield each batch of the log: its header, its bytes, and (offset, decoded record) of each record. For a
+        control batch that list is empty.
+        """
         log = self.log.log
         for header, batch in log.read_batches(log.log_start_offset, log.log_end_offset):
             view = memoryview(batch)
@@ -96,7 +102,7 @@ class CoordinatorBroker(MemoryBroker):
 
 
 class Blocks:
-    """Plays the controller's blocks of producer ids."""
+    """Replaces the controller that allocates blocks of producer ids."""
 
     def __init__(self, size: int = 10) -> None:
         self.given = 0
@@ -112,12 +118,14 @@ class Blocks:
 
 
 class Peers:
-    """Plays the leaders of partitions: what they were asked, and what they answer."""
+    """Simulates the partition leaders to which a coordinator sends WriteTxnMarkers: keeps the requests, and answers as
+    the test says.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.errors: dict[tuple[str, int], list[ErrorCode | None]] = {}
-        """By partition, what is answered first; None: silence, by a link that breaks."""
+        """The next answers for each partition. None breaks the connection instead of answering."""
         self.held: trio.Event | None = None
 
     async def request(
@@ -147,7 +155,8 @@ class Peers:
         return planned.pop(0) if planned else ErrorCode.NONE
 
     def written(self) -> list[tuple[int, str, int, int, bool, int]]:
-        """(node, topic, partition, producer epoch, commit, coordinator epoch) of each marker asked for."""
+        """Return (node, topic, partition, producer epoch, commit, coordinator epoch) of each marker that was requested.
+        """
         return [
             (node, topic.name, index, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch)
             for node, request in self.asked
@@ -158,7 +167,7 @@ class Peers:
 
 
 class TransactionBroker(CoordinatorBroker):
-    """Broker 1, which coordinates transactions."""
+    """Broker 1 with a transaction coordinator."""
 
     TOPIC = transaction_coordinator.TOPIC
     decode = staticmethod(txn_records.decode)
@@ -176,7 +185,7 @@ class TransactionBroker(CoordinatorBroker):
         self.coordinator.bind(nursery.start_soon, self.sender)
 
     async def do(self, request: Request, epoch: int = 5) -> TxnResponse:
-        """Hand a request in and replicate until it is answered."""
+        """Hand a request to the coordinator, replicate its log until the answer comes, and return the answer."""
         answers = self.submit(request)
         for _ in range(5):
             await trio.testing.wait_all_tasks_blocked()
@@ -191,11 +200,11 @@ class TransactionBroker(CoordinatorBroker):
         return [written for _, _, said in self.logged() for _, written in said]
 
     def states(self, name: str = "x") -> list[str]:
-        """The states of an id, as its records tell them."""
+        """Return the successive states of a transactional id in the coordinator's log."""
         return [w.transaction.state.name for w in self.written() if w.transaction and w.transactional_id == name]
 
     def now(self, name: str = "x") -> TransactionMetadata:
-        """An id as the shard has it."""
+        """Return the shard's present state of a transactional id."""
         return self.coordinator.shards[0].machine.transactions[name]
 
 
@@ -208,23 +217,23 @@ JOIN = JoinGroup("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range"
 
 
 def commit(offset: int) -> CommitOffsets:
-    """Return a commit for `T0`, by no member."""
+    """Return a request to commit `offset` for partition `T0`, from no member of the group."""
     return CommitOffsets("g", -1, "", None, ((T0, OffsetAndMetadata(offset, topic_id=IDS["t"])),))
 
 
 def in_transaction(offset: int) -> TxnOffsetCommit:
-    """The same, in a transaction of `PID`."""
+    """Return a TxnOffsetCommit of `offset` for partition `T0`, by the producer `PID`."""
     return TxnOffsetCommit("g", -1, "", None, ((T0, OffsetAndMetadata(offset, topic_id=IDS["t"])),), PID, 0)
 
 
 def told(answers: list[Any]) -> list[int | ErrorCode | None]:
-    """The offset, or the error, in each answer to FETCH."""
+    """Return the committed offset, None or the error in each answer to FETCH."""
     found = [answer.offsets[0] for answer in answers]
     return [error or (committed and committed.offset) for _, committed, error in found]
 
 
 class GroupBroker(CoordinatorBroker):
-    """Broker 1, which coordinates groups. Transactions are not verified, because no broker coordinates them."""
+    """Broker 1 with a group coordinator. No broker coordinates transactions, so none are verified."""
 
     TOPIC = group_coordinator.TOPIC
     decode = staticmethod(group_records.decode)
@@ -246,7 +255,7 @@ class GroupBroker(CoordinatorBroker):
             self.coordinator.image_changed(delta)
 
     def do(self, request: Any, epoch: int = 5) -> Any:
-        """Hand a request in, and replicate what it has written."""
+        """Hand a request to the coordinator, replicate the records that it wrote, and return the answer."""
         answers = self.submit(request)
         if not answers:
             self.replicate(epoch)
@@ -254,7 +263,7 @@ class GroupBroker(CoordinatorBroker):
         return answer
 
     def replayed(self) -> ReplayedGroupState:
-        """Return the ledger that a replay of the log makes."""
+        """Return the state of the groups that a replay of the log makes."""
         made = ReplayedGroupState()
         for header, view, said in self.logged():
             if header.is_control:

@@ -1,4 +1,4 @@
-"""Requests that are well formed and full: every field of the schema with a value that may mean something."""
+"""Generates valid requests in which every field of the schema is filled with a plausible value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from squall.broker.protocol.records import Record, encode_batch
 from squall.broker.protocol.wire import Message, Structure
 
 Path = tuple[str, ...]
-"""Names of fields, from the message to a list in it."""
+"""Names of the fields that lead from the request to one of its lists."""
 
 NAMES = ("t", "u", "__consumer_offsets", "__transaction_state", "new", "é", "", "a" * 249, "b" * 20_000)
 GROUPS = ("g", "h", "consumers", "plain")
@@ -27,7 +27,7 @@ WORDS = {
     "type": ("classic", "consumer", "nonsense"),
     "value": ("1", "100000", "delete", "true", "x" * 3_000),
 }
-"""By what a field's name has in it. The first that fits."""
+"""Values for string fields, by a part of the field's name. The first entry that matches is used."""
 SMALL = (0, 0, 0, 0, 1, 1, 2, 3, -1, -1, -2, -3, -4, 7, 100, 127, -128)
 PARTITIONS = (-1, 0, 1, 2, 3, 2**31 - 1)
 WIDE = (30_000, -32_768, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
@@ -35,18 +35,18 @@ NO_SUCH_FIELD = re.compile(r"field (\w+) has a value")
 
 
 def requests(key: int, version: int, rng: random.Random) -> Message:
-    """One request of an API, filled."""
+    """Return a filled request of an API."""
     return _fitting(_filled(request_class(key), rng), version, rng)
 
 
 def lists_of(key: int) -> list[Path]:
-    """Every list in the API's request."""
+    """Return the path of every list in the API's request."""
     return list(_lists(request_class(key)))
 
 
 def swollen(key: int, version: int, path: Path, most_bytes: int, rng: random.Random, *, same: bool) -> bytes | None:
-    """The body of a filled request in which one list has as many elements as fit: the same one each time, or others.
-    None where this version has no such list.
+    """Return the body of a filled request in which one list has as many elements as `most_bytes` permits: copies of one
+    element if `same`, else different ones. None if this version has no such list.
     """
     message: Any = _filled(request_class(key), rng)
     place = message
@@ -76,7 +76,7 @@ def swollen(key: int, version: int, path: Path, most_bytes: int, rng: random.Ran
 
 
 def _other(one: Any, number: int) -> Any:
-    """Another element of the kind: its first name or number is another."""
+    """Return a copy of a list's element whose first string or number is different."""
     if isinstance(one, bool | bytes):
         return one
     if isinstance(one, str):
@@ -98,7 +98,7 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 
 def _bare(kind: Any) -> Any:
-    """The kind without None."""
+    """Return a field's type without None."""
     left = [part for part in get_args(kind) if part is not type(None)]
     return left[0] if left and get_origin(kind) is not list else kind
 
@@ -167,7 +167,7 @@ def _bytes(name: str, rng: random.Random) -> Any:
 
 
 def _fitting(message: Any, version: int, rng: random.Random) -> Any:
-    """The message, changed until the version has a place for it."""
+    """Return the message with changes that let this version encode it."""
     for _ in range(60):
         try:
             message.encode(version)
@@ -196,14 +196,14 @@ def _structures(message: Any) -> Iterator[Any]:
 
 
 def _reset(message: Any, name: str) -> None:
-    """Every field of that name has its default."""
+    """Give every field of that name its default."""
     for one in _structures(message):
         if name in one.__match_args__:
             setattr(one, name, getattr(type(one)(), name))
 
 
 def _narrow(message: Any, rng: random.Random) -> None:
-    """Numbers that fit into any field; names and bytes of few bytes; nothing is null."""
+    """Replace values by ones that any field can hold: small numbers, short strings and bytes, no null."""
     for one in _structures(message):
         for name, hint in _hints(type(one)).items():
             value = getattr(one, name)
@@ -218,5 +218,5 @@ def _narrow(message: Any, rng: random.Random) -> None:
 
 
 def versions(key: int) -> range:
-    """The versions of an API that can be encoded."""
+    """Return the versions of an API that our codec can encode."""
     return range(max(APIS[key].min_version, request_class(key).MIN_VERSION), APIS[key].max_version + 1)

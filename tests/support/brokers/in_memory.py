@@ -1,4 +1,4 @@
-"""One broker in memory: its data plane is real, and the test plays metadata, clock, controller, peers and clients.
+"""One broker in memory with a real data plane. The test simulates metadata, clock, controller, peers and clients.
 
 `coordinators.py` adds a coordinator to it. Whole nodes, with their listeners and a control plane, are in
 `memory_cluster.py`; a controller without a broker is in `controller_harness.py`.
@@ -55,19 +55,21 @@ IDS = {
     name: bytes(14) + b"\xaa" + bytes([n])
     for n, name in enumerate(("t", "u", "w", "v", "__transaction_state", "__consumer_offsets"))
 }
-"""The ids of topics."""
+"""Topic ids by name."""
 NO_ID = bytes(15) + b"\x77"
-"""The id of topics that do not exist."""
+"""A topic id that no topic has."""
 
 
 def broker_config(**properties: str) -> BrokerConfig:
-    """The configuration of node 1, the only voter, with these settings: _ is each dot."""
+    """Return the configuration of node 1, the only voter, with these settings. In their names _ is written for each
+    dot.
+    """
     given = {name.replace("_", "."): value for name, value in properties.items()}
     return BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
 
 
 class Orders:
-    """Replaces ReplicaFetcherManager and IsrProposals, and notes their calls."""
+    """Replaces ReplicaFetcherManager and IsrProposals, and keeps the arguments of each call."""
 
     def __init__(self) -> None:
         self.followed: list[tuple[str, int]] = []
@@ -92,13 +94,13 @@ class Orders:
 
 
 class PlayedCoordinators:
-    """Plays the coordinators of transactions."""
+    """Replaces the transaction coordinators that a leader asks to verify a producer's transaction."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[ProduceTransaction, tuple[Place, ...], bool]] = []
-        """Transaction, partitions, and whether they were to be added."""
+        """Each call: the transaction, its partitions, and whether they were to be added to it (else only verified)."""
         self.answers: list[ErrorCode] = []
-        """The next answers, for every partition that is asked for; then NONE."""
+        """The errors of the next calls, each for all partitions of a call. Further calls get NONE."""
         self.before_answer: Callable[[], None] = lambda: None
 
     async def ask(
@@ -110,10 +112,12 @@ class PlayedCoordinators:
 
 
 class MemoryBroker:
-    """Broker 1 of three, hosting what `give` gives it. Nothing happens in it by itself."""
+    """Broker 1 of three. It hosts the partitions that `give` assigns to it, and runs no task until the test says so."""
 
     def __init__(self, *, fs: MemoryFs | None = None, **properties: str) -> None:
-        """`fs`: what an earlier life has left. `properties`: broker settings, with _ for each dot."""
+        """`fs` holds the files that an earlier incarnation has left. `properties` are broker settings, with _ for each
+        dot.
+        """
         self.config = broker_config(**properties)
         self.fs = fs or MemoryFs()
         self.network = MemoryNetwork()
@@ -149,17 +153,19 @@ class MemoryBroker:
         self.learn(ImageDelta(brokers=dict.fromkeys(EPOCHS)))
 
     def start_soon(self, function: Any, *args: Any) -> None:
-        """As a nursery; tests run what was started where they mean it to run."""
+        """Keep a task, in place of a nursery. The tests run kept tasks by `run_started` or `run_turns`."""
         self.started.append((function, args))
 
     def run_started(self) -> None:
-        """Run the tasks that were started since the last time, one after the other, to their ends."""
+        """Run the tasks kept since the last call, one after the other, each to its end."""
         tasks, self.started[:] = list(self.started), []
         for function, args in tasks:
             trio.run(function, *args)
 
     def run_turns(self, between: Callable[[], None]) -> int:
-        """Run the started tasks concurrently, with `between` called in each pass of the loop. How often that was."""
+        """Run the kept tasks concurrently, and call `between` in each pass of trio's loop. Returns the number of
+        passes.
+        """
         passes, (tasks, self.started[:]) = 0, (list(self.started), [])
         busy = len(tasks)
 
@@ -187,7 +193,7 @@ class MemoryBroker:
     # ------------------------------------------------------------------------------------------------ the controller
 
     def learn(self, delta: ImageDelta) -> None:
-        """Obey what the change of the image means for this broker."""
+        """Carry out the orders that follow for this broker from a change of its image."""
         self.replicas.obey(orders_of(self.image, delta, 1))
 
     def give(
@@ -202,7 +208,7 @@ class MemoryBroker:
         index: int = 0,
         topic_id: bytes | None = None,
     ) -> HostedPartition:
-        """Metadata says so of a partition; the replica, where it is hosted."""
+        """Set a partition's state in the metadata, and return its replica on this broker."""
         topic_id = topic_id or IDS[name]
         topic = self.image.topics_by_id.setdefault(topic_id, Topic(name, topic_id))
         self.image.topic_ids[name] = topic_id
@@ -212,23 +218,23 @@ class MemoryBroker:
         return self.replicas.find(topic_id, index)  # type: ignore[return-value]
 
     def remove(self, name: str) -> None:
-        """Metadata says that a topic is gone."""
+        """Delete a topic from the metadata."""
         topic_id = self.image.topic_ids.pop(name)
         self.learn(ImageDelta(deleted_topics={topic_id: self.image.topics_by_id.pop(topic_id)}))
 
     def alter(self, kind: int, name: str, **settings: str) -> None:
-        """Metadata says that settings were altered."""
+        """Change settings of a topic or a broker in the metadata. `kind` is the type of the resource."""
         self.image.configs[kind, name] = {key.replace("_", "."): value for key, value in settings.items()}
         self.learn(ImageDelta(configs={(kind, name): None}))
 
     def fence(self, broker_id: int) -> None:
-        """Metadata says that a broker is fenced."""
+        """Mark a broker as fenced in the metadata."""
         before = self.image.brokers[broker_id]
         self.image.brokers[broker_id] = replace(before, fenced=True)
         self.learn(ImageDelta(brokers={broker_id: before}))
 
     def pass_ms(self, ms: int) -> None:
-        """Time passes, and what is due then is done."""
+        """Advance the clock, and run the timers that are due."""
         self.env.now_ms += ms
         self.timers.expire(self.env.now_ms + TICK_MS)
         self.server.settle()
@@ -236,26 +242,29 @@ class MemoryBroker:
     # --------------------------------------------------------------------------------------------------- its clients
 
     def client(self, listener: str = LISTENER) -> Connection:
-        """A new connection, of which only the broker's end is there. What it sends stays in its link."""
+        """Return the broker's end of a new connection that has no other end. What the broker sends stays in its link.
+        """
         link: Any = MemoryTransport("client:1", Pipe(0), Pipe(1 << 40))
         return Connection(link, listener, self.server._mark_dirty, self.start_soon)
 
     async def listen(self, nursery: trio.Nursery) -> None:
-        """Open the listeners, and serve who connects to them in the network."""
+        """Open the listeners in the network in memory, and serve the clients that connect."""
         self.server._nursery = nursery
         for endpoint in self.config.bind_listeners:
             await self.server.listen(endpoint.name, endpoint.host, endpoint.port)
         self.server.open_to_clients()
 
     def accept(self, peer: str = "client:1", listener: str = LISTENER) -> tuple[Pipe, Pipe, Callable[[], Any]]:
-        """A connection in memory: what its client sends and gets, and the task that serves it."""
+        """Open a connection in memory. Returns the pipe from its client, the pipe to its client, and the task that
+        serves it.
+        """
         there, back = Pipe(1 << 30), Pipe(1 << 30)
         self.server._per_address[peer] = 1
         link: Any = MemoryTransport(peer, there, back)
         return there, back, partial(self.server._serve, link, listener, peer)
 
     def slot(self, conn: Connection, key: int, version: int) -> PendingResponse:
-        """The place of a new request's reply."""
+        """Add a pending response to the connection, as the arrival of a request does."""
         self._correlation_id += 1
         flexible = response_header_version(key, version) > 0
         slot = PendingResponse(conn, self._correlation_id, version, flexible)
@@ -263,7 +272,7 @@ class MemoryBroker:
         return slot
 
     def ask(self, conn: Connection, handler: Any, key: int, request: Any, version: int) -> None:
-        """Have a hot handler serve a request, as one burst."""
+        """Let the handler of Produce or Fetch serve a request, as the only one of its burst."""
         view = memoryview(bytearray(request.encode(version)))
         handler(self.slot(conn, key, version), view, 0)
         self.server.settle()
@@ -277,7 +286,7 @@ class MemoryBroker:
         timeout_ms: int = 1000,
         transactional_id: str | None = "x",
     ) -> None:
-        """A Produce of (topic, partition, batch), one batch for t-0 unless said otherwise."""
+        """Send a Produce of (topic, partition, batch) triples; by default one batch for t-0."""
         request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id)
         for name, index, records in parts or (("t", 0, self.batch()),):
             data = PartitionProduceData(index=index, records=records)
@@ -295,19 +304,19 @@ class MemoryBroker:
         coordinator_epoch: int = 0,
         transaction_version: int = 0,
     ) -> None:
-        """A WriteTxnMarkers of one transaction, in t-0 unless said otherwise."""
+        """Send a WriteTxnMarkers that ends one transaction, in t-0 unless `places` are given."""
         topics = [WritableTxnMarkerTopic(name, [index]) for name, index in places or (("t", 0),)]
         marker = WritableTxnMarker(producer_id, epoch, commit, topics, coordinator_epoch, transaction_version)
         self.mark(conn, marker)
 
     def mark(self, conn: Connection, *markers: WritableTxnMarker) -> None:
-        """A WriteTxnMarkers of these."""
+        """Send a WriteTxnMarkers with these markers."""
         request = WriteTxnMarkersRequest(markers=list(markers))
         self.markers_api.handle(request, self.slot(conn, ApiKey.WRITE_TXN_MARKERS, 2))
         self.server.settle()
 
     def batch(self, count: int = 1, **fields: Any) -> memoryview:
-        """A batch of now."""
+        """Return a batch of `count` records with the present time as timestamp."""
         return batch(count, timestamp=self.env.wall_ms(), **fields)
 
     def fetch(
@@ -328,7 +337,9 @@ class MemoryBroker:
         log_start: int = -1,
         isolation: int = 0,
     ) -> None:
-        """A Fetch of (topic, offset) of their partitions 0; a follower's comes on the listener between brokers."""
+        """Send a Fetch of partition 0 of each topic, given as (topic, offset). A follower's comes over the listener
+        between brokers.
+        """
         state = ReplicaState(replica_id=replica, replica_epoch=broker_epoch or EPOCHS.get(replica, -1))
         request = FetchRequest(
             replica_state=state,
@@ -357,14 +368,14 @@ class MemoryBroker:
     def follower_has(
         self, replica: int, offset: int, *, epoch: int = 5, name: str = "t", log_start: int = -1
     ) -> FetchResponsePartition:
-        """A follower fetches from there, on its connection, so that is what it has. What it is answered."""
+        """Let a follower fetch from `offset`, which shows that it has all records below. Returns the answer."""
         conn = self._of_followers.setdefault(replica, self.client())
         self.fetch(conn, (name, offset), replica=replica, epoch=epoch, max_wait_ms=0, log_start=log_start)
         return fetched(conn)
 
 
 def answers(conn: Connection) -> list[tuple[int, bytes]]:
-    """(correlation id, rest of the frame) of all that was sent so far; what was read is gone."""
+    """Take all responses that were sent so far off the connection, as (correlation id, rest of the frame)."""
     taken = conn.link.outgoing.data  # type: ignore[attr-defined]
     found = []
     while taken:
@@ -376,35 +387,37 @@ def answers(conn: Connection) -> list[tuple[int, bytes]]:
 
 
 def one_answer(conn: Connection, key: int, version: int) -> tuple[memoryview, int]:
-    """The frame of the only reply, behind its correlation id, and where the response begins in it."""
+    """Take the only response off the connection. Returns its frame behind the correlation id, and the offset of the
+    body in it.
+    """
     [(_, rest)] = answers(conn)
     return memoryview(rest), 1 if response_header_version(key, version) else 0
 
 
 def decoded(conn: Connection, key: int, version: int) -> Any:
-    """The only reply, a response of that API."""
+    """Take the only response off the connection, decoded."""
     return response_class(key).decode(*one_answer(conn, key, version), version)[0]
 
 
 def produced(conn: Connection, version: int = 11) -> list[Any]:
-    """The partitions of the only reply, a Produce response."""
+    """Take the only response, to Produce, off the connection, and return its partitions."""
     responses = decoded(conn, ApiKey.PRODUCE, version).responses
     return [part for topic in responses for part in topic.partition_responses]
 
 
 def marked(conn: Connection) -> list[int]:
-    """The errors of the partitions of the only reply, a WriteTxnMarkers response."""
+    """Take the only response, to WriteTxnMarkers, off the connection, and return the errors of its partitions."""
     markers = decoded(conn, ApiKey.WRITE_TXN_MARKERS, 2).markers
     return [part.error_code for marker in markers for topic in marker.topics for part in topic.partitions]
 
 
 def fetched_all(conn: Connection, version: int = 17) -> FetchOut:
-    """The only reply, a Fetch response."""
+    """Take the only response, to Fetch, off the connection."""
     return decode_fetch_response(*one_answer(conn, ApiKey.FETCH, version), version)
 
 
 def fetched(conn: Connection, version: int = 17) -> FetchResponsePartition:
-    """The only partition of the only reply."""
+    """Take the only response, to Fetch, off the connection, and return its only partition."""
     [(_, [part])] = fetched_all(conn, version).topics
     return part
 

@@ -1,4 +1,4 @@
-"""A member that asks a broker to be let into a group."""
+"""Joins a consumer group at a real broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.brokers.broker_process import BrokerProcess
 
 
 def join(broker: BrokerProcess, group_id: str, metadata: bytes = b"") -> ErrorCode:
-    """A Join of a new member, once its coordinator serves."""
+    """Send a JoinGroup of a new member, once the group's coordinator serves. Returns its error."""
     protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
     request = JoinGroupRequest(
         group_id=group_id,

@@ -1,7 +1,9 @@
-"""Lists what Apache Kafka 4.3.1 answers to single requests: a table of (state, request, answer) to ask any broker for.
+"""Lists what Apache Kafka 4.3.1 answers to single requests: a table of (state, request, answer) to compare any broker
+with.
 
-Every answer here was measured. Ours gives it in memory (`tests/unit/apis/test_answers_of_kafka.py`), Kafka gives it at
-night (`tests/live/process/test_answers_of_kafka.py`). Rows are asked in order, each on what those before it have left.
+Every answer here was measured. Squall's broker must give it in memory (`tests/unit/apis/test_answers_of_kafka.py`),
+Kafka at night (`tests/live/process/test_answers_of_kafka.py`). The rows are sent in order: each finds the state that
+the rows before it have left.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ from squall.broker.protocol.schema.write_txn_markers import (
 )
 
 Ask = Callable[[Any, int], Awaitable[Any]]
-"""Sends a request in a version to the only node, over a listener for clients. Raises OSError where that has ended."""
+"""Sends a request in a version to the only node, over a listener for clients. Raises OSError if the connection has
+ended.
+"""
 
 ONE_NODE = {
     "min.insync.replicas": "1",
@@ -78,7 +82,7 @@ ONE_NODE = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""Settings of the node."""
+"""Settings that the only node of the cluster needs."""
 ZERO, WRONG = bytes(16), bytes(15) + b"\x77"
 TOPICS = ("t", "u", "d1", "d2", "d3", "d4")
 NAMELESS = ""
@@ -86,7 +90,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Row(NamedTuple):
-    """One request, and what is read in its answer."""
+    """One request, and which fields of its answer are compared."""
 
     what: str
     request: Any
@@ -95,21 +99,21 @@ class Row(NamedTuple):
 
 
 class State(NamedTuple):
-    """Holds what rows refer to."""
+    """Ids that requests of the table need, and that differ from cluster to cluster."""
 
     ids: dict[str, bytes]
-    """Topics by name."""
+    """Topic ids by name."""
     producer: tuple[int, int]
-    """Id and epoch of the transactional id "x"."""
+    """Producer id and epoch of the transactional id "x"."""
 
     def called(self, topic_id: bytes) -> str:
-        """The name of an id in this table."""
+        """Return the name of the topic with this id."""
         known = {ZERO: "0", WRONG: "wrong", **{given: name.upper() for name, given in self.ids.items()}}
         return known[bytes(topic_id)]
 
 
 async def prepare(ask: Ask) -> State:
-    """Make the topics and both coordinators' logs, and wait until all of them serve."""
+    """Create the topics and both coordinators' logs, and wait until all of them serve."""
     topics = [CreatableTopic(name, 1, 1) for name in TOPICS]
     made = (await ask(CreateTopicsRequest(topics, timeout_ms=60_000), 7)).topics
     assert {topic.error_code for topic in made} == {0}
@@ -138,7 +142,7 @@ async def _until(ask: Ask, request: Any, version: int, holds: Callable[[Any], bo
 
 
 async def compare(ask: Ask) -> None:
-    """Ask for every row of the table."""
+    """Send every row's request, and assert that the answer is Kafka's."""
     state = await prepare(ask)
     found, wanted = {}, {}
     for row in rows(state):
@@ -150,7 +154,7 @@ async def compare(ask: Ask) -> None:
 
 
 def rows(state: State) -> Iterator[Row]:
-    """Return the table."""
+    """Yield the rows of the table in order."""
     yield from _metadata(state)
     yield from _deletions(state)
     yield from _data(state)
@@ -307,14 +311,14 @@ def _data(state: State) -> Iterator[Row]:
 def commit(
     group: str, epoch: int = -1, member: str = "", instance: str | None = None, *, topic: str = "t", **by_id: Any
 ) -> OffsetCommitRequest:
-    """An OffsetCommit of offset 1 of a partition 0."""
+    """Return an OffsetCommit of offset 1 for partition 0 of a topic."""
     part = OffsetCommitRequestPartition(by_id.pop("index", 0), committed_offset=1)
     topics = [OffsetCommitRequestTopic(topic, partitions=[part], **by_id)]
     return OffsetCommitRequest(group, epoch, member, group_instance_id=instance, topics=topics)
 
 
 def positions(group: str, *, topic: str = "t", index: int = 0, **by_id: Any) -> OffsetFetchRequest:
-    """An OffsetFetch of a partition."""
+    """Return an OffsetFetch of one partition."""
     topics = [OffsetFetchRequestTopics(topic, partition_indexes=[index], **by_id)]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
 
@@ -336,7 +340,8 @@ def _offsets(state: State) -> Iterator[Row]:
 
 
 def _only_offsets() -> Iterator[Row]:
-    """Members' requests to a group of which there are only offsets, and to one of which there is nothing."""
+    """Yield rows with requests of members to a group that has offsets but no members, and to one that does not exist.
+    """
     yield Row("first OffsetCommit to a simple group", commit("simple"), 9, ["NONE"])
     for version, absent in ((2, "ILLEGAL_GENERATION"), (8, "ILLEGAL_GENERATION"), (9, "GROUP_ID_NOT_FOUND")):
         for epoch, member in ((0, "m"), (5, "m"), (5, "")):
@@ -355,7 +360,7 @@ def _only_offsets() -> Iterator[Row]:
 
 
 def _leaving() -> Iterator[Row]:
-    """Members of the consumer protocol that leave by LeaveGroup, as an admin removes them."""
+    """Yield rows in which members of the consumer protocol leave by LeaveGroup, as when an admin removes them."""
     for member, instance in (("m1", None), ("m2", None), ("m3", "i3"), ("m4", "i4"), ("m5", None), ("m6", None)):
         joins = ConsumerGroupHeartbeatRequest(
             "c", member, 0, instance, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[]
@@ -376,7 +381,9 @@ def _leaving() -> Iterator[Row]:
 
 
 def _nameless(state: State) -> Iterator[Row]:
-    """The group whose name is empty: no members, but offsets of simple consumers, as in old versions of Kafka."""
+    """Yield rows about the group with the empty name. It has no members, but simple consumers of old Kafka versions
+    commit offsets to it.
+    """
     invalid, m = "INVALID_GROUP_ID", "m"
     protocols = [JoinGroupRequestProtocol("range", b"")]
     join = JoinGroupRequest(NAMELESS, 10_000, 10_000, m, None, "consumer", protocols)
@@ -424,7 +431,7 @@ def _nameless(state: State) -> Iterator[Row]:
 
 
 def _markers() -> Iterator[Row]:
-    """An admin ends transactions that no coordinator ends (KIP-664)."""
+    """Yield rows in which an admin ends transactions that no coordinator ends (KIP-664)."""
 
     def marker(
         producer: int, epoch: int, topic: str = "t", *parts: int, coordinator: int = 0, generation: int = 0
@@ -464,7 +471,7 @@ def _markers() -> Iterator[Row]:
 
 
 def _odd_lists() -> Iterator[Row]:
-    """A partition that a request names twice, and a topic of which it names none."""
+    """Yield rows whose requests name a partition twice, or a topic without partitions."""
     batch = bytes(encode_batch([Record(0, NOW_MS, None, b"v")]))
     for parts, topics in ((0, 1), (2, 1), (1, 2)):
         wanted = ["NONE"] * min(1, parts)

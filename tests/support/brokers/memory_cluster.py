@@ -1,4 +1,4 @@
-"""A cluster of whole nodes in memory: all is real between their sockets and their files.
+"""A cluster of whole nodes over sockets and files in memory: everything between these is the real broker.
 
 Time is trio's: with `autojump_clock` a test of minutes takes as long as its work does. For one broker whose data plane
 is enough, `in_memory.py` costs far less.
@@ -56,13 +56,13 @@ RETRIABLE = (
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
 GROUP, TRANSACTION = 0, 1
-"""Types of keys in FindCoordinator."""
+"""Key types of FindCoordinator."""
 SMALL = {"transaction_state_log_num_partitions": "3", "transaction_state_log_min_isr": "2"}
 """Settings of a cluster whose coordinator's log is created quickly."""
 
 
 class NodeEnv(FakeEnv):
-    """One incarnation's Env."""
+    """The Env of one incarnation of a node."""
 
     def __init__(self, network: MemoryNetwork, name: str, incarnation: int, fs: MemoryFs) -> None:
         super().__init__(network, seed=incarnation * 100 + sum(name.encode()), fs=fs, name=name)
@@ -77,7 +77,7 @@ class NodeEnv(FakeEnv):
         return listener
 
     def cut_links(self) -> None:
-        """Every connection breaks."""
+        """Break every connection of the node."""
         for link in [*self._opened, *(link for listener in self._listening for link in listener.links)]:
             link.close()
 
@@ -89,14 +89,14 @@ class NodeEnv(FakeEnv):
         return link
 
     def hang_up(self) -> None:
-        """The process is gone: so are its sockets."""
+        """Close all sockets of the node, as the end of its OS process does."""
         for listener in self._listening:
             listener.close()
         self.cut_links()
 
 
 class MemoryNode:
-    """One node: its disk for ever, its parts while it runs."""
+    """One node: its disk, which outlives its incarnations, and the broker that runs on it, if any."""
 
     def __init__(self, cluster: MemoryCluster, node_id: int) -> None:
         self.id, self._cluster = node_id, cluster
@@ -121,12 +121,12 @@ class MemoryNode:
         self.env.hang_up()
 
     def started(self, node: Node) -> None:
-        """As trio.TaskStatus: the node serves."""
+        """Keep the node that serves now. `broker_main` calls it as trio.TaskStatus."""
         self.node = node
 
 
 class MemoryCluster:
-    """Nodes 1 to `count`, of which the first `voters` vote."""
+    """Nodes 1 to `count`; the first `voters` of them are voters of the metadata quorum."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class MemoryCluster:
         )
 
     async def start(self, *node_ids: int, ready: bool = True) -> None:
-        """Start nodes (all, where none is named) and wait until they serve."""
+        """Start these nodes (all, if none is named) and wait until they serve."""
         started = node_ids or tuple(self.nodes)
         for node_id in started:
             await self.nursery.start(self.nodes[node_id].life)
@@ -165,7 +165,7 @@ class MemoryCluster:
             await self.until(lambda: all(self.nodes[node_id].node is not None for node_id in started))
 
     async def kill(self, node_id: int, *, lose_power: bool = False) -> None:
-        """As SIGKILL: nothing more is done. With `lose_power` what was not synced may be gone."""
+        """End a node at once, as SIGKILL does. With `lose_power` its unsynced writes may be lost too."""
         node = self.nodes[node_id]
         assert node.scope is not None
         node.scope.cancel()
@@ -173,7 +173,7 @@ class MemoryCluster:
         node.fs = node.fs.after_crash(node.env.rng if lose_power else None)
 
     async def stop(self, node_id: int) -> None:
-        """A controlled shutdown, to its end."""
+        """Shut a node down in a controlled way, and wait for its end."""
         node = self.nodes[node_id]
         node.stop_event.set()
         await self.until(lambda: node.scope is None)
@@ -185,7 +185,7 @@ class MemoryCluster:
         self.nodes[node_id].env.cut_links()
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """Let all nodes reach each other again."""
         self.network.refused.clear()
         for node in self.nodes.values():
             node.env.cut = False
@@ -194,23 +194,23 @@ class MemoryCluster:
         return {node_id: node.node for node_id, node in self.nodes.items() if node.node is not None}
 
     async def until(self, holds: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Wait for something that becomes true by itself."""
+        """Wait until `holds` returns true. Fails after `seconds`."""
         with trio.fail_after(seconds):
             while not holds():
                 await trio.sleep(0.005)
 
     def controller(self) -> Node | None:
-        """The active controller's node."""
+        """Return the node with the active controller."""
         return next((node for node in self.running().values() if kraft(node).service.is_active), None)
 
     def image(self) -> Any:
-        """The cluster as the active controller's node has it."""
+        """Return the active controller's image of the cluster."""
         controller = self.controller()
         assert controller is not None
         return controller.feed.image
 
     def partition(self, topic: str, index: int = 0) -> Any:
-        """One partition of that image, None where it does not have it."""
+        """Return one partition of that image; None if the image does not have it."""
         controller = self.controller()
         found = controller.feed.image.topic(topic) if controller is not None else None
         return found.partitions.get(index) if found is not None else None
@@ -220,7 +220,7 @@ class MemoryCluster:
         return self.nodes[node_id].fs.list("data")
 
     async def client(self, *, between_nodes: bool = False) -> Client:
-        """A running client, of the listener for clients or of the one for nodes."""
+        """Return a running client that connects to the listener for clients, or to the one between nodes."""
         env: Any = NodeEnv(self.network, "client", 1, MemoryFs())
         port = INTERNAL_PORT if between_nodes else CLIENT_PORT
         client = Client(env, [(f"n{node_id}", port + node_id) for node_id in self.nodes])
@@ -229,7 +229,7 @@ class MemoryCluster:
 
 
 class RetryingClient:
-    """Asks the nodes of a cluster, and retries as clients do."""
+    """Sends requests to the nodes of a cluster, and retries as a client library does."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
@@ -241,11 +241,11 @@ class RetryingClient:
         await self._peers.run(task_status=task_status)
 
     async def ask(self, node_id: int, key: ApiKey, version: int, request: Any, timeout_ms: int = 3000) -> Any:
-        """One request to one node. OSError."""
+        """Send one request to one node. Raises OSError if no answer comes."""
         return await self._peers.request(node_id, key, version, request, timeout_ms)
 
     async def coordinator(self, of: str, key_type: int = TRANSACTION) -> int:
-        """The node that coordinates a transactional id, or with `GROUP` a group, found as clients find it."""
+        """Find the node that coordinates a transactional id or, with `GROUP`, a group."""
         while True:
             for node_id in self._cluster.running():
                 request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[of])
@@ -261,7 +261,9 @@ class RetryingClient:
     async def settled(
         self, of: str, key: ApiKey, version: int, request: Any, error_of: Any, key_type: int = TRANSACTION
     ) -> Any:
-        """Ask the coordinator until it answers something that is not to be retried."""
+        """Send a request to the coordinator, again and again while the answer has a retriable error. Returns the final
+        answer.
+        """
         while True:
             node_id = await self.coordinator(of, key_type)
             try:
@@ -274,14 +276,14 @@ class RetryingClient:
             await self.env.sleep(0.02)
 
     async def init(self, name: str, *, timeout_ms: int = 60_000, version: int = 4) -> tuple[int, int]:
-        """InitProducerId: (producer id, epoch)."""
+        """Send InitProducerId. Returns (producer id, epoch)."""
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
         found = await self.settled(name, ApiKey.INIT_PRODUCER_ID, version, request, lambda r: r.error_code)
         assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
         return found.producer_id, found.producer_epoch
 
     async def add(self, name: str, producer: tuple[int, int], topic: str, *partitions: int) -> ErrorCode:
-        """AddPartitionsToTxn, version 3."""
+        """Send AddPartitionsToTxn in version 3."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,
             v3_and_below_producer_id=producer[0],
@@ -296,14 +298,14 @@ class RetryingClient:
         return ErrorCode(error_of(response))
 
     async def end(self, name: str, producer: tuple[int, int], commit: bool, *, version: int = 3) -> Any:
-        """EndTxn; its whole response."""
+        """Send EndTxn, and return its response."""
         request = EndTxnRequest(
             transactional_id=name, producer_id=producer[0], producer_epoch=producer[1], committed=commit
         )
         return await self.settled(name, ApiKey.END_TXN, version, request, lambda r: r.error_code)
 
     async def state(self, name: str) -> str:
-        """The state of an id as DescribeTransactions calls it; an error's name if there is none."""
+        """Return the state of a transactional id from DescribeTransactions, or the name of its error."""
         request = DescribeTransactionsRequest(transactional_ids=[name])
         response = await self.settled(
             name, ApiKey.DESCRIBE_TRANSACTIONS, 0, request, lambda r: r.transaction_states[0].error_code
@@ -312,13 +314,13 @@ class RetryingClient:
         return ErrorCode(found.error_code).name if found.error_code else str(found.transaction_state)
 
     def log_of(self, name: str) -> int:
-        """The partition of the coordinator's log that an id belongs to."""
+        """Return the partition of `__transaction_state` that a transactional id belongs to."""
         topic = self._cluster.image().topic(LOG)
         return partition_of(name, len(topic.partitions))
 
 
 class Load:
-    """Records sent one after another, each with its outcome: what a producer with acks=all was answered."""
+    """Sends records one after another with acks=all, and keeps the outcome of each."""
 
     def __init__(self, cluster: MemoryCluster, topic: str, index: int = 0, every_s: float = 0.01) -> None:
         self.topic, self.index, self.every_s = topic, index, every_s
@@ -331,7 +333,7 @@ class Load:
         self._cluster = cluster
 
     async def run(self, client: Client) -> None:
-        """Send until `finish`. A producer that had to give a record up is followed by another."""
+        """Send until `finish` is called. When a producer has given a record up, a new producer replaces it."""
         client.track([self.topic])
         with self.scope:
             while True:
@@ -360,13 +362,13 @@ class Load:
 
 
 def kraft(node: Node) -> KraftControlPlane:
-    """A node's control plane, to look into."""
+    """Return a node's KRaft control plane, so that a test can inspect it."""
     assert isinstance(node.control, KraftControlPlane)
     return node.control
 
 
 def values_of(log: Any) -> dict[int, bytes]:
-    """Offset to value, of a log as it lies on a disk."""
+    """Return the value at each offset of a log on disk."""
     found = {}
     for header, batch in log.read_batches(log.log_start_offset, log.log_end_offset):
         for record in decode_batch(header, memoryview(batch)):
@@ -375,7 +377,7 @@ def values_of(log: Any) -> dict[int, bytes]:
 
 
 async def finish(nursery: trio.Nursery, *loads: Load) -> None:
-    """The end of a test: producers before the client that they share."""
+    """End a test: first the producers, then the client that they share."""
     for load in loads:
         load.scope.cancel()
         await load.ended.wait()
@@ -383,7 +385,7 @@ async def finish(nursery: trio.Nursery, *loads: Load) -> None:
 
 
 async def surely(ask: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:
-    """Ask until some broker answers: a client's first choice may be dead."""
+    """Call `ask` again until it gets an answer: the first broker that a client tries may be down."""
     while True:
         try:
             return await ask(*args, **named)

@@ -1,4 +1,4 @@
-"""An Env and links in memory, for tests of anything that talks to a scripted peer or to nothing."""
+"""An Env and links in memory, for tests whose peer is scripted or absent."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WALL_MS = 1_700_000_000_000
 
 
 class Network(Protocol):
-    """Connects to the other end."""
+    """The network that a FakeEnv needs."""
 
     def connect(self, host: str, port: int) -> MemoryTransport:
-        """The caller's end of a new connection. OSError where it is refused."""
+        """Return the caller's end of a new connection. Raises OSError if it is refused."""
         ...
 
 
@@ -33,7 +33,7 @@ class Pipe:
         self.changed = trio.Event()
 
     def widen(self, size: int) -> None:
-        """So much more fits in."""
+        """Let so many more bytes fit in."""
         self.capacity += size
         self.change()
 
@@ -129,7 +129,7 @@ class MemoryNetwork:
 
 
 class MemoryListener:
-    """A port at which connections come."""
+    """A port that accepts connections."""
 
     def __init__(self, network: MemoryNetwork, port: int) -> None:
         self.port = port
@@ -158,7 +158,7 @@ class MemoryListener:
 
 
 class FakeEnv:
-    """Env over memory and trio's own clock. Without a network every connection is refused."""
+    """An Env over memory and trio's own clock. Without a network every connection is refused."""
 
     def __init__(self, network: Network | None = None, seed: int = 1, fs: Any = None, name: str = "client") -> None:
         self.name = name
@@ -202,12 +202,12 @@ class FakeEnv:
         self.traces.append((event, fields))
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        """The fields of each trace of that name."""
+        """Return the fields of each trace event of that name."""
         return [fields for name, fields in self.traces if name == event]
 
 
 class SteppedEnv(FakeEnv):
-    """Env whose clock moves only when the test moves it. Time-outs and sleeps are trio's."""
+    """An Env whose clock moves only when the test moves it. Time-outs and sleeps use trio's clock."""
 
     now_ms = 1_000_000
 

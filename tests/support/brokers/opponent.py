@@ -1,7 +1,7 @@
-"""An opponent of one broker: malformed frames and malformed batches, as many as wanted, from a seed.
+"""A fuzzer for one broker: sends malformed frames and malformed batches, as many as wanted, drawn from a seed.
 
-Among the frames are some that are well formed and ask for much, among the batches some that hold more than anybody
-would look through. Another client asks all the time, and is to be served soon.
+Some frames are valid but ask for very much, and some batches unpack to millions of records. Meanwhile another client
+sends small requests, and must be answered soon.
 
 `python -m tests.support.brokers.opponent --frames 1000000 --batches 100000` plays the full size (docs/testing.md).
 """
@@ -54,36 +54,36 @@ LIMITS = {
     "offsets.topic.num.partitions": "2",
 }
 FIELDS = {0: "q", 12: "i", 16: "b", 21: "h", 23: "i", 27: "q", 35: "q", 43: "q", 51: "h", 53: "i", 57: "i"}
-"""Places and forms of a batch header's fields, but for length and checksum."""
+"""Offset and struct format of each field of a batch header, except length and checksum."""
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 GROWTH_MB = 160
-"""What the broker may grow by: receive memory, one batch unpacked, and what its allocator keeps."""
+"""Limit of the broker's memory growth: receive buffers, one unpacked batch, and what its allocator keeps."""
 LOOK_EVERY = 2_000
 BOMB_EVERY = 400
-"""Batches, of which one is a bomb of many records."""
+"""Of so many batches, one unpacks to millions of records."""
 SIZES = (2_000, 20_000, 60_000, 200_000)
-"""Bytes of requests with long lists."""
+"""Sizes in bytes of the requests with long lists."""
 PLAIN, CHECKED = "plain", "checked"
-"""Two topics: one takes batches by their headers, the other reads their records."""
+"""Two topics: for PLAIN the broker checks only batch headers, for CHECKED it reads every record."""
 
 
 @dataclass
 class Score:
-    """Holds the results of the attack."""
+    """The results of an attack."""
 
     frames: int = 0
     batches: int = 0
     closed: int = 0
-    """Connections that ended."""
+    """How many connections the broker closed."""
     errors: Counter[str] = field(default_factory=Counter)
-    """Answers to batches, by the name of their error."""
+    """Responses to Produce, counted by the name of their error."""
     most_mb: float = 0.0
     least_mb: float = 1e9
     slowest_s: float = 0.0
-    """The longest that another client waited for an answer."""
+    """The longest time that the other client waited for an answer."""
 
     def line(self) -> str:
-        """For people."""
+        """Return the results in one line of text."""
         errors = ", ".join(f"{name} {count}" for name, count in self.errors.most_common())
         sent = f"{self.frames} frames, {self.batches} batches; {self.closed} connections ended"
         memory, waited = f"{self.least_mb:.0f} to {self.most_mb:.0f} MB", f"{1000 * self.slowest_s:.0f} ms"
@@ -91,8 +91,8 @@ class Score:
 
 
 def frames(count: int, seed: int) -> Iterator[bytes]:
-    """Frames of every served API, empty and filled ones: most with something wrong in them, some with nothing wrong but
-    that they ask for much, some whose length lies.
+    """Yield frames for every served API, empty and filled. Most contain an error, some are valid but ask for very much,
+    and some have a wrong length.
     """
     rng = random.Random(seed)
     for number in range(count):
@@ -106,7 +106,7 @@ def frames(count: int, seed: int) -> Iterator[bytes]:
 
 
 def _body(key: int, version: int, rng: random.Random) -> bytes:
-    """Return the body of a request that is empty, filled, or has a list of thousands."""
+    """Return the body of a request: empty, filled, or with a list of thousands of elements."""
     kind, lists = rng.randrange(100), lists_of(key)
     if kind < 2 and lists:
         found = swollen(key, version, rng.choice(lists), rng.choice(SIZES), rng, same=rng.random() < 0.5)
@@ -116,7 +116,7 @@ def _body(key: int, version: int, rng: random.Random) -> bytes:
 
 
 def batches(count: int, seed: int) -> Iterator[bytes]:
-    """Batches whose checksum is right and whose header, records or packing are not."""
+    """Yield batches whose checksum is right and whose header, records or compression is wrong."""
     rng = random.Random(seed)
     for _ in range(count):
         codec = rng.randrange(5)
@@ -149,10 +149,10 @@ def batches(count: int, seed: int) -> Iterator[bytes]:
 
 
 class Opponent:
-    """Attacks one broker, and looks now and then how it is."""
+    """Attacks one broker, and now and then checks that it still serves."""
 
     def __init__(self, broker: BrokerProcess, tell: Callable[[str], object] = lambda line: None) -> None:
-        """`tell`: gets a line with each look."""
+        """`tell` gets a line of progress after each check."""
         self._broker, self.score, self._tell = broker, Score(), tell
         with broker.connect() as client:
             checked = CreatableTopic(name=CHECKED, num_partitions=1, replication_factor=1)
@@ -164,7 +164,7 @@ class Opponent:
         self._look("begun")
 
     def _look(self, so_far: str) -> None:
-        """The broker is the same process, its memory bounded, and another client is served."""
+        """Assert that the broker's process still runs, has bounded memory, and answers another client."""
         score, began = self.score, time.monotonic()
         self._broker.assert_serves()
         score.slowest_s = max(score.slowest_s, time.monotonic() - began)
@@ -177,13 +177,13 @@ class Opponent:
         self.score.slowest_s = max(self.score.slowest_s, bystander.slowest_s)
 
     def send_frames(self, count: int, seed: int) -> None:
-        """Send them while another client asks."""
+        """Send malformed frames while another client sends small requests."""
         with Bystander(self._broker) as bystander:
             self._send_frames(count, seed)
         self._is_served_meanwhile(bystander)
 
     def _send_frames(self, count: int, seed: int) -> None:
-        """Most over a connection of their own, some behind others: a frame may end what follows it, too."""
+        """Send most frames over a connection of their own, and some five in a row over one connection."""
         rng, waiting, most = random.Random(seed + 1), [], 1
         for number, frame in enumerate(frames(count, seed), 1):
             waiting.append(frame)
@@ -211,13 +211,15 @@ class Opponent:
             self.score.closed += 1
 
     def send_batches(self, count: int, seed: int) -> None:
-        """Send them while another client asks."""
+        """Send malformed batches while another client sends small requests."""
         with Bystander(self._broker) as bystander:
             self._send_batches(count, seed)
         self._is_served_meanwhile(bystander)
 
     def _send_batches(self, count: int, seed: int) -> None:
-        """Produce each to one of the topics; look records up by time now and then, for bombs go off then."""
+        """Produce each batch to one of the two topics. Now and then look records up by time, which makes the broker
+        unpack them.
+        """
         rng, client = random.Random(seed + 1), self._broker.connect()
         for number, batch in enumerate(batches(count, seed), 1):
             topic = rng.choice((PLAIN, CHECKED))
@@ -253,7 +255,7 @@ def _look_up(client: RawClient, topic: str, timestamp: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Attack a broker of our own, and print the score."""
+    """Start a broker, attack it, and print the score."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=20_000)
     parser.add_argument("--batches", type=int, default=5_000)

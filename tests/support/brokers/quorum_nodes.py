@@ -1,4 +1,4 @@
-"""Nodes that are nothing but their seat in the metadata quorum: real files, real sockets on loopback, no broker."""
+"""Nodes that run only the metadata quorum: real files, real sockets on loopback, no broker."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ HASTE = {
     "controller.quorum.election.backoff.max.ms": "200",
     "controller.quorum.request.timeout.ms": "500",
 }
-"""Time-outs of tests that wait for them."""
+"""Short quorum time-outs, for tests that wait for them."""
 Settings = Mapping[str, str]
 NO_SETTINGS: Settings = {}
 
 
 class QuorumNode:
-    """One voter or observer. `life` runs one incarnation of it until it is cancelled, which is as abrupt as a kill."""
+    """One voter or observer. `life` runs one incarnation until it is cancelled, which is as abrupt as a kill."""
 
     def __init__(self, ensemble: Ensemble, node_id: int) -> None:
         self.node_id = node_id
         self.incarnation = 0
         self.directory = str(ensemble.root / f"node-{node_id}" / f"{METADATA_TOPIC}-0")
         self.committed: list[tuple[int, int, Any]] = []
-        """Records that this incarnation heard of."""
+        """Committed records that this incarnation has received."""
         self.terms: list[tuple[bool, int]] = []
         self.traces: list[tuple[str, dict[str, Any]]] = []
         self.scope: trio.CancelScope | None = None
@@ -81,7 +81,7 @@ class QuorumNode:
                 self.scope = None
 
     def _routes(self, server: Server) -> dict[int, Route]:
-        """The quorum's own requests."""
+        """Return the handlers of the quorum's requests, by API key."""
         asked = self.quorum.requests
         fetch = server.answer_later(asked.fetch)
         handlers: dict[int, Callable[[Any], Awaitable[Any]]] = {
@@ -107,12 +107,12 @@ class QuorumNode:
         self._ensemble.stir()
 
     def names(self) -> list[str]:
-        """The topics among the committed records, in order."""
+        """Return the topics among the committed records, in order."""
         return [record.name for _, _, record in self.committed if isinstance(record, TopicRecord)]
 
 
 class Ensemble:
-    """Nodes 1 to `voters` vote, those above observe."""
+    """Quorum nodes: 1 to `voters` are voters, those above are observers."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Ensemble:
             scope.cancel()
 
     async def restart(self, *node_ids: int) -> None:
-        """Kill, wait until they are gone, and start again on what they left on disk."""
+        """Kill these nodes, wait until they have ended, and start them again on their disks."""
         self.kill(*node_ids)
         await self.until(lambda: all(self.nodes[node_id].scope is None for node_id in node_ids))
         await self.start(*node_ids)
@@ -163,7 +163,7 @@ class Ensemble:
         stirred.set()
 
     async def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
-        """Wait for something that becomes true by itself. Fails after `seconds`."""
+        """Wait until `holds` returns true. Fails after `seconds`."""
         with trio.fail_after(seconds):
             while not holds():
                 with trio.move_on_after(0.005):
@@ -173,7 +173,7 @@ class Ensemble:
         return [node for node in self.nodes.values() if node.scope is not None]
 
     async def leader(self) -> QuorumNode:
-        """The node that leads and has handed on all that was written before."""
+        """Wait until exactly one node is a leader that has delivered all earlier records, and return it."""
         found: list[QuorumNode] = []
 
         def elected() -> bool:
@@ -184,12 +184,12 @@ class Ensemble:
         return found[0]
 
     async def commit(self, name: str) -> int:
-        """Have the leader append a topic of that name and wait until that is certain. Its offset."""
+        """Let the leader append a topic of that name, wait until it is committed, and return its offset."""
         leader = await self.leader()
         offset = leader.quorum.append([(TopicRecord(name=name, topic_id=bytes(16)), 0), (NoOpRecord(), 0)])
         await leader.quorum.wait_committed(offset, leader.quorum.epoch)
         return offset
 
     async def all_know(self, *names: str) -> None:
-        """Wait until every running node has heard of exactly these topics, in this order."""
+        """Wait until every running node has received exactly these topics, in this order."""
         await self.until(lambda: all(node.names() == list(names) for node in self.running()))

@@ -1,4 +1,4 @@
-"""Requests as bytes over a plain socket: for what no client library would send, or in no such order."""
+"""Sends requests as bytes over a plain socket, for contents and orders that no client library would send."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from squall.broker.protocol.header import decode_response_header, encode_request
 
 
 def frame_of(request: Any, version: int, correlation_id: int = 7, client_id: str | None = "raw") -> bytes:
-    """The request with its header and its length."""
+    """Return the request's frame: length, header and body."""
     return encode_request(request.API_KEY, version, correlation_id, client_id, request.encode(version))
 
 
 class RawClient:
-    """One connection. Raises TimeoutError after `limit_s` without a byte, and AssertionError where it has ended."""
+    """One connection. Raises TimeoutError after `limit_s` without a byte, and AssertionError if the broker has closed
+    it.
+    """
 
     def __init__(self, port: int, limit_s: float = 100.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), limit_s)
@@ -36,11 +38,11 @@ class RawClient:
         self.socket.sendall(data)
 
     def end_sending(self) -> None:
-        """Close this side's half of the connection."""
+        """Close the sending half of the connection."""
         self.socket.shutdown(socket.SHUT_WR)
 
     def frame(self) -> bytes:
-        """The next response, without its length."""
+        """Receive the next response, without its length."""
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def _exactly(self, count: int) -> bytes:
@@ -53,7 +55,7 @@ class RawClient:
         return bytes(data)
 
     def answer(self, request: Any, version: int, correlation_id: int = 7) -> Any:
-        """The next response, which is to be the one to that request."""
+        """Receive the next response, and decode it as the answer to this request."""
         view = memoryview(self.frame())
         found, at = decode_response_header(view, request.API_KEY, version)
         assert found == correlation_id, "responses leave in the order of their requests"
@@ -65,7 +67,7 @@ class RawClient:
         return self.answer(request, version)
 
     def pipeline(self, *requests: tuple[Any, int]) -> list[Any]:
-        """The responses to requests, each with its version, that are all sent before the first response is read."""
+        """Send all of these (request, version) pairs before reading a response. Returns the responses in order."""
         self.send(b"".join(frame_of(*asked, number) for number, asked in enumerate(requests)))
         return [self.answer(*asked, number) for number, asked in enumerate(requests)]
 

@@ -1,7 +1,7 @@
-"""A control plane that is a list of states: the second one behind `squall.broker.control.port`, without elections.
+"""A second control plane behind `squall.broker.control.port`, without elections: the test scripts its decisions.
 
-`ScriptedControl` is the whole cluster's; the test says what is decided, in which order each broker hears of it,
-and what becomes of proposals. Nothing of it is KRaft's: no log, no quorum, no request between nodes.
+`ScriptedControl` is shared by the whole cluster. The test says what is decided, in which order each broker learns it,
+and how ISR proposals are answered. Nothing of it is KRaft's: no log, no quorum, no request between nodes.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ CONFIRM = ErrorCode.NONE
 
 
 class ScriptedControl:
-    """Decides what the test says, of one partition of one topic."""
+    """Makes the decisions of the script, about one topic with one partition."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
         self.planes: dict[int, ScriptedPlane] = {}
         self.deaf: dict[int, list[Callable[[], None]]] = {}
-        """Brokers that do not hear for now, each with what it has not heard, oldest first."""
+        """Brokers that receive nothing for now, each with the calls that it has missed, oldest first."""
         self.proposed: list[IsrProposal] = []
-        """Of all brokers, in the order in which they came."""
+        """ISR proposals of all brokers, in the order in which they came."""
         self.verdict: ErrorCode | None = CONFIRM
-        """On proposals: CONFIRM, an error, or None for silence."""
+        """The answer to ISR proposals: CONFIRM, an error, or None for no answer."""
         self._next_broker_epoch = 100
         self._next_producer_id = 0
 
     def make(
         self, env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: object, peers: object
     ) -> ScriptedPlane:
-        """Make the scripted plane of a node, in the place of `squall.broker.control.planes.control_plane`."""
+        """Return the scripted plane of a node. Tests put it in the place of
+        `squall.broker.control.planes.control_plane`.
+        """
         plane = self.planes[config.node_id] = ScriptedPlane(self, env, config.node_id, feed)
         return plane
 
@@ -64,15 +66,17 @@ class ScriptedControl:
 
     @property
     def state(self) -> PartitionImage:
-        """The partition as last decided."""
+        """Return the partition's newest state."""
         return self.image.topics_by_id[TOPIC_ID].partitions[0]
 
     def create(self, *replicas: int) -> None:
-        """The topic is made: its first replica leads, and all are in sync."""
+        """Create the topic with these replicas: the first one leads, and all are in sync."""
         self._decide(PartitionImage(replicas, replicas, replicas[0], 0, 0))
 
     def hand_out(self, *states: Mapping[str, Any]) -> None:
-        """States one after another: what each changes of the one before. A named leader begins a leader epoch."""
+        """Decide new states of the partition, one after another. Each mapping has the fields that change; a `leader`
+        among them begins a new leader epoch.
+        """
         for changes in states:
             before = self.state
             epoch = before.leader_epoch + ("leader" in changes)
@@ -93,7 +97,7 @@ class ScriptedControl:
                 self.tell(node_id)
 
     def fence(self, broker_id: int, fenced: bool = True) -> None:
-        """Everybody hears that a broker is fenced, or serves again."""
+        """Send all brokers that a broker is fenced, or with `fenced=False` that it serves again."""
         self._change_broker(replace(self.image.brokers[broker_id], fenced=fenced))
 
     def _change_broker(self, broker: Broker) -> None:
@@ -104,7 +108,7 @@ class ScriptedControl:
     # -------------------------------------------------------------------------------------------------- who hears what
 
     def tell(self, node_id: int, *orders: Order) -> None:
-        """Orders for one broker, with the image as it is now: at once, or as soon as it hears again."""
+        """Send orders and the present image to one broker. A deaf broker gets them when it hears again."""
         plane, image = self.planes[node_id], self.image.clone()
 
         def arrive() -> None:
@@ -118,18 +122,18 @@ class ScriptedControl:
             arrive()
 
     def deafen(self, node_id: int) -> None:
-        """This broker hears nothing from now on."""
+        """Send this broker nothing from now on."""
         self.deaf[node_id] = []
 
     def hear(self, node_id: int) -> None:
-        """This broker hears again: first what it has missed."""
+        """Send this broker what it has missed, and then all that follows."""
         for arrive in self.deaf.pop(node_id):
             arrive()
 
     # --------------------------------------------------------------------------------------------- what brokers ask for
 
     def register(self, broker_id: int, endpoints: Mapping[str, tuple[str, int]]) -> int:
-        """A new incarnation, fenced. Its broker epoch."""
+        """Register a new incarnation of a broker, fenced. Returns its broker epoch."""
         self._next_broker_epoch += 1
         epoch = self._next_broker_epoch
         self._change_broker(Broker(broker_id, epoch, bytes(16), dict(endpoints), fenced=True))
@@ -151,13 +155,13 @@ class ScriptedControl:
         return IsrConfirmed(TOPIC_ID, 0, self.state.leader_epoch, self.state.partition_epoch, isr)
 
     def producer_ids(self) -> range:
-        """Ten new ones."""
+        """Return ten producer ids that were not given out before."""
         self._next_producer_id += 10
         return range(self._next_producer_id - 10, self._next_producer_id)
 
 
 class ScriptedMembership:
-    """A broker that is taken at its first word and let go at its first word."""
+    """A broker's registration, which always succeeds at once. A controlled shutdown is permitted at once, too."""
 
     def __init__(self, control: ScriptedControl, node_id: int, endpoints: Mapping[str, tuple[str, int]]) -> None:
         self._control, self._node_id, self._endpoints = control, node_id, endpoints
@@ -180,7 +184,7 @@ class ScriptedMembership:
 
 
 class ScriptedPlane:
-    """One broker's end: a `squall.broker.control.port.ControlPlane`."""
+    """One broker's `squall.broker.control.port.ControlPlane`, connected to the ScriptedControl."""
 
     def __init__(self, control: ScriptedControl, env: Env, node_id: int, feed: ImageFeed) -> None:
         self._control, self._node_id, self.feed = control, node_id, feed

@@ -1,7 +1,7 @@
-"""Runs the workload `appends` over a scripted cluster from each seed, and prints a digest of all it did.
+"""Runs the workload `appends` over a scripted cluster from each seed, and prints a digest of everything that it did.
 
-A program of its own (`python -m tests.support.clusters.appends_digest HISTORY SEED...`), so that a test can run it in
-processes that hash differently.
+It is a program (`python -m tests.support.clusters.appends_digest HISTORY SEED...`), so that a test can run it in OS
+processes with different hash seeds.
 """
 
 from __future__ import annotations

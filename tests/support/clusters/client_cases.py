@@ -1,4 +1,6 @@
-"""Situations that break what must hold of acknowledgements and reads, and beside each the nearest one that does not."""
+"""Test cases for the invariants of acknowledgements and reads: each has a situation that breaks one, and the nearest
+situation that does not.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ def told(offset: int, about: PartitionModel, **more: Any) -> Arguments:
 
 
 def seen(*batches: BatchIdentity) -> dict[tuple[int, int], BatchInLog]:
-    """These batches were in some log, whether or not they still are."""
+    """Return these batches as ones that some replica's log has held, keyed by (base offset, leader epoch)."""
     return {(batch.base, batch.epoch): BatchInLog(batch, None) for batch in batches}
 
 
 HELD = {1: 5, 2: 5, 3: 4}
 AFTER_LOSS = (*run(4), one(4, epoch=3))
-"""Leader 1 of epoch 3 was elected uncleanly: it had four records, and added one."""
+"""The log of leader 1, which was elected uncleanly in epoch 3: it had four records, and added one."""
 TWO = {1: 1, 2: 2}
 ACK: dict[str, list[Case]] = {
     "acknowledged-is-committed": [

@@ -1,4 +1,6 @@
-"""Situations that break the invariants of derived state and of what is durable, each beside the nearest sound one."""
+"""Test cases for the invariants of derived state and of durable data: each has a situation that breaks one, and the
+nearest situation that does not.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,23 @@ def decided(before: Any, now: Any, about: PartitionModel = NOTHING) -> Arguments
 
 
 def moved(replicas: tuple[int, ...], isr: tuple[int, ...] = (2, 3), **more: Any) -> Arguments:
-    """Node 3 was to come, and node 1 to go."""
+    """Return a partition's change that ends a reassignment: node 3 was being added, and node 1 removed."""
     before = decision(2, isr=(1, 2), adding=(3,), removing=(1,))
     return decided(before, replace(decision(2, 1, 6, isr, **more), replicas=replicas))
 
 
 def dropped(*asked: tuple[int, ...] | None) -> Arguments:
-    """Node 3 was to come, none was to go, and it does not stay. `asked`: what the controller was asked for."""
+    """Return a partition's change that drops the replica being added, node 3. `asked` has the replica lists that
+    clients asked the controller for.
+    """
     about = known(asked={(NOTHING.topic, NOTHING.partition): set(asked)})
     return decided(decision(isr=(1, 2), adding=(3,)), replace(decision(1, 1, 6, (1, 2)), replicas=(1, 2)), about)
 
 
 def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[PartitionModel]:
-    """Node 1 leads with 6 batches, 5 of them committed; node 2 has all, node 3 another one in the last place."""
+    """Return a partition whose leader, node 1, believes that `follower`'s log ends at `end`. Node 1 has 6 batches, 5 of
+    them committed. Node 2 has all 6, node 3 the first 5 and a different sixth one.
+    """
     copies: dict[int, Any] = {1: 6, 2: 6, 3: (*run(5), one(5, mark=7))}
     belief = BelievedFollowerEnds(1, epoch, ((follower, end),))
     about: dict[str, Any] = {"views": [view(hw=5, leo=6)], "truth": decision(), "believed": belief, **more}
@@ -45,7 +51,9 @@ def durably(*nodes: int, acks: int = -1, **more: Any) -> tuple[Ack, PartitionMod
 
 
 def held(end: int, voter: int = 3, epoch: int = 3, **more: Any) -> Arguments:
-    """Node 1 leads the quorum in epoch 3; node 3 lacks the last of five batches."""
+    """Return a quorum whose leader, node 1, believes that `voter`'s log ends at `end`. The log has five batches, of
+    which node 3 lacks the last.
+    """
     return None, seat(epoch=epoch)._replace(believed=((voter, end),)), quorum(**more)
 
 
@@ -68,12 +76,12 @@ NAMES = (("t", b"1"),)
 
 
 def registered(at: int) -> ComparableImage:
-    """One broker, of epoch 3."""
+    """Return an image with one broker of broker epoch 3, registered at this offset of the metadata log."""
     return ComparableImage((Broker(1, 3, b"", {}, False, registered_at=at),))
 
 
 def leveled(at: int, *begins: int) -> ComparableImage:
-    """The features have changed last at an offset."""
+    """Return an image whose feature levels last changed at this offset of the metadata log."""
     return ComparableImage(leveled=FeatureLevelChange(at, frozenset(begins)))
 
 

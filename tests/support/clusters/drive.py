@@ -1,4 +1,4 @@
-"""A workload driven by itself, without a run around it."""
+"""Runs a workload alone, without faults and without the phases of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def drive(
     controls: LoadControls | None = None,
     operations: Sequence[Operation] | None = None,
 ) -> None:
-    """Run a scenario, with controls that nothing uses if none are given."""
+    """Run a scenario until `stop` is set. Controls that are not given are replaced by ones that nothing uses."""
     traffic = scenario.traffic()
     hands = controls or LoadControls(
         traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.static_members

@@ -1,4 +1,4 @@
-"""A scripted cluster under a workload, with the history of what the workload did."""
+"""Runs a workload against a scripted cluster, and records its history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.clusters.fake_cluster import FakeCluster
 
 
 class DrivenCluster:
-    """A cluster, its workload, and the file that gets the history."""
+    """A scripted cluster, its workload, and the file that the history is written to."""
 
     def __init__(self, path: Path, scenario: Scenario, seed: int = 1) -> None:
         self.cluster = FakeCluster()
@@ -40,7 +40,8 @@ class DrivenCluster:
         finals: bool = True,
         timeout_s: float = 20,
     ) -> None:
-        """Let the workload run, with `meanwhile` beside it, and read everything in the end."""
+        """Run the workload for so many seconds, with `meanwhile` as a concurrent task, and do the final reads after it.
+        """
         recorder, stop = Recorder(self.env, str(self.path), "run-1"), trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(self.cluster.run)

@@ -1,4 +1,4 @@
-"""A scripted cluster at the level of links, for tests of clients: bytes in, bytes out, and lies on demand.
+"""A scripted cluster at the level of links, for tests of clients: bytes in, bytes out, and wrong answers on demand.
 
 It speaks through the real codec and keeps real logs with real sequence checks, so what it answers by itself is what a
 healthy cluster answers. A test changes that by `script`: functions that see each request first and may answer it,
@@ -82,14 +82,14 @@ class StoredBatch:
 
 @dataclass
 class FakePartition:
-    """One partition, the same on all nodes."""
+    """One partition, whose log all nodes share."""
 
     leader: int
     epoch: int = 0
     batches: list[StoredBatch] = field(default_factory=list)
     log_start: int = 0
     hidden_from: int | None = None
-    """Everything from this offset on is above the last stable offset."""
+    """The last stable offset, if it is below the end of the log: records from here on are hidden at read_committed."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -97,7 +97,9 @@ class FakePartition:
         return self.batches[-1].base_offset + self.batches[-1].header.record_count if self.batches else self.log_start
 
     def refuses(self, node: int, epoch: int) -> ErrorCode:
-        """Return what a node answers to a client that believes in its leadership of this epoch (-1: of any)."""
+        """Return the error, or NONE, with which a node answers a request that names this leader epoch (-1: it names
+        none).
+        """
         if node != self.leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if epoch in (-1, self.epoch):
@@ -117,7 +119,7 @@ class FakePartition:
         return ErrorCode.NONE, self.batches[-1].base_offset
 
     def store(self, data: bytes) -> None:
-        """Append unchanged, but with base offset and epoch set."""
+        """Append a batch, with its base offset and leader epoch set and all other bytes unchanged."""
         base = self.end
         stored = bytearray(data)
         stored[0:8] = base.to_bytes(8, "big")
@@ -129,7 +131,7 @@ class FakePartition:
         return b"".join(bytes(batch.data) for batch in self.batches if batch.header.last_offset >= offset)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= epoch, its end offset)."""
+        """Return (largest leader epoch that is at most `epoch`, its end offset), as OffsetForLeaderEpoch does."""
         below = [batch.leader_epoch for batch in self.batches if batch.leader_epoch <= epoch]
         found = max(below, default=-1)
         later = [batch.base_offset for batch in self.batches if batch.leader_epoch > epoch]
@@ -138,7 +140,7 @@ class FakePartition:
 
 @dataclass
 class Seen:
-    """A request that a node got."""
+    """A request that a node has received, as scripts see it."""
 
     node: int
     link: int
@@ -158,7 +160,7 @@ class Break:
     def __init__(self, data: bytes = b"", *, apply: bool = False) -> None:
         self.data = data
         self.apply = apply
-        """Handle the request first, as if the answer alone were lost."""
+        """Whether the request takes effect first, as if only the answer were lost."""
 
 
 class Raw:
@@ -176,11 +178,11 @@ class Delay:
 
 
 Script = Callable[[Seen], Any]
-"""Returns a response message, one of the above, or None to leave the request to the next script."""
+"""Returns a response message, one of the results above, or None to leave the request to the next script."""
 
 
 class FakeCluster:
-    """Nodes 1..n at ("node-<id>", 9092)."""
+    """A cluster of nodes 1 to n at the addresses ("node-<id>", 9092)."""
 
     def __init__(self, nodes: int = 3, capacity: int = 1 << 20) -> None:
         self.node_ids = list(range(1, nodes + 1))
@@ -188,7 +190,7 @@ class FakeCluster:
         self.refusing: set[int] = set()
         """Nodes that refuse connections, though metadata lists them."""
         self.frozen = False
-        """Nodes accept connections, but read nothing more."""
+        """Whether nodes accept connections but read nothing more."""
         self.capacity = capacity
         self.partitions: dict[tuple[str, int], FakePartition] = {}
         self.topic_ids: dict[str, bytes] = {}
@@ -219,7 +221,7 @@ class FakeCluster:
         part.leader, part.epoch = leader, part.epoch + 1
 
     def stop(self, node: int) -> None:
-        """The node ends: its connections are reset, new ones refused."""
+        """End a node: its connections are reset, and new ones refused."""
         self.down.add(node)
         links, self._links[node] = self._links[node], []
         for link in links:
@@ -259,7 +261,7 @@ class FakeCluster:
     async def client(
         self, settings: ClientSettings, bootstrap: Sequence[int] = (), *, seed: int = 1, cluster_id: str = ""
     ) -> AsyncIterator[Client]:
-        """Serve, with a client that runs. `bootstrap`: the nodes that it knows at first, all unless said otherwise."""
+        """Serve, and run a client. `bootstrap` has the nodes that the client knows at first; by default all."""
         env: Any = FakeEnv(self, seed)
         addresses = [self.address(node) for node in bootstrap or self.node_ids]
         client = Client(env, addresses, settings, cluster_id=cluster_id)
@@ -457,12 +459,12 @@ class FakeCluster:
 
 
 def framed(data: bytes) -> bytes:
-    """`data` behind its size."""
+    """Return `data` with its length in front of it."""
     return SIZE.pack(len(data)) + data
 
 
 async def receive_exactly(link: MemoryTransport, count: int) -> bytes:
-    """Raises LinkClosed where the stream ends before."""
+    """Return the next `count` bytes. Raises LinkClosed if the stream ends before."""
     data = bytearray(count)
     view, got = memoryview(data), 0
     while got < count:
@@ -475,7 +477,7 @@ async def receive_exactly(link: MemoryTransport, count: int) -> bytes:
 
 
 async def send_all(link: MemoryTransport, data: bytes) -> None:
-    """Raises LinkClosed."""
+    """Send all bytes. Raises LinkClosed if the connection ends."""
     sent = 0
     while sent < len(data):
         sent += link.send([data[sent:]])

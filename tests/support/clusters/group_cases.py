@@ -1,4 +1,6 @@
-"""Situations that break what must hold of groups, and beside each the nearest one that does not."""
+"""Test cases for the invariants of consumer groups: each has a situation that breaks one, and the nearest situation
+that does not.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ SAME = against(books())
 
 
 def owned(generation: int, *, before: int | None = None, moved: bool = False, **owners: list[tuple[str, int]]) -> Any:
-    """`moved`: the record before had the first two members the other way round."""
+    """Return two successive assignments of a group, of generations `before` and `generation`; without `before` only the
+    second one. With `moved`, the earlier assignment has the partitions of the first two members swapped.
+    """
     now = PartitionOwners(generation, {member: frozenset(places) for member, places in owners.items()})
     names = list(owners)
     swapped = dict(zip([*names[1:], names[0]], now.owners.values(), strict=True)) if moved else now.owners
@@ -58,7 +62,7 @@ def member(deadline_ms: int | None = NOW + 1, waits: bool = False, silent_ms: in
 
 
 def times(found: MemberTimes, **changed: Any) -> Arguments:
-    """Return the times of a group with this member, which leads it, and with nothing that is late."""
+    """Return the time-outs of a group whose only member, the leader, has these times. Nothing is overdue."""
     return (GroupTimeouts("g", NOW, NOW + 1, (found,), "m", None)._replace(**changed),)
 
 

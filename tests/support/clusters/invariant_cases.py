@@ -1,4 +1,4 @@
-"""For each invariant, situations that break it, and beside each the nearest one that does not."""
+"""Test cases for the invariants of partitions: each has a situation that breaks one, and the nearest that does not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def replica(before: ReplicaSnapshot | None, now: ReplicaSnapshot, about: Partiti
 
 
 PARTED = (*run(2), one(2, mark=7), *run(5, start=3))
-"""One batch of its own among those that are committed."""
+"""A log of committed batches, but with another batch than the committed one at offset 2."""
 
 REPLICA: dict[str, list[Case]] = {
     "offsets-in-order": [
@@ -268,7 +268,7 @@ def written(
     low: int = 0,
     rotten: Iterable[int] = (),
 ) -> Arguments:
-    """First it was seen as `first`, behind batch 2 of epoch 1; the leader has deleted what is before `low`."""
+    """Return a batch behind `after`, first seen as `first` behind batch 2. The leader deleted records below `low`."""
     return (
         BatchInLog(batch, after or one(2)),
         BatchInLog(first or batch, one(2)),

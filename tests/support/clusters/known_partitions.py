@@ -1,4 +1,4 @@
-"""Hand-made knowledge of partitions and quorums, for tests of what must hold of them."""
+"""Hand-made models of partitions and quorums, for tests of the simulation's invariants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = (1, 2, 3)
 
 
 def one(base: int, epoch: int = 1, mark: int = 0, **more: Any) -> BatchIdentity:
-    """A batch of one record. `mark` tells it from others at its place."""
+    """Return a batch of one record. `mark` distinguishes it from other batches with the same offset and epoch."""
     return BatchIdentity(base, base + 1, epoch, 1000 + base + mark, **more)
 
 
@@ -67,7 +67,9 @@ def known(
     lost: dict[int, LostTail] | None = None,
     **more: Any,
 ) -> PartitionModel:
-    """A ledger and copies, by their ends or by their batches; brokers 1, 2, 3 with broker epochs 101, 102, 103."""
+    """Return a model of a partition. `committed` and each of `copies` are an end offset or the batches of the log.
+    Brokers 1, 2 and 3 have the broker epochs 101, 102 and 103.
+    """
     brokers = {node: Broker(node, 100 + node, b"", {}, node in tuple(fenced)) for node in ALL}
     cluster = ClusterModel(
         brokers, damaged=more.pop("damaged", set()), rotten=more.pop("rotten", set()), asked=more.pop("asked", None)
@@ -108,5 +110,5 @@ def quorum(committed: int = 5, ends: tuple[int, int, int] = (5, 5, 4), **more: A
 
 
 def sent(sequence: int, *, epoch: int = 0, records: int = 1, attributes: int = 0) -> BatchIdentity:
-    """A batch of producer 9."""
+    """Return a batch of the idempotent producer 9."""
     return BatchIdentity(50, 50 + records, 1, 7, attributes, 9, epoch, sequence)

@@ -1,4 +1,6 @@
-"""Situations that break what must hold of a leader's decisions and responses, and beside each the nearest sound one."""
+"""Test cases for the invariants of a leader's decisions and responses: each has a situation that breaks one, and the
+nearest situation that does not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A leader whose high watermark moved, held by itself alone, while min ISR was altered: which one counts?"""
+"""Test cases in which min ISR was altered, and a leader moved its high watermark although no follower has the record.
+Each pair differs in which value of min ISR the leader had to use.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tests.support.clusters.quorum_cases import Arguments, Case
 
 
 def moved(*min_isrs: tuple[int, int], **more: Any) -> Arguments:
-    """`min_isrs`: each with the offset of the metadata log from which on."""
+    """Return that situation. `min_isrs` are pairs of a metadata offset and the value in force from there on."""
     return view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, min_isrs=list(min_isrs), **more)
 
 

@@ -1,4 +1,6 @@
-"""For each invariant of the metadata quorum, situations that break it, and the nearest ones that do not."""
+"""Test cases for the invariants of the metadata quorum: each has a situation that breaks one, and the nearest situation
+that does not.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from tests.support.clusters.known_partitions import quorum, seat
 
 Arguments = tuple[Any, ...]
 Case = tuple[str, Arguments, Arguments]
-"""What it is about, the broken situation, the sound one: the check's arguments each."""
+"""What the case is about, the check's arguments in the broken situation, and its arguments in the sound one."""
 
 QUORUM: dict[str, list[Case]] = {
     "one-controller-per-epoch": [

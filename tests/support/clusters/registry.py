@@ -1,4 +1,4 @@
-"""A registry of container images on loopback that has one image: what an engine asks to pull it, and no more."""
+"""A registry of container images on loopback. It serves only what an engine needs to pull one image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 
 class Image:
-    """One layer with one file. `broken`: what its registry gives of the layer is not what the manifest names."""
+    """An image of one layer with one file. If `broken`, the registry serves bytes of the layer that differ from its
+    digest.
+    """
 
     def __init__(self, text: str, *, broken: bool = False) -> None:
         out = io.BytesIO()
@@ -38,22 +40,22 @@ class Image:
         }
         self.manifest = json.dumps(told).encode()
         self.id = digest(config)
-        """What an engine that has pulled it calls it."""
+        """The image's id in an engine that has pulled it."""
 
 
 def digest(data: bytes) -> str:
-    """As registries write it."""
+    """Return the sha256 digest in the form that registries use."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 @contextmanager
 def registry(images: dict[str, Image]) -> Iterator[tuple[str, list[str]]]:
-    """Images by "NAME:TAG". ("127.0.0.1:PORT", the paths that were asked for)."""
+    """Serve images, given by "NAME:TAG". Yields ("127.0.0.1:PORT", the list of requested paths)."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answer with what there is."""
+            """Serve an image's manifest or blob, or 404."""
             asked.append(self.path)
             kind, body = found(images, self.path)
             self.send_response(200 if kind else 404)
@@ -69,7 +71,7 @@ def registry(images: dict[str, Image]) -> Iterator[tuple[str, list[str]]]:
         do_HEAD = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: `asked` has it."""
+            """Print nothing: the list of requested paths has it."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -83,7 +85,7 @@ def registry(images: dict[str, Image]) -> Iterator[tuple[str, list[str]]]:
 
 
 def found(images: dict[str, Image], path: str) -> tuple[str, bytes]:
-    """(media type, body) of what a path names; an empty type for nothing."""
+    """Return (media type, body) of the resource at a path; the type is empty if there is none."""
     if path == "/v2/":
         return "application/json", b"{}"
     name, _, rest = path.removeprefix("/v2/").partition("/manifests/")

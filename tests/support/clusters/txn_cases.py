@@ -1,4 +1,6 @@
-"""Situations that break what must hold of transactions, and beside each the nearest one that does not."""
+"""Test cases for the invariants of transactions: each has a situation that breaks one, and the nearest situation that
+does not.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ from tests.support.clusters.quorum_cases import Arguments, Case
 
 TRANSACTIONAL, CONTROL = 0x10, 0x30
 SENDER = ProducerReplay(4, 7, (ReplayedBatch(5, 5, 20, 20), ReplayedBatch(6, 6, 21, 21)), 2, 21)
-"""Producer 9: two batches of epoch 4, the second one of an open transaction."""
+"""The state of producer 9: two batches of epoch 4, the second one in a transaction that is still open."""
 
 
 def data(base: int, sequence: int, epoch: int = 4, *, transactional: bool = True) -> BatchIdentity:
-    """A batch of producer 9."""
+    """Return a data batch of producer 9."""
     attributes = TRANSACTIONAL if transactional else 0
     return one(base, attributes=attributes, producer_id=9, producer_epoch=epoch, sequence=sequence)
 
 
 def mark(base: int, epoch: int = 4, *, commit: bool = False, coordinator: int = 2) -> BatchIdentity:
-    """A marker of producer 9."""
+    """Return a transaction marker of producer 9."""
     marker = TxnMarkerBatch(commit, coordinator)
     return one(base, attributes=CONTROL, producer_id=9, producer_epoch=epoch, marker=marker)
 

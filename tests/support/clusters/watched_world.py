@@ -1,5 +1,6 @@
-"""A world for `InvariantChecker` made of real logs on simulated disks, real state machines and a real image, and of no
-tasks."""
+"""A cluster without tasks for tests of `InvariantChecker`: real logs on simulated disks, real replication state
+machines and a real metadata image.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +28,15 @@ TOPIC_ID = bytes(15) + b"\x07"
 METADATA_ID = bytes(15) + b"\x01"
 NODES = (1, 2, 3)
 SNAPSHOT = 1 << 20
-"""Where the metadata logs begin."""
+"""The offset at which the metadata logs begin: a snapshot holds what was before."""
 PATIENCE_MS = 1500
-"""After which a quorum leader without a majority gives up."""
+"""How long a quorum leader remains leader while no majority fetches from it."""
 
 
 class FakeQuorum:
-    """A seat that the test sets. `deserted_since_ms`: since when no majority fetches from it, where it leads."""
+    """A node's membership in the metadata quorum, which the test sets. If it leads, no majority has fetched from it
+    since `deserted_since_ms`.
+    """
 
     voters = NODES
     majority_timeout_ms = PATIENCE_MS
@@ -56,7 +59,9 @@ class FakeQuorum:
 
 
 class FakeNode:
-    """A `SimNode`: its disk and, while it runs, its parts. All replicas know the newest decision by default."""
+    """Replaces a `SimNode`: has its disk and, while it runs, its state machines. By default every node knows the newest
+    metadata.
+    """
 
     def __init__(self, world: WatchedWorld, node_id: int) -> None:
         self.id, self.name, self.incarnation, self.node = node_id, f"n{node_id}", 0, None
@@ -93,7 +98,7 @@ class FakeNode:
         return self.node.replicas.by_id[TOPIC_ID][0]
 
     def learn(self) -> None:
-        """Hear of the newest decision."""
+        """Apply the newest metadata."""
         self.node.feed.image = image = self._world.image.clone()
         self._world.watch_image(self, image)
         truth, h = image.partition(TOPIC_ID, 0), self.hosted
@@ -114,7 +119,7 @@ class FakeNode:
     # --------------------------------------------------------------------------------------------------- as leader
 
     def write(self, value: bytes = b"v", **producer: Any) -> int:
-        """Append one record; its offset."""
+        """Append one record, and return its offset."""
         h = self.hosted
         done = h.log.append_as_leader(batch(1, key=value, **producer), h.state.leader_epoch, 1_000)
         assert not done.error, done
@@ -122,13 +127,13 @@ class FakeNode:
         return done.base_offset
 
     def write_as_it_is(self, data: memoryview) -> None:
-        """Append a batch that has its place already, without asking whether it may be written."""
+        """Append a batch that already has its offset, without validation."""
         h = self.hosted
         h.log.append_as_follower(data, NEWEST)
         h.state.appended(h.log.log_end_offset, self._world.now_ms)
 
     def fetch_from(self, leader: FakeNode) -> None:
-        """One fetch: it tells how far this log reaches, and brings what is behind."""
+        """Do one fetch from the leader: it shows the leader where this log ends, and brings the records behind."""
         mine, its = self.hosted, leader.hosted
         end = mine.log.log_end_offset
         its.state.follower_fetched(self.id, end, self._world.epochs[self.id], self._world.now_ms)
@@ -139,7 +144,7 @@ class FakeNode:
 
 
 class WatchedWorld:
-    """Three nodes and one partition, which node 1 leads at first."""
+    """A cluster of three nodes with one partition, which node 1 leads at first."""
 
     def __init__(
         self,
@@ -174,7 +179,7 @@ class WatchedWorld:
         return BrokerStatuses(dict(self.epochs))
 
     def register(self, node: int | None = None) -> None:
-        """All brokers as they are; `node` anew, with a higher broker epoch."""
+        """Put all brokers into the image. `node` is registered anew, with a higher broker epoch."""
         if node is not None:
             self.epochs[node] = max(self.epochs.values()) + 100
         self.image.brokers = {
@@ -183,7 +188,7 @@ class WatchedWorld:
         self.image.offset += 1
 
     def decide(self, **changes: Any) -> None:
-        """The control plane decides, long after; `leader` names the leader of another epoch."""
+        """Change the partition's metadata, a minute later. Another `leader` begins a new leader epoch."""
         self.now_ms += 60_000
         partitions = self.image.topics_by_id[TOPIC_ID].partitions
         before = partitions[0]
@@ -194,7 +199,9 @@ class WatchedWorld:
         self.image.offset += 1
 
     def watch_image(self, node: FakeNode, image: ClusterImage) -> None:
-        """A real node's image is one object for its life; here each news makes another."""
+        """Give the checker a node's new image. A real node changes one image object; here every change makes another
+        object.
+        """
         for seen in self.watch._nodes.values():
             if seen.id == node.id and seen.image is not None:
                 seen.image = image
@@ -204,7 +211,7 @@ class WatchedWorld:
         self.watch.look()
 
     def replicate(self, *followers: int, rounds: int = 3) -> None:
-        """The decided leader's log to all or these followers, and its high watermark after it."""
+        """Copy the leader's log and then its high watermark to these followers, or to all."""
         leader = self.nodes[self.image.topics_by_id[TOPIC_ID].partitions[0].leader]
         for _ in range(rounds):
             for node in self.nodes.values():
@@ -214,5 +221,5 @@ class WatchedWorld:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of what was broken."""
+        """Return the names of the invariants that were broken."""
         return [violation.name for violation in self.violations]

@@ -1,11 +1,11 @@
-"""Record batches for tests of logs."""
+"""Builds record batches for tests of logs."""
 
 from __future__ import annotations
 
 from squall.broker.protocol.records import Record, encode_batch
 
 NEWEST = 2**31 - 1
-"""A leader epoch that no batch is beyond."""
+"""The largest leader epoch there can be."""
 
 
 def batch(
@@ -22,7 +22,7 @@ def batch(
     codec: int = 0,
     key: bytes | None = b"k",
 ) -> memoryview:
-    """A batch as a producer sends it: `count` records, values of `size` bytes, timestamps 1 ms apart."""
+    """Return a batch as a producer sends it: `count` records, values of `size` bytes, timestamps 1 ms apart."""
     records = [Record(n, timestamp + n, key, bytes([65 + n % 26]) * size) for n in range(count)]
     data = encode_batch(
         records,
@@ -47,7 +47,7 @@ def marker(
     leader_epoch: int = -1,
     timestamp: int = 1_000,
 ) -> memoryview:
-    """A control batch that ends a transaction."""
+    """Return a control batch that ends a transaction."""
     key = b"\0\0" + (b"\0\1" if commit else b"\0\0")
     value = b"\0\0" + coordinator_epoch.to_bytes(4, "big")
     data = encode_batch(

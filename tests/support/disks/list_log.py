@@ -1,4 +1,4 @@
-"""A log as simple as one can be."""
+"""A log in memory for replication tests, written as simply as possible."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from squall.broker.replication import UNDEFINED
 
 
 class ListLog:
-    """A log as a list: (epoch, value) at each offset, and the epoch cache, as simple as they can be."""
+    """A log as a list: each offset has (leader epoch, value). It also keeps the leader epoch cache."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, str]] = []
         self.ever: set[str] = set()
-        """All values that were ever here."""
+        """All values that this log has ever held."""
         self.epochs: list[tuple[int, int]] = []
 
     def __len__(self) -> int:

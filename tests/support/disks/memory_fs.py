@@ -1,13 +1,13 @@
-"""A file system in memory that forgets what was not synced, for tests of crash safety.
+"""A file system in memory that forgets unsynced changes at a crash, for tests of crash safety.
 
-Every file has a cached content (what the process sees) and a durable one; writes and truncations since the last fsync
-are pending, in order. Names are durable apart from contents: creations, renames and removals are pending until their
-directory is synced. `after_crash` gives the file system as a restarted process finds it:
+Every file has a cached content (what the OS process sees) and a durable one; writes and truncations since the last
+fsync are pending, in order. Names are durable apart from contents: creations, renames and removals are pending until
+their directory is synced. `after_crash` returns the file system that a restarted OS process finds:
 
-- after a kill the page cache is all there;
+- after a kill the page cache is complete;
 - after a power loss each pending change of a content or a name survives, or not, and a surviving write may be torn.
 
-`crash_at` ends the process at the n-th call that changes something: that call and every later one raises `Crashed`.
+`crash_at` ends the OS process at the n-th call that changes something: that call and every later one raises `Crashed`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Names = list[str]
 
 
 class Crashed(BaseException):
-    """The process was killed at this call. A BaseException, so that no handler acts for a dead process."""
+    """The OS process was killed at this call. It is a BaseException, so that no handler acts for a dead process."""
 
 
 class Inode:
-    """A file's content, apart from its names."""
+    """A file's content. Names are kept apart from it."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.cached = bytearray(content)
@@ -40,18 +40,18 @@ class Inode:
         self.pending.append((kind, offset, data))
 
     def sync(self) -> None:
-        """All so far is durable."""
+        """Make all changes so far durable."""
         self.durable = bytes(self.cached)
         self.pending.clear()
 
     def copy(self) -> Inode:
-        """The same, apart from this one."""
+        """Return a copy that later changes do not affect."""
         other = Inode()
         other.cached, other.durable, other.pending = bytearray(self.cached), self.durable, list(self.pending)
         return other
 
     def torn(self, rng: random.Random) -> bytes:
-        """The content that a power loss leaves."""
+        """Return a content that a power loss may leave."""
         content = bytearray(self.durable)
         for kind, offset, data in self.pending:
             fate = rng.random()
@@ -85,7 +85,7 @@ class MemoryFile:
 
     @property
     def inode(self) -> Inode:
-        """The content; OSError once closed."""
+        """Return the file's content. Raises OSError if the file is closed."""
         if self._inode is None:
             raise OSError(9, "the file is closed")
         return self._inode
@@ -138,26 +138,28 @@ class MemoryFs:
         self.names: Table = {"": None}
         self._durable: Table = {"": None}
         self._pending: list[tuple[str, Names, Table]] = []
-        """Changes of names since their directory was synced: directory, names that go, names that come."""
+        """Changes of names that their directory's sync has not made durable: directory, removed names, added names."""
         self.crash_at = crash_at
         self.calls = 0
         self.reads = 0
         self.log: list[str] = []
-        """The kinds of the changing calls so far."""
+        """The kind of each changing call so far."""
         self.fail: Callable[[str], OSError | None] | None = None
-        """Asked at each changing call: an error to raise instead."""
+        """Called with the kind of each changing call; an error that it returns is raised instead."""
         self.lost: dict[str, list[int]] | None = None
-        """As a disk's evidence of the power loss before says it, by partition. This disk does not."""
+        """The records of each partition that the last power loss took, as a simulated disk counts them. None: not
+        counted.
+        """
 
     # ------------------------------------------------------------------------------------------------------ fate
 
     def alive(self) -> None:
-        """Crashed where the process is dead."""
+        """Raise Crashed if the OS process is dead."""
         if self.crash_at is not None and self.calls >= self.crash_at:
             raise Crashed
 
     def step(self, kind: str) -> None:
-        """A changing call begins; it is lost if the process dies at it."""
+        """Count a changing call before it takes effect. Raises Crashed if the OS process dies at this call."""
         self.alive()
         self.calls += 1
         self.alive()
@@ -166,8 +168,8 @@ class MemoryFs:
         self.log.append(kind)
 
     def after_crash(self, rng: random.Random | None = None) -> MemoryFs:
-        """Return the file system that a restart finds: after a power loss if `rng` decides what survives, else after a
-        kill.
+        """Return the file system that a restart finds. With `rng`, which draws what survives, the crash was a power
+        loss; without, a kill.
         """
         after = MemoryFs()
         copies: dict[int, Inode] = {}
@@ -283,13 +285,13 @@ class MemoryFs:
     # ------------------------------------------------------------------------------------------------- for tests
 
     def read(self, path: str) -> bytes:
-        """A file's cached content."""
+        """Return a file's cached content."""
         inode = self.names[_clean(path)]
         assert inode is not None
         return bytes(inode.cached)
 
     def write(self, path: str, data: bytes) -> None:
-        """Put a file there, durable with its directories, outside of the process under test."""
+        """Write a durable file, with its directories, on behalf of the test instead of the OS process under test."""
         path = _clean(path)
         for folder in _folders(path):
             self.names[folder] = self._durable[folder] = None
@@ -311,6 +313,6 @@ def _parent(path: str) -> str:
 
 
 def _folders(path: str) -> list[str]:
-    """The directories that a path is in, outermost first."""
+    """Return the directories above a path, outermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: end + 1]) for end in range(len(parts))]

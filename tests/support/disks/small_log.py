@@ -1,4 +1,4 @@
-"""A log of small segments, small chunks and small memories, so that few batches reach every corner; and its oracle."""
+"""A log with small segments, chunks and buffers, so that few batches reach every edge case; and an oracle for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 
 @contextmanager
 def small_chunks() -> Iterator[None]:
-    """Buffers and memories so small that batches do not fit into them."""
+    """Make the log's buffers and caches so small that batches do not fit into them."""
     with (
         patch("squall.broker.log.segment.TAIL_BATCHES", 3),
         patch("squall.broker.log.segment.LOOKUP_CHUNK", 130),
@@ -58,7 +58,7 @@ def open_log(
     log_start_offset: int = 0,
     config: LogConfig = SMALL,
 ) -> Log:
-    """Load the log."""
+    """Load the log from a file system. `clean` says that it was closed in good order."""
     return load(
         fs,
         DIRECTORY,
@@ -73,12 +73,12 @@ def open_log(
 
 
 def stored_batches(log: Log) -> list[Stored]:
-    """All that the log holds, read from its first segment on."""
+    """Return all batches of the log, read from its first segment on."""
     return [Stored(data) for _, data in log.read_batches(log.segments[0].base_offset, log.log_end_offset)]
 
 
 def epochs_of(batches: list[Stored], log_start_offset: int) -> list[tuple[int, int]]:
-    """The epoch entries that the batches imply."""
+    """Return the leader epoch cache that these batches imply."""
     cache = EpochCache(MemoryFs(), "")
     for item in batches:
         cache.assign(item.header.leader_epoch, item.base)
@@ -87,7 +87,7 @@ def epochs_of(batches: list[Stored], log_start_offset: int) -> list[tuple[int, i
 
 
 def producers_of(batches: list[Stored]) -> ProducerStates:
-    """The producers' states that the batches imply."""
+    """Return the producer states that these batches imply."""
     states = ProducerStates()
     for item in batches:
         states.replay(item.header, memoryview(item.data))
@@ -95,21 +95,22 @@ def producers_of(batches: list[Stored]) -> ProducerStates:
 
 
 def stable_offset(states: ProducerStates, high_watermark: int) -> int:
-    """Return the offset at which readers of committed data stop."""
+    """Return the last stable offset."""
     first = states.first_unstable_offset(high_watermark)
     return high_watermark if first is None else min(first, high_watermark)
 
 
 def facts(entry: ProducerStateEntry) -> tuple[object, ...]:
-    """A producer's state without the older part of its window, which a restart may forget."""
+    """Return what a restart must keep of a producer's state: all but the older batches of its window of last batches.
+    """
     last = entry.window[-1][:4] if entry.window else None
     return entry.epoch, entry.next_sequence, last, entry.coordinator_epoch, entry.txn_first_offset
 
 
 def assert_producers(found: ProducerStates, expected: ProducerStates) -> None:
-    """The same producers in the same states; a window may have lost its oldest batches.
+    """Assert that both have the same producers in the same states. A producer's window may lack its oldest batches.
 
-    Timestamps of batches are left out: a snapshot has one timestamp of each producer, and a marker's counts too.
+    Timestamps of batches are not compared: a snapshot keeps one timestamp for each producer, which markers update too.
     """
     assert found.entries.keys() == expected.entries.keys()
     for producer_id, entry in found.entries.items():

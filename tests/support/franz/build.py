@@ -1,4 +1,4 @@
-"""A group's member by franz-go, built by the Go on PATH; `main.go` is it."""
+"""Builds `main.go`, a consumer group member that uses the Go client franz-go, with the Go on PATH."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ GET_GO = "put one on PATH, from go.dev/dl"
 
 
 class NoModulesError(Exception):
-    """Go is too old, or what the member is built of cannot be fetched."""
+    """Go is too old, or the Go modules of the member cannot be fetched."""
 
 
 @cache
 def franz_member() -> Path | str:
-    """The program, built once into the cache folder; where it cannot be had, the reason to skip its test.
+    """Return the program, built once into the cache folder. If it cannot be built here, return the reason to skip the
+    test.
 
-    Raises HarnessError where everything is here and the program does not compile.
+    Raises HarnessError if everything is here and the program does not compile.
     """
     go = shutil.which("go")
     if go is None:

@@ -1,4 +1,6 @@
-"""`squall test`: the gate, all tests, or their costs."""
+"""The program behind `squall test`: runs the gate (the tests that every change must pass) or all tests, or measures
+what tests cost.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,15 @@ from tests.support.gate.playing import Played, environment, play, say
 from tests.support.gate.results import Result
 
 AGAIN_AT_MOST = 3
-"""More failures than that have a reason that they share."""
+"""Failed tests are run once more only up to this number: more failures have a common cause."""
 ORDER = ["-p", "randomly", "--randomly-seed=1", "--randomly-dont-reorganize"]
-"""The order of the gate: the same each time."""
+"""pytest's options for one fixed order of the tests."""
 RULES = "tests/mechanisms/rules::each"
-"""The name of `squall test --rules` among the results of all tests."""
+"""The test id under which `squall test --all` records the result of `squall test --rules`."""
 
 
 def main() -> int:
-    """Return 0 if all that was to run has passed, 1 if not, 3 for a file that cannot be used, 130 after Ctrl-C."""
+    """Return the exit code: 0 all tests passed, 1 they did not, 3 a file cannot be used, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="squall test", description=__doc__)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--costs", action="store_true")
@@ -57,7 +59,7 @@ def main() -> int:
 
 
 class Session:
-    """One call of `squall test`. `root`: the checkout. `file`: where each result is written as soon as it is known."""
+    """One call of `squall test`. `root` is the checkout. Each result is written to `file` as soon as it is known."""
 
     def __init__(self, root: Path, folder: Path, file: Path | None = None, *, go_on: bool = False) -> None:
         self._root = root
@@ -80,7 +82,9 @@ class Session:
     # ------------------------------------------------------------------------------------------- the gate, everything
 
     def run(self, *, everything: bool, no_skips: bool, again: bool) -> int:
-        """Run the gate's tests, or all: first what can run beside others, then the rules, then the quiet tests."""
+        """Run the gate's tests or, with `everything`, all: first those that can run beside others, then the removals of
+        `squall test --rules`, then the tests that assert times, alone.
+        """
         if everything:
             seed = random.randrange(2**31)
             say(f"order: --randomly-seed={seed}")
@@ -114,7 +118,7 @@ class Session:
     def _play(
         self, wanted: Sequence[rules.When], words: Sequence[str], name: str, cpus: int | None = None, **also: str
     ) -> Played:
-        """Run these tests in lanes, but for those that have a result already."""
+        """Run these kinds of tests in parallel lanes. Tests that already have a result are left out."""
         planned = lanes.plan(self._files, self._costs, wanted, cpus or self._cpus)
         return self._play_lanes(planned, words, name, [each.test for each in self._before], also)
 
@@ -149,7 +153,9 @@ class Session:
         self._take(Result(RULES, "failed" if done.returncode else "passed", *costs.since(began), last))
 
     def _unplayed(self, played: Sequence[Played]) -> Iterator[str]:
-        """Say which collected tests were in no play, and which tests of the gate are in files that it does not read."""
+        """Yield a sentence for each collected test that was not run, and for each test of the gate in a file that the
+        gate skips because it does not find a mark there.
+        """
         collected = {each.test: each for part in played for each in part.collected}
         chosen = {each.test for part in played for each in part.selected} | {each.test for each in self._results}
         yield from (f"{test} was not run" for test in sorted(collected.keys() - chosen))
@@ -159,7 +165,8 @@ class Session:
                 yield f"{each.test} is of the gate, which does not see its mark: see lanes.marks_of"
 
     def _again(self, failed: Sequence[Result], **also: str) -> None:
-        """Run failed tests once more, alone. One that passes then is flaky, which excuses nothing."""
+        """Run failed tests once more, alone. A test that passes then is reported as flaky, and still counts as failed.
+        """
         for number, result in enumerate(failed):
             say(f"squall: once more, alone: {result.test}")
             file = self._folder / f"again-{number}.jsonl"
@@ -206,14 +213,14 @@ class Session:
         return 1 if troubled or any(each.result == "failed" for each in self._results) else 0
 
     def _said(self, troubles: Iterable[str]) -> bool:
-        """Print what went wrong, and return whether anything did."""
+        """Print these problems, and return whether there were any."""
         lines = [f"squall: {trouble}" for trouble in troubles]
         for line in lines:
             say(line)
         return bool(lines)
 
     def _collected(self) -> Played:
-        """All tests, and when each runs by the costs that are on disk. Each file is read, whatever it seems to hold."""
+        """Collect the tests of all files, without running them."""
         planned = [Lane(f"cpu {cpu + 1}", sorted(self._files)[cpu :: self._cpus]) for cpu in range(self._cpus)]
         planned = [lane for lane in planned if lane.files]
         folder = f"collected-{len(self._results)}"
@@ -221,7 +228,9 @@ class Session:
 
 
 def head() -> dict[str, str]:
-    """The first line of a file of results: what ran where, and when."""
+    """Return the first line of a file of results: the commit, the Python version and the time at which the session
+    began.
+    """
     words = ["git", "rev-parse", "HEAD"]
     try:
         commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""The table of the quiet tests: each asserts that something takes at most so long, and runs alone, at night."""
+"""The table of quiet tests: each asserts a limit of time, so it runs at night, alone on an idle machine."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ _LONGEST_TURNS_S: Mapping[str, float] = {
     "markers": 0.105,
     "markers of an admin": 0.091,
 }
-"""`squall_longest_turn_seconds` of rows of `tests/live/broker`: the larger one of two measurements on 2026-11-28. It is
-CPU time, so although the two cores had a load of 10 to 16, most of these differed by less than a third."""
+"""The measured `squall_longest_turn_seconds` of rows of `tests/live/broker`: the larger of two measurements on
+2026-11-28. It is CPU time, so although the two cores had a load of 10 to 16, most measurements differed by less than a
+third.
+"""
 _TURNS = "tests/live/broker/test_event_loop_turns.py::test_a_turn_takes_no_longer_than_it_did"
 _CLIENTS = "tests/live/broker/test_many_clients.py"
 
@@ -54,20 +56,21 @@ BOUNDS_S: Mapping[str, float] = {
     # At least 30 ms: other tasks take 10.
     **{f"{_TURNS}[{row}]": 3 * max(0.01, measured_s) for row, measured_s in _LONGEST_TURNS_S.items()},
 }
-"""The quiet tests, by node id with or without parameters, with what each asserts: the most seconds that something may
-take: three times what was measured. The fixture `bound_s` has a test's own bound."""
+"""The quiet tests, by node id with or without parameters, and the limit in seconds that each asserts: three times the
+measured time. The fixture `bound_s` is the limit of the test that uses it.
+"""
 
 
 def function_of(node_id: str) -> str:
-    """The node id without parameters."""
+    """Return the node id without its parameters."""
     return node_id.partition("[")[0]
 
 
 def of_file(file: str) -> list[str]:
-    """The quiet tests of a file, as the table names them."""
+    """Return the quiet tests of a file, as the table names them."""
     return [test for test in BOUNDS_S if test.startswith(f"{file}::")]
 
 
 def bound_of(node_id: str) -> float | None:
-    """The bound of a quiet test; None for any other test."""
+    """Return the limit of a quiet test; None for any other test."""
     return BOUNDS_S.get(node_id, BOUNDS_S.get(function_of(node_id)))

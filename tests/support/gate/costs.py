@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 TICKS = os.sysconf("SC_CLK_TCK")
 FILE = "tests/costs.json"
-"""From the root of the checkout."""
+"""Path of the file below the checkout."""
 MOST_S = 86_400.0
 
 
@@ -36,9 +36,9 @@ class Cost(NamedTuple):
 
 
 def read(file: Path = ROOT / FILE) -> dict[str, Cost]:
-    """Costs by node id. A file that does not exist has none.
+    """Return costs by node id. If the file does not exist, there are none.
 
-    Raise PreconditionError if it is not what `write` writes, or has a row twice.
+    Raises PreconditionError if `write` cannot have written the file, or a test has two rows.
     """
     if not file.exists():
         return {}
@@ -67,7 +67,7 @@ def _cost(cpu_s: float, wall_s: float) -> Cost:
 
 
 def write(costs: Mapping[str, Cost], file: Path) -> None:
-    """Replace the file. A test is one line, so that a change of one test is a change of one line."""
+    """Replace the file. It has one line for each test, so that diffs are small."""
     by_path: dict[str, dict[str, Cost]] = {}
     for node_id in sorted(costs):
         path, _, name = node_id.partition("::")
@@ -82,9 +82,9 @@ def write(costs: Mapping[str, Cost], file: Path) -> None:
 
 
 def renewed(before: Mapping[str, Cost], results: Iterable[Result]) -> dict[str, Cost]:
-    """The rows after these results. A test that failed or was skipped keeps the row that it has.
+    """Return the rows updated by these results. A test that failed or was skipped keeps its row.
 
-    Without one it gets what it cost all the same: else it would count as not measured for as long as it is skipped.
+    If such a test has no row, it gets one: otherwise it would count as not measured for as long as it is skipped.
     """
     rows = dict(before)
     for each in results:
@@ -94,16 +94,17 @@ def renewed(before: Mapping[str, Cost], results: Iterable[Result]) -> dict[str, 
 
 
 def now() -> Cost:
-    """CPU seconds of this process and of all that it started, and the clock."""
+    """Return the CPU seconds of this process and all its descendants so far, and the time of the clock."""
     spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     ended_s = sum(each.ru_utime + each.ru_stime for each in spent)
     return Cost(ended_s + _running_s(Path("/proc/self")), time.monotonic())
 
 
 def _running_s(process: Path) -> float:
-    """CPU seconds of the processes below one that still run, and of those that these have waited for.
+    """Return the CPU seconds of all running descendants of an OS process, and of the ended ones that these have waited
+    for.
 
-    Spark's JVM outlives the tests that it judges for.
+    It is needed because Spark's JVM outlives the tests that use it.
     """
     total_s = 0.0
     try:
@@ -120,9 +121,10 @@ def _running_s(process: Path) -> float:
 
 
 def since(began: Cost) -> Cost:
-    """Return the CPU seconds and wall seconds that were spent since then.
+    """Return the CPU seconds and wall seconds spent since `began`.
 
-    A process that another one waited for, or none, is no longer counted: what it spent before is not subtracted.
+    A descendant may disappear from the count because no running process has waited for it; then the CPU seconds are at
+    least 0.
     """
     ended = now()
     return Cost(max(0.0, ended.cpu_s - began.cpu_s), ended.wall_s - began.wall_s)

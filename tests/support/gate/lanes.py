@@ -1,7 +1,8 @@
-"""Plans which files each lane runs: the CPU lanes share what computes, the waiting lane has what starts processes.
+"""Plans which test files run side by side. A lane is one pytest process, which collects only its own files.
 
-Lanes are processes of pytest, each of which collects its own files only. The plan follows from `costs.json`: a file
-goes whole to the CPU lane that has least to do. All of Spark's tests go to one lane, because they share one JVM.
+There is a lane for each CPU, and one more, the waiting lane, for tests that start processes and mostly wait. The plan
+follows from `costs.json`: a whole file goes to the CPU lane with the least work. All tests with Spark go to one lane,
+because they share one JVM.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from tests.support.gate.costs import Cost
 from tests.support.gate.rules import When
 
 STAGES = ("architecture", "unit", "mechanisms", "property", "scripts", "sim", "parity", "interop", "live")
-"""The order within a lane: cheap tests first."""
+"""The order of the kinds of tests within a lane: cheap ones first."""
 WAITING = ("interop", "live")
 SHARED = ("parity",)
-"""Folders whose files go to one lane together."""
+"""Kinds of tests whose files all go to the same lane."""
 
 _TEST = re.compile(r"^[ \t]*(?:async )?def (test_\w+)|^((?:Test|test_)\w+) *=", re.MULTILINE)
 _MARKED = re.compile(r"mark\.(?:gate|night)")
@@ -30,8 +31,8 @@ _GATE = "mark.gate"
 
 @dataclass(slots=True)
 class Lane:
-    """One process of pytest. `cost_s` is what its files are expected to take: CPU seconds, or in the waiting lane wall
-    seconds.
+    """The files of one pytest process. `cost_s` is the time that they are expected to take: CPU seconds, or in the
+    waiting lane wall seconds.
     """
 
     name: str
@@ -45,23 +46,25 @@ class Lane:
 
 
 def folder_of(node_id: str) -> str:
-    """The kind of tests: "unit" of "tests/unit/x.py::test_y"."""
+    """Return the kind of a test: "unit" of "tests/unit/x.py::test_y"."""
     return node_id.split("/")[1]
 
 
 def stage_of(folder: str) -> int:
-    """The place of a kind of tests in the order. New kinds come last."""
+    """Return the position of a kind of tests in `STAGES`. An unknown kind comes last."""
     return STAGES.index(folder) if folder in STAGES else len(STAGES)
 
 
 def every_file(root: Path) -> dict[str, str]:
-    """All files with tests and their text, by path from the root."""
+    """Return the text of every file with tests, by its path below the root."""
     found = (path for path in (root / "tests").rglob("test_*.py"))
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in found}
 
 
 def marks_of(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each test of a file, with the marks that decide when it runs. A mark on one of its cases counts for all."""
+    """Yield each test function of a file, with those of its marks that decide when it runs. A mark on one parametrized
+    case counts for the whole function.
+    """
     of_all = "".join(_marks_of_all(tree))
     for each in tree.body:
         if _is_test(each):
@@ -82,19 +85,21 @@ def _marks_of_all(tree: ast.Module) -> Iterator[str]:
 
 
 def _has_other_marks(tree: ast.Module, text: str) -> bool:
-    """Return whether a file has marks of the gate that `marks_of` does not see: by another name, or on a method."""
+    """Return whether a file has such marks where `marks_of` does not find them: under another name, or on a method."""
     seen = [ast.unparse(mark) for each in tree.body if _is_test(each) for mark in each.decorator_list]
     return text.count(_GATE) > sum(mark.count(_GATE) for mark in (*seen, *_marks_of_all(tree)))
 
 
 def unmeasured(text: str, measured: Iterable[str]) -> set[str]:
-    """The functions with tests in a file, of which no case has a row. `measured`: the names of the rows."""
+    """Return the test functions of a file that have no row in `costs.json`. `measured` has the names of the rows."""
     known = {part for name in measured for part in bounds.function_of(name).split("::")}
     return {one or other for one, other in _TEST.findall(text)} - known
 
 
 def cost_of(file: str, text: str, rows: Mapping[str, Cost], wanted: Iterable[When], *, by_wall: bool) -> float | None:
-    """The seconds that the wanted tests of a file take. None: it has none of them. `rows`: its costs by node id."""
+    """Return the seconds that the wanted tests of a file take; None if the file has none of them. `rows` has its costs
+    by node id.
+    """
     try:
         tree = ast.parse(text) if _MARKED.search(text) else ast.Module([], [])
     except SyntaxError:
@@ -115,7 +120,7 @@ def cost_of(file: str, text: str, rows: Mapping[str, Cost], wanted: Iterable[Whe
 
 
 def plan(files: Mapping[str, str], costs: Mapping[str, Cost], wanted: Iterable[When], cpus: int) -> list[Lane]:
-    """The lanes that have something to do: one for each CPU, and the waiting one. `files`: text by path."""
+    """Return the lanes that have tests: at most one for each CPU, and the waiting lane. `files` has texts by path."""
     waiting, computing = Lane("waiting"), [Lane(f"cpu {number + 1}") for number in range(max(cpus, 1))]
     rows: dict[str, dict[str, Cost]] = {}
     for test, cost in costs.items():

@@ -1,4 +1,4 @@
-"""Writes the list of what the night runs and the gate does not, with the reason of each, into docs/testing.md."""
+"""Writes the table of tests that only the night runs, with the reason of each, into docs/testing.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEGIN, END = "<!-- written by ./squall test --costs -->\n", "<!-- end -->\n"
 
 
 def write(page: Path, selected: Iterable[Selected], costs: Mapping[str, Cost]) -> None:
-    """Replace the list in the page. A page without a place for it stays as it is."""
+    """Replace the table in the page. A page without the comment that marks its place stays as it is."""
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -23,7 +23,7 @@ def write(page: Path, selected: Iterable[Selected], costs: Mapping[str, Cost]) -
 
 
 def rows(selected: Iterable[Selected], costs: Mapping[str, Cost]) -> Iterable[str]:
-    """A table with a row for each folder and reason: how many tests, and what they cost."""
+    """Yield the lines of the table. It has a row for each folder and reason: how many tests, and what they cost."""
     found: dict[tuple[str, str], list[float]] = {}
     for each in selected:
         if each.when != "gate":
@@ -36,7 +36,7 @@ def rows(selected: Iterable[Selected], costs: Mapping[str, Cost]) -> Iterable[st
 
 
 def reason_of(selected: Selected) -> str:
-    """Why only the night runs this test."""
+    """Return the reason why only the night runs this test."""
     if selected.when == "quiet":
         return "asserts how long something takes"
     if selected.reason:

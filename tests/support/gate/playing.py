@@ -1,4 +1,4 @@
-"""Plays lanes side by side: each a process of pytest with a log of its own, and one line of progress for all."""
+"""Runs lanes side by side: each is a pytest process with a log of its own. One line shows the progress of all."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from tests.support.gate.lanes import Lane
 from tests.support.gate.results import Result
 
 EXPLAINED = (0, 1, 5)
-"""Exit codes of pytest that its results explain: passed, tests failed, no test was selected."""
+"""Exit codes of pytest that need no report of their own: tests passed, tests failed, no test was selected."""
 EACH_S = 15.0
-"""How often progress is shown."""
+"""The interval at which progress is shown."""
 SILENT_S = 1500.0
-"""A lane that has said nothing for so long is ended. No test may take 20 minutes."""
+"""A lane that has reported nothing for so long is ended. No test may take 20 minutes."""
 END_S = 60.0
-"""How long an interrupted lane may tear down."""
+"""The time that an interrupted lane has for tear-down."""
 
 
 class Selected(NamedTuple):
-    """A test that a lane collected. `reason`: that of its mark `night`, if it has one. `chosen`: it was to run."""
+    """A test that a lane collected. `reason` is the argument of its mark `night`, if it has one. `chosen` says whether
+    the lane was to run it.
+    """
 
     test: str
     when: str
@@ -38,29 +40,29 @@ class Selected(NamedTuple):
 
 @dataclass(slots=True)
 class Playing:
-    """A lane while it runs."""
+    """A lane that runs."""
 
     lane: Lane
     process: subprocess.Popen[bytes]
     folder: Path
     collects: bool = False
-    """It only says which tests there are."""
+    """Whether the lane only collects tests, without running them."""
     results: list[Result] = field(default_factory=list)
     running: str = ""
     """The test that runs now."""
     heard_s: float = 0.0
-    """When its last line came, by the clock of `time.monotonic`."""
+    """The `time.monotonic` of its last report."""
     silent_s: float = 0.0
-    """It was ended because it had said nothing for so long."""
+    """How long it had reported nothing when it was ended for that; 0 if it was not."""
     _offset: int = 0
 
     def file(self, suffix: str) -> Path:
-        """The lane's file with this ending."""
+        """Return the path of the lane's file with this suffix."""
         return self.folder / f"{self.lane.name}.{suffix}"
 
     @property
     def collected(self) -> list[Selected]:
-        """The tests in its files, once they are collected."""
+        """Return all tests of the lane's files; empty until they are collected."""
         file = self.file("selected")
         lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
         rows = (line.split("\t") for line in lines)
@@ -68,11 +70,11 @@ class Playing:
 
     @property
     def selected(self) -> list[Selected]:
-        """Those of them that it runs."""
+        """Return the collected tests that the lane is to run."""
         return [each for each in self.collected if each.chosen]
 
     def look(self) -> list[Result]:
-        """Read the lines that are new, and return the results among them."""
+        """Read the lines that are new in the lane's file of results, and return the results among them."""
         if not self.file("jsonl").exists():
             return []
         with self.file("jsonl").open("rb") as rows:
@@ -91,7 +93,9 @@ class Playing:
         return new
 
     def trouble(self) -> str:
-        """Return what pytest printed last, if it ended by anything but its tests, or before all had a result."""
+        """Return a message with the end of pytest's output, if pytest itself failed or left tests without a result;
+        else "".
+        """
         code = self.process.returncode
         missing = {each.test for each in self.selected if not self.collects} - {each.test for each in self.results}
         known = {each.test.partition("::")[0] for each in (*self.collected, *self.results)}
@@ -107,7 +111,7 @@ class Playing:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Holds the results of the lanes. `troubles` has an entry for each lane whose pytest itself failed."""
+    """The results of lanes that have ended. `troubles` has a message for each lane whose pytest itself failed."""
 
     lanes: tuple[Playing, ...]
     wall_s: float
@@ -119,17 +123,17 @@ class Played:
 
     @property
     def selected(self) -> list[Selected]:
-        """All tests that were to run."""
+        """Return all tests that the lanes were to run."""
         return [test for lane in self.lanes for test in lane.selected]
 
     @property
     def collected(self) -> list[Selected]:
-        """All tests in their files."""
+        """Return all tests in the lanes' files."""
         return [test for lane in self.lanes for test in lane.collected]
 
     @property
     def troubles(self) -> list[str]:
-        """Return what went wrong with pytest itself."""
+        """Return a message for each lane whose pytest itself failed."""
         return [trouble for lane in self.lanes if (trouble := lane.trouble())]
 
 
@@ -141,11 +145,10 @@ def play(
     environment: dict[str, str],
     take: Callable[[Result], None],
 ) -> Played:
-    """Run pytest with these words in each lane, from the root of a checkout, and wait for all of them.
+    """Run pytest with the arguments `words` in each lane, from the root of a checkout, and wait for all of them.
 
-    Logs and results stay in the folder.
-    `take` gets each result as soon as it is known. An interruption (KeyboardInterrupt) reaches each lane once, and
-    each has the time to tear down.
+    Logs and results are kept in the folder. `take` gets each result as soon as it is known. An interruption
+    (KeyboardInterrupt) reaches each lane once, and then waits for its tear-down.
     """
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -185,7 +188,7 @@ def _start(lane: Lane, words: Sequence[str], root: Path, folder: Path, environme
 
 
 def _end_silent_lanes(playing: Iterable[Playing]) -> None:
-    """End lanes in which pytest's own limit for each test does nothing: a module that is never loaded, a thread."""
+    """End lanes that hang where pytest's own time limit of a test does not work: in an import, or in another thread."""
     for each in playing:
         silent_s = time.monotonic() - each.heard_s
         if each.process.poll() is None and silent_s > SILENT_S:
@@ -210,13 +213,13 @@ def _look(playing: Sequence[Playing], take: Callable[[Result], None]) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line without buffering."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def _progress(playing: Sequence[Playing], passed_s: float) -> str:
-    """One line: how many tests have ended, how many failed, and what runs in each lane."""
+    """Return the line of progress: how many tests have ended, how many failed, and which test runs in each lane."""
     ended = [result.result for each in playing for result in each.results]
     selected = [len(each.selected) for each in playing]
     of = f"{sum(selected):,}" if all(selected) else "?"
@@ -229,5 +232,5 @@ def _progress(playing: Sequence[Playing], passed_s: float) -> str:
 
 
 def environment(**also: str) -> dict[str, str]:
-    """This process's environment for pytest, whose lines may be long."""
+    """Return this process's environment with `also`, and with a width that keeps pytest from cutting long lines."""
     return {**os.environ, "COLUMNS": os.environ.get("COLUMNS", "140"), **also}

@@ -1,11 +1,11 @@
-"""A plugin of pytest that writes a line of JSON for each test as it ends, and the reader of these lines.
+"""A pytest plugin that writes a line of JSON for each test as it ends, and the reader of these lines.
 
     {"test": "tests/unit/x.py::test_y[1]", "result": "passed", "cpu_s": 0.12, "wall_s": 0.3, "why": ""}
 
-`result` is passed, failed or skipped; `why` is the reason of a skip, or the last line of a failure. The lane of a test
-is the file that its line is in. A file that was skipped whole, or could not be read, has a line of its own.
+`result` is passed, failed or skipped; `why` is the reason of a skip, or the last line of a failure. Each lane writes a
+file of its own. A file of tests that was skipped whole, or could not be imported, has a line of its own.
 
-The file of a whole session has a head before these lines and, after them, a count: {"tests": 9} were to run.
+The file of a whole session has a head before these lines. After them it has {"tests": 9}, the number of tests to run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.gate import costs
 
 
 class Result(NamedTuple):
-    """Holds the result of one test, and what it cost."""
+    """The result of one test, and what it cost."""
 
     test: str
     result: str
@@ -30,17 +30,17 @@ class Result(NamedTuple):
     wall_s: float
     why: str = ""
     flaky: bool = False
-    """It failed, and passed when it was run once more, alone."""
+    """Whether it failed, and passed when it was run once more, alone."""
 
     def line(self) -> str:
-        """This result as JSON, without a line's end."""
+        """Return this result as JSON, without a newline."""
         return json.dumps({**self._asdict(), "cpu_s": round(self.cpu_s, 2), "wall_s": round(self.wall_s, 2)})
 
 
 def heads(file: Path) -> list[dict[str, str]]:
-    """The first lines of all sessions that wrote to a file; none if it does not exist.
+    """Return the head of each session that wrote to a file; none if it does not exist.
 
-    Raise PreconditionError if the file has something, and does not begin with such a line.
+    Raises PreconditionError if the file is not empty and does not begin with a head.
     """
     lines = list(_rows(file))
     if lines and "commit" not in lines[0] or not lines and file.exists() and file.stat().st_size:
@@ -49,13 +49,13 @@ def heads(file: Path) -> list[dict[str, str]]:
 
 
 def read(file: Path) -> list[Result]:
-    """The last result of each test in a file. Left out are heads, and lines that were not written whole."""
+    """Return the last result of each test in a file. Heads, and lines that were not written whole, are left out."""
     rows = [row for row in _rows(file) if row.keys() - {"flaky", "why"} == {"test", "result", "cpu_s", "wall_s"}]
     return list({row["test"]: Result(**row) for row in rows}.values())
 
 
 def lost(file: Path) -> str:
-    """Why a file lacks results of a session that has ended; empty if it has all of them."""
+    """Return a sentence if the file of an ended session lacks results; empty if it has all of them."""
     counts = [row["tests"] for row in _rows(file) if row.keys() == {"tests"}]
     if not counts:
         return f"{file.name} does not say how many tests were to run: lines of its end are lost"
@@ -74,14 +74,14 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that name the files of lines, and the tests that are left out."""
+    """Add options for the files to write, and for the tests to leave out."""
     parser.addoption("--results-to", metavar="FILE", help="append a line of JSON for each test to this file")
     parser.addoption("--leave-out", metavar="FILE", help="do not run the tests whose node ids are in this file")
     parser.addoption("--selected-to", metavar="FILE", help="write the node ids of all selected tests to this file")
 
 
 class Recorder:
-    """Measures the tests of one session, and writes the line of each one as it ends."""
+    """Measures each test of a session, and writes its line as it ends."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -100,14 +100,14 @@ class Recorder:
         return ended
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the worst of a test's three phases."""
+        """Keep the worst result of the test's set-up, call and tear-down."""
         if report.failed:
             self._result, self._why = "failed", _last_line(report)
         elif report.skipped and self._result == "passed" and not hasattr(report, "wasxfail"):
             self._result, self._why = "skipped", _why_skipped(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Write that a file could not be read, or was skipped whole, as of a test."""
+        """Write a line for a file of tests that could not be imported, or was skipped whole."""
         if report.failed:
             self._write(Result(report.nodeid, "failed", 0, 0, _last_line(report)).line())
         elif report.skipped:
@@ -123,13 +123,13 @@ def _why_skipped(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Return the failure's message as in pytest's own summary, if it has one."""
+    """Return the message of a failure as pytest's summary shows it, if it has one."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return str(crash.message if crash is not None else report.longrepr).strip().split("\n")[0][:300]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write where a file is named."""
+    """Start writing to the files that the options name."""
     if config.getoption("--selected-to"):
         config.pluginmanager.register(Lister(Path(config.getoption("--selected-to"))))
     if config.getoption("--results-to"):
@@ -140,7 +140,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not to run."""
+    """Deselect the tests that the options leave out."""
     if file := config.getoption("--leave-out"):
         left_out = frozenset(Path(file).read_text(encoding="utf-8").splitlines())
         dropped = [item for item in items if item.nodeid in left_out]
@@ -149,8 +149,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Lister:
-    """Writes what one session collects, once everything is known: node id, when it runs, the reason of its mark
-    `night`, and whether it is selected.
+    """Writes a line for each collected test: node id, when it runs, the reason of its mark `night`, and whether it is
+    selected.
     """
 
     def __init__(self, file: Path) -> None:
@@ -158,11 +158,11 @@ class Lister:
         self._deselected: list[pytest.Item] = []
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Keep them: another session may have to run them."""
+        """Remember deselected tests: they are listed too, because another session may have to run them."""
         self._deselected += items
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Write all of them."""
+        """Write the lines of all tests."""
         chosen = ((item, which) for which, items in (("1", session.items), ("", self._deselected)) for item in items)
         lines = (f"{item.nodeid}\t{_when(item)}\t{_reason(item)}\t{which}\n" for item, which in chosen)
         self._file.write_text("".join(lines), encoding="utf-8")

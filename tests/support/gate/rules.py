@@ -17,7 +17,7 @@ from tests.support.gate.costs import Cost
 When = Literal["gate", "night", "quiet"]
 
 UNMEASURED_S = 5.0
-"""What a test without a row counts."""
+"""CPU seconds that a test without a row in `costs.json` is counted with."""
 
 PERMITTED_CPU_S: Mapping[str, float] = {
     "architecture": 5.0,
@@ -25,8 +25,9 @@ PERMITTED_CPU_S: Mapping[str, float] = {
     "scripts": 2.0,
     "property": 2.0,
 }
-"""CPU seconds that a test of a folder may take in the gate without a mark. Folders that are not named here have only
-tests marked `gate` in it: simulations, mechanisms and everything that starts processes."""
+"""CPU seconds that a test of a folder may take to be in the gate without a mark. Of other folders (simulations,
+mechanisms, everything that starts processes) only tests marked `gate` are in it.
+"""
 
 WHY_AT_NIGHT: Mapping[str, str] = {
     "sim": "simulates; the gate has each kind of fault, each invariant, determinism and the first 30 seeds",
@@ -37,7 +38,7 @@ WHY_AT_NIGHT: Mapping[str, str] = {
     "interop": "foreign programs; the gate has one client through one failover",
     "live": "starts processes; the gate has a selection",
 }
-"""Why tests of these folders, below `tests/`, run at night unless they are marked. The longest name decides."""
+"""The reason why unmarked tests of a folder below `tests/` run at night. The longest matching path counts."""
 
 
 def when(node_id: str, marks: frozenset[str], costs: Mapping[str, Cost]) -> When:
@@ -53,20 +54,20 @@ def when(node_id: str, marks: frozenset[str], costs: Mapping[str, Cost]) -> When
 
 
 BUDGETS_CPU_S: Mapping[str, float] = {"parity": 200.0, "waiting": 240.0, "": 700.0}
-"""What the gate's tests may cost together: Spark's session, the waiting lane, and all others."""
+"""CPU seconds that the gate's tests may cost together: those with Spark, those of the waiting lane, and all others."""
 
 MOST_CPU_S = 5.0
-"""What one test of the gate may cost, outside of Spark's session and the waiting lane."""
+"""CPU seconds that one test of the gate may cost, unless it uses Spark or runs in the waiting lane."""
 
 
 def budget_of(node_id: str) -> str:
-    """The name of the budget that pays for a test."""
+    """Return the name of the budget that a test counts for."""
     folder = node_id.split("/")[1]
     return "waiting" if folder in ("interop", "live") else folder if folder in BUDGETS_CPU_S else ""
 
 
 def over_budget(selected: Iterable[str], costs: Mapping[str, Cost]) -> list[str]:
-    """Say what is wrong with the costs of the gate's tests: nothing, if they stay within the budgets."""
+    """Return a sentence for each budget or limit that the gate's tests exceed."""
     spent = dict.fromkeys(BUDGETS_CPU_S, 0.0)
     wrong = []
     for test in selected:

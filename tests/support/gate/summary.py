@@ -1,4 +1,4 @@
-"""The last lines of `squall test`: failures, skips, a table of costs, and what it all came to."""
+"""Makes the last lines of `squall test`: failures, skips, a table of costs, and the counts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FAILURES = re.compile(r"^=+ (?:FAILURES|ERRORS) =+$.*?(?=^=+ short test summary
 
 
 def failures(played: Iterable[Played]) -> Iterator[str]:
-    """Yield what pytest printed of each failure, lane by lane."""
+    """Yield what pytest printed about each failure, lane by lane."""
     for lane in (lane for each in played for lane in each.lanes):
         log = lane.file("log").read_text(encoding="utf-8", errors="replace")
         yield from (found.group().rstrip() for found in _FAILURES.finditer(log))
 
 
 def skipped(results: Iterable[Result]) -> list[str]:
-    """A line for each reason why tests were skipped: how many, what they need, how to get it."""
+    """Return a line for each reason of skipped tests: how many tests, what they need, how to get it."""
     return told_of_skipped(each.why for each in results if each.result == "skipped")
 
 
@@ -39,8 +39,8 @@ def of(
     *,
     table: bool,
 ) -> Iterator[str]:
-    """All lines but those of failures. The last one is the count that every reader of a log looks for: what kept tests
-    from being run counts as a failure. `skips`: why skipped tests are not permitted, if they are not.
+    """Yield all lines except those of `failures`. The last one counts passed, failed and skipped tests; each problem
+    that kept tests from running counts as a failure. `skips` says why skipped tests are not permitted, if they are not.
     """
     counted = Counter(each.result for each in results)
     yield from skipped(results)
@@ -60,7 +60,7 @@ def of(
 
 
 def patience_of(played: Iterable[Played]) -> Iterator[str]:
-    """The factors by which live tests were patient, as `tests.support.patience` printed them."""
+    """Yield the factors by which live tests lengthened their time limits, as `tests.support.patience` printed them."""
     logs = (lane.file("log") for each in played for lane in each.lanes)
     yield from sorted({found for log in logs for found in _PATIENCE.findall(log.read_text(errors="replace"))})
 
@@ -75,7 +75,7 @@ def _unmeasured(results: Iterable[Result], costs: Mapping[str, Cost]) -> Iterato
 
 
 def costs_of(results: Iterable[Result]) -> Iterator[str]:
-    """A table of what each folder cost, and the costliest tests."""
+    """Yield a table of the costs of each folder, and the costliest tests."""
     ran = list(results)
     yield f"{'folder':<14}{'tests':>7}{'failed':>8}{'skipped':>9}{'CPU s':>9}{'wall s':>9}"
     for folder in (*STAGES, *sorted({folder_of(each.test) for each in ran} - {*STAGES})):

@@ -1,4 +1,4 @@
-"""The histories of all anomalies that a history shows, each from the test file of its module."""
+"""Collects the short test histories of all anomalies: each comes from the test file of the anomaly's module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Run directories with one anomaly each, out of the short histories in which it shows: brokers, a fault, and a verdict.
+"""Writes a run directory for each anomaly: a short history that shows it, traces of three brokers, a fault and a
+verdict.
 
 In each, broker 1 leads every partition and is killed half-way. Broker 2 is elected. Broker 1 truncates when it is back.
 """
@@ -17,12 +18,14 @@ from tests.support.histories.nemesis_lines import spoken
 from tests.support.histories.txn_run import TxnRun
 
 NAMES = tuple(anomaly.name for check in CHECKS if check.exists for anomaly in check.anomalies)
-"""Every anomaly that something looks for."""
+"""Every anomaly that has a check."""
 LIMIT_NS = 20_000_000_000
 
 
 def history_of(name: str) -> tuple[HistoryBuilder, list[Witness]]:
-    """A short history that shows this anomaly, and its witnesses. Of what no history shows, an ordinary one."""
+    """Return a short history that shows this anomaly, and its witnesses. If no history can show it, return one without
+    anomalies.
+    """
     for case in CASES.values():
         if any(found[0] == name for found in case.found):
             h = case.build()
@@ -42,7 +45,7 @@ def history_of(name: str) -> tuple[HistoryBuilder, list[Witness]]:
 
 
 def write(path: Path, name: str) -> Path:
-    """A run directory that found `name`."""
+    """Write a run directory whose verdict has the anomaly `name`."""
     h, witnesses = history_of(name)
     path.mkdir(parents=True)
     lines = h.lines()
@@ -87,7 +90,7 @@ def _write_run(path: Path, end: int) -> None:
 
 
 def _traces(parts: list[dict[str, Any]], half: int, end: int) -> dict[int, list[dict[str, Any]]]:
-    """Three brokers, of whom the first leads, is killed at `half`, and comes back."""
+    """Return the trace of each broker: the first one leads, is killed at `half`, and restarts later."""
     later = half + (end - half) // 2
     traces: dict[int, list[dict[str, Any]]] = {
         node: [_event(0, node, "node_started", incarnation=1), _event(0, node, "node_ready")] for node in (1, 2, 3)

@@ -1,6 +1,6 @@
-"""Histories for tests: written by hand with `HistoryBuilder`, or generated clean with `generate`.
+"""Histories for tests: written by hand with `HistoryBuilder`, or generated without anomalies by `generate`.
 
-Both make the lines of a history.jsonl, so that whatever reads them goes through the converter as a run's history does.
+Both make the lines of a history.jsonl, which the converter then parses as it does a run's history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(slots=True)
 class Send:
-    """A send: under way until `st` and `t1` are set."""
+    """The send of one record. It has no outcome until `st` and `t1` are set."""
 
     proc: int
     part: int
@@ -36,17 +36,17 @@ class Send:
     err: str = ""
     txn: Other | None = None
     src: int = -1
-    """Of an output: the input's value."""
+    """If the record is an output of a pipeline: the value of its input."""
     tries: int = -1
-    """It was sent so often; -1: its client does not report it."""
+    """How often the client sent the record; -1 if the client does not report it."""
     size: int = 0
     past_ms: int = 0
-    """Its timestamp is so long before it was sent."""
+    """How long before the send the record's timestamp is."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """Describes what one poll returned of one partition."""
+    """The result of a poll for one partition."""
 
     part: int
     at: int
@@ -60,7 +60,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Poll:
-    """A poll or a call of a final read."""
+    """A poll of a reader, or one call of a final read."""
 
     proc: int
     t0: int
@@ -75,7 +75,7 @@ class Poll:
 
 @dataclass(slots=True)
 class Other:
-    """Any other operation, or with `f` empty an event."""
+    """Any other operation or, if `f` is empty, an event."""
 
     t0: int
     f: str
@@ -85,7 +85,7 @@ class Other:
 
 
 class HistoryBuilder:
-    """Each call takes place a millisecond after the one before it."""
+    """A history under construction. Each call happens a millisecond after the one before it."""
 
     def __init__(self, partitions: int = 1, *, cleanup: str = "delete", retention_ms: int = -1) -> None:
         self.now = 0
@@ -101,7 +101,7 @@ class HistoryBuilder:
         ]
 
     def tick(self, ns: int = MS) -> int:
-        """Let time pass, and return the time."""
+        """Advance the clock, and return its time."""
         self.now += ns
         return self.now
 
@@ -125,7 +125,7 @@ class HistoryBuilder:
     # -------------------------------------------------------------------------------------------------- sends
 
     def send(self, proc: int, part: int = 0, key: str | None = None, txn: Other | None = None) -> Send:
-        """Hand over the producer's next value, as part of a transaction if there is one."""
+        """Send the producer's next value, in a transaction if `txn` is given."""
         sequence = self._sequences[proc] = self._sequences.get(proc, -1) + 1
         send = Send(proc, part, proc << 40 | sequence, self.tick(), key, txn=txn)
         self.sends.append(send)
@@ -144,7 +144,7 @@ class HistoryBuilder:
         return send
 
     def sent(self, proc: int, off: int, part: int = 0, key: str | None = None) -> int:
-        """Send and be acknowledged. Returns the value."""
+        """Send a record that is acknowledged at offset `off`, and return its value."""
         return self.ok(self.send(proc, part, key), off).val
 
     # -------------------------------------------------------------------------------------------------- reads
@@ -161,9 +161,9 @@ class HistoryBuilder:
         txn: Other | None = None,
         **told: int,
     ) -> Poll:
-        """A poll that returns (offset, value) pairs of one partition, as part of a transaction if there is one.
+        """Add a poll that returns (offset, value) pairs of one partition, in a transaction if `txn` is given.
 
-        `told`: position, hw, lso, log_start, epoch.
+        `told` has fields of the answer that differ from their defaults: position, hw, lso, log_start, epoch.
         """
         entry = self.entry(pairs, part=part, at=at, **told)
         poll = Poll(proc, self.tick(), self.tick(), [entry], f, st, txn=txn)
@@ -171,7 +171,7 @@ class HistoryBuilder:
         return poll
 
     def entry(self, pairs: Pairs, *, part: int = 0, at: int | None = None, **told: int) -> Entry:
-        """One partition's part of a poll's answer."""
+        """Return the result of a poll for one partition."""
         start = at if at is not None else pairs[0][0] if pairs else 0
         position = told.get("position", max((off for off, _ in pairs), default=start - 1) + 1)
         # By default an answer is no lower than those before.
@@ -181,20 +181,20 @@ class HistoryBuilder:
         return Entry(part, start, pairs, position, hw, told.get("lso", hw), log_start, epoch)
 
     def final(self, pairs: Pairs, *, part: int = 0, end: int | None = None, at: int = 0, **more: Any) -> Poll:
-        """A fresh reader reads a partition from its start to its end in one call."""
+        """Add a final read: a new reader reads a partition from its start to its end in one call."""
         reader = self.final_reader(more.pop("round_", 1), more.pop("isolation", 0))
         poll = self.poll(reader, pairs, part=part, at=at, f="final_read", **more)
         poll.end = {part: poll.entries[0].position if end is None else end}
         return poll
 
     def partial_final(self, pairs: Pairs, *, part: int = 0, at: int = 0, **told: int) -> Poll:
-        """A final read that ends before it knows that it has reached the end."""
+        """Add a final read that ends before it has reached the end of the partition."""
         return self.poll(self.final_reader(), pairs, part=part, at=at, f="final_read", **told)
 
     # ------------------------------------------------------------------------------------------------- others
 
     def operation(self, proc: int, f: str, **fields: Any) -> Other:
-        """Any other operation, done."""
+        """Add any other operation, with a successful completion."""
         other = Other(self.tick(), f, {"p": proc, **fields}, self.tick(), {"st": OK})
         self.others.append(other)
         return other
@@ -212,27 +212,27 @@ class HistoryBuilder:
     # ------------------------------------------------------------------------------------------- transactions
 
     def initialised(self, proc: int, transactional_id: str = "a", epoch: int = 0, asked: int | None = None) -> None:
-        """A producer takes over a transactional id. `asked`: when it asked for it; None: just now."""
+        """Add InitProducerId: a producer gets a transactional id. `asked`: when it asked; None: just before."""
         t0 = self.now if asked is None else asked
         self.event("txn_init", p=proc, x=transactional_id, t0=t0, pid=4000, pe=epoch)
 
     def begin(self, proc: int, transactional_id: str = "a", timeout_ms: int = 1000) -> Other:
-        """A transaction begins."""
+        """Begin a transaction."""
         txn = Other(self.tick(), "txn", {"p": proc, "x": transactional_id, "timeout": timeout_ms})
         self.others.append(txn)
         return txn
 
     def ask_end(self, txn: Other, how: str) -> None:
-        """Its client asks for its end."""
+        """Add a client's request to commit or abort, without an answer."""
         self.event("txn_end", p=txn.fields["p"], x=txn, how=how)
 
     def end(self, txn: Other, how: str, st: int = OK) -> None:
-        """Its client asks for its end, and that is answered."""
+        """Add a client's request to commit or abort, and its answer."""
         self.ask_end(txn, how)
         txn.t1, txn.completion = self.tick(), {"st": st, "how": how, "pid": 4000, "pe": 0}
 
     def take_in(self, other: HistoryBuilder) -> None:
-        """All that happens in another history, in further partitions and by further processes. It is used up."""
+        """Add everything of another history, with new partitions and processes. The other one is used up."""
         procs, parts = len(self._processes), len(self._partitions)
         self._processes += (renumbered(line, procs, parts) for line in other._processes)
         topic = f"t{parts}"
@@ -257,20 +257,20 @@ class HistoryBuilder:
     # ------------------------------------------------------------------------------------------------- output
 
     def records(self) -> Iterator[tuple[Poll, Entry, int]]:
-        """Every record that was read, as (poll, entry, index into its pairs)."""
+        """Yield every record that was read, as (poll, entry, index into the entry's pairs)."""
         for poll in self.polls:
             for entry in poll.entries:
                 for index in range(len(entry.pairs)):
                     yield poll, entry, index
 
     def lines(self) -> list[bytes]:
-        """history.jsonl."""
+        """Return the lines of history.jsonl."""
         header = {"e": "h", "schema": 1, "run": "test", "wall_ms": 0, "mono_ns": 0}
         lines = [header, *self._partitions, *self._processes, *_numbered(self._events())]
         return [json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines]
 
     def sealed(self) -> list[bytes]:
-        """history.jsonl of earlier versions: the header promises a last line, which counts those before it."""
+        """Return the lines of history.jsonl as earlier versions wrote them: the last line counts those before it."""
         header, *lines = self.lines()
         end = {"e": "x", "t": 1 << 40, "kind": "end", "lines": len(lines) + 1}
         return [header[:-2] + b',"ends":true}\n', *lines, json.dumps(end).encode() + b"\n"]
@@ -282,7 +282,7 @@ class HistoryBuilder:
         return history
 
     def _events(self) -> list[tuple[int, int, int, dict[str, Any]]]:
-        """(time, tie-break, which operation, line without its operation id)"""
+        """Return (time, order within that time, identity of the operation, line without operation id), sorted."""
         events: list[tuple[int, int, int, dict[str, Any]]] = []
         for send in self.sends:
             invoked = {"e": "i", "p": send.proc, "f": "send", "t": send.t0}
@@ -313,9 +313,9 @@ class HistoryBuilder:
 def transacted(
     *, sends: int = 1, parts: int = 1, end: str = "commit", st: int = OK
 ) -> tuple[HistoryBuilder, list[int]]:
-    """A history of one transaction, whose acknowledged records take turns among the partitions; and their values.
+    """Return a history of one transaction, and the values of its records: acknowledged, to each partition in turn.
 
-    `end`: commit, abort, or empty if its client is never heard of again. `st`: INFO leaves the end without an answer.
+    `end` is commit or abort, or empty if the client disappears. With `st` INFO the request to end it has no answer.
     """
     h = HistoryBuilder(parts)
     p = h.producer()
@@ -366,10 +366,9 @@ class _Appended:
 
 
 class GeneratedHistory(HistoryBuilder):
-    """A run in which nothing is wrong: producers, readers that seek and fail, a write to each partition after healing,
-    and final reads of everything. Readers live until they have polled that write.
-
-    Offsets have gaps, as control records leave them. Sends are pipelined; some fail and some end without an answer.
+    """A random history without anomalies: producers, readers that seek and whose polls fail, a write to each partition
+    after healing, and final reads of everything. Readers run until they have polled that write. Offsets have gaps, as
+    control records leave them. Sends are pipelined; some fail and some end without an answer.
     """
 
     def __init__(
@@ -378,9 +377,9 @@ class GeneratedHistory(HistoryBuilder):
         super().__init__(partitions, cleanup=cleanup)
         self.rng = Random(repr((seed, "history")))
         self.trouble = trouble
-        """How likely a reader seeks, and how likely a poll of it fails."""
+        """The probabilities that a reader seeks, and that its poll fails."""
         self.logs: list[list[tuple[int, int, int]]] = [[] for _ in range(partitions)]
-        """By partition: (visible since, offset, value), in order."""
+        """The log of each partition: (time from which it can be read, offset, value) of each record, in order."""
         self.finished = 0
         self._produce(sends)
         self._write_after_healing()
@@ -421,7 +420,7 @@ class GeneratedHistory(HistoryBuilder):
         self.now = max(send.t1 for send in self.sends) + 20 * MS
 
     def _write_after_healing(self) -> None:
-        """By a producer of its own, long after the load: what counts for the load leaves it out."""
+        """Write to each partition by a new producer, so late that measurements of the load leave it out."""
         self.tick(self.rng.randrange(20, 40) * MS)
         proc = self.producer(**{AFTER_HEALING: True})
         for part, log in enumerate(self.logs):
@@ -474,14 +473,14 @@ class GeneratedHistory(HistoryBuilder):
 
 
 def rng_start(rng: Random) -> int:
-    """Draw the time at which a reader begins."""
+    """Draw the time at which a reader starts."""
     return rng.randrange(5 * MS)
 
 
 def merged(histories: Sequence[HistoryBuilder]) -> list[bytes]:
-    """The lines of one history in which all of these take place side by side, each in partitions of its own.
+    """Return the lines of one history that contains all of these, each in partitions of its own and at the same times.
 
-    What is found in one of them is found in it, with other ids.
+    An anomaly of one of them is found in the result, too, with other ids.
     """
     whole = HistoryBuilder(0)
     for history in histories:
@@ -490,5 +489,5 @@ def merged(histories: Sequence[HistoryBuilder]) -> list[bytes]:
 
 
 def generate(seed: int, *, sends: int = 120, partitions: int = 2, cleanup: str = "delete") -> GeneratedHistory:
-    """A clean history: the same seed, the same history."""
+    """Return a random history without anomalies, which depends on the arguments alone."""
     return GeneratedHistory(seed, sends=sends, partitions=partitions, cleanup=cleanup)

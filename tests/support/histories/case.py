@@ -1,4 +1,6 @@
-"""The histories of one module of anomalies: short ones with what is in them, and ways to spoil clean long ones."""
+"""The test histories of one module of anomalies: short ones with the anomalies expected in them, and functions that
+plant an anomaly in a long history that has none.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 Build = Callable[[], HistoryBuilder]
 Plant = Callable[[GeneratedHistory], None]
 Found = tuple[str, str]
-"""(anomaly, evidence)"""
+"""An anomaly that is expected in a history: (its name, the evidence of its witness)."""
 
 LOST, UNSEEN = ("lost-write", ""), ("unseen", "")
 SKIPPED = ("int-poll-skip", "")
-"""Readers who pass the place of an acknowledged record that is gone skip it: they cannot know why."""
+"""Is expected beside a lost record that readers pass: they cannot know that it is gone, so it counts as skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One short history: all of `found` is in it, and nothing else."""
+    """One short history. Exactly the anomalies of `found` are in it."""
 
     build: Build
     found: frozenset[Found]
@@ -30,15 +32,20 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """Holds the cases in a test file of one module of anomalies. Both engines judge all of them: see tests/parity."""
+    """The cases in the test file of one module of anomalies. Both engines are tested with all of them: see
+    tests/parity.
+    """
 
     short: dict[str, Case] = field(default_factory=dict)
-    """By the sentence that says what it shows."""
+    """Short histories, by a sentence that says what each shows."""
     plants: dict[str, Plant] = field(default_factory=dict)
-    """Anomaly -> spoils a clean history so that this is in it; others may follow from it."""
+    """For each anomaly, a function that changes a history without anomalies so that it has this one. Others may follow
+    from the change.
+    """
 
     def case(self, sentence: str, *found: Found) -> Callable[[Build], Build]:
-        """The decorated function builds the history that the sentence is about."""
+        """Decorate a function that builds the history for this sentence. `found` has the anomalies that are expected.
+        """
 
         def add(build: Build) -> Build:
             assert sentence not in self.short, sentence
@@ -48,7 +55,7 @@ class Cases:
         return add
 
     def plant(self, name: str) -> Callable[[Plant], Plant]:
-        """The decorated function plants the anomaly `name`."""
+        """Decorate a function that plants the anomaly `name`."""
 
         def add(plant: Plant) -> Plant:
             assert name not in self.plants, name
@@ -58,7 +65,9 @@ class Cases:
         return add
 
     def test(self) -> Callable[[str], None]:
-        """The test of the reference finders on each short history. Name it test_..."""
+        """Return a parametrized test that runs the reference finders on each short history. Assign it to a name
+        test_...
+        """
 
         @pytest.mark.parametrize("sentence", self.short)
         def reference_finds_it_and_nothing_else(sentence: str) -> None:

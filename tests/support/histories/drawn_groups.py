@@ -1,4 +1,6 @@
-"""Drawn histories of a consumer group: rebalances, silence, losses, and commits that are answered late or in part."""
+"""Random histories of a consumer group: rebalances, members that send nothing, lost partitions, and commits that are
+answered late or in part.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tests.support.histories.nemesis_lines import fault_line, spoken
 
 PARTS = 2
 SESSION_MS = 10
-"""So short that steps of a few ms may be silence."""
+"""The session timeout of the members: so short that steps of a few ms may exceed it."""
 
 _parts = st.sets(st.integers(0, PARTS - 1)).map(sorted)
 _gens = st.integers(-1, 3)
@@ -23,7 +25,7 @@ _offsets = st.dictionaries(st.integers(0, PARTS - 1), st.integers(0, 9))
 
 
 class _Drawing:
-    """Draws what members do next."""
+    """Draws the next step of a member, and adds it to the history."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self.draw = draw
@@ -67,7 +69,7 @@ class _Drawing:
         self.under_way.append(self.h.commit(proc, self.draw(_offsets), gen=gen, st=-1, txn=inside))
 
     def is_answered(self) -> None:
-        """The answer may come after its sender has lost what it owned."""
+        """Complete one of the commits under way. By then its sender may have lost its partitions."""
         if not self.under_way:
             return
         commit = self.under_way.pop(self.draw(st.integers(0, len(self.under_way) - 1)))
@@ -94,18 +96,18 @@ class _Drawing:
             self.txn = None
 
     def proc(self) -> int:
-        """The first one most often: what one member does is what follows from each other."""
+        """Draw a member, most often the first one: a sequence of steps of one member reaches more states."""
         found: int = self.draw(st.sampled_from([self.procs[0], *self.procs]))
         return found
 
     def times(self) -> st.SearchStrategy[int]:
-        """Draw the times of a heartbeat."""
+        """Draw the time of a heartbeat."""
         return st.sampled_from([-1, self.h.now, self.h.now - 3 * MS])
 
 
 @st.composite
 def group_histories(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[list[bytes], list[bytes]]:
-    """The lines of a history, and those of its nemesis.jsonl: now and then a fault keeps brokers apart."""
+    """Return the lines of a history and of its nemesis.jsonl. Sometimes a fault in it separates brokers."""
     drawing = _Drawing(draw)
     for _ in range(draw(st.integers(1, 30))):
         drawing.step()

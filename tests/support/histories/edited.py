@@ -1,4 +1,4 @@
-"""Edits of a run's history.jsonl by somebody who knows its form: ids and digests fit again afterwards."""
+"""Edits a run's history.jsonl as a person who knows its format would: ids and checksums are right again afterwards."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from zlib import crc32
 
 Line = dict[str, Any]
 Change = Callable[[Line], Line | None]
-"""Return what replaces a line; None removes it."""
+"""Returns the replacement of a line; None removes it."""
 
 
 def lines_of(history: bytes) -> list[Line]:
-    """Every line, parsed."""
+    """Parse every line."""
     return [json.loads(each) for each in history.splitlines()]
 
 
 def sealed(lines: Iterable[Line]) -> bytes:
-    """A history of these lines: operations are numbered one after the other, and its last line fits."""
+    """Return a history of these lines, with consecutive operation ids, and with the right counts in its last line."""
     kept = list(lines)
     numbers = {line["op"]: number for number, line in enumerate(each for each in kept if each["e"] == "i")}
     written = []
@@ -32,14 +32,14 @@ def sealed(lines: Iterable[Line]) -> bytes:
 
 
 def edited(history: bytes, change: Change) -> bytes:
-    """The history with every line changed but its first and its last one."""
+    """Return the history with `change` applied to every line except the first and the last."""
     first, *lines, last = lines_of(history)
     kept = [changed for line in lines if (changed := change(line)) is not None]
     return sealed([first, *kept, last])
 
 
 def without_processes(history: bytes, gone: Iterable[int]) -> bytes:
-    """The history without these processes, what they did, and what others read of them."""
+    """Return the history without these processes, their operations, and the reads of their records."""
     procs, ops = {*gone}, set[int]()
 
     def change(line: Line) -> Line | None:
@@ -52,7 +52,7 @@ def without_processes(history: bytes, gone: Iterable[int]) -> bytes:
 
 
 def without_send(history: bytes, value: int) -> bytes:
-    """The history without a send, its outcome, and all reads of it."""
+    """Return the history without a send, its completion, and all reads of it."""
     ops = set[int]()
 
     def change(line: Line) -> Line | None:

@@ -1,9 +1,9 @@
-"""Derives again from a history's lines who owned which partition, and which positions were committed and reported:
-quadratic.
+"""An oracle for the converter's tables about consumer groups: derives from a history's lines which member owned which
+partition, and which offsets were committed and fetched. Its time is quadratic.
 
-Both engines rest on what the converter says of consumer groups. A mistake there would be made by both; this is what its
-tables are compared with. It is written from what docs/run-directory.md says of the lines and the tables, and
-docs/verdicts.md of what proves two owners. It shares no code with the converter.
+Both engines use the converter's tables, so both would make a mistake of the converter. Tests compare the tables with
+this module, which shares no code with the converter. It is written from the description of lines and tables in
+docs/run-directory.md, and from docs/verdicts.md, which says what proves that a partition has two owners.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ OK, INFO = 0, 2
 NOT_ENDED, REVOKED, LOST, CRASHED, LEFT = range(5)
 """How the ownership of a partition ended."""
 HEARS_AFTER_NS = 10_000_000_000
-"""So long after a fault that kept brokers apart, a broker may not have heard of its successor."""
+"""How long after the end of a fault that separated brokers a broker may still not know its successor."""
 
 
 class Hold(NamedTuple):
-    """A row of `holds`, with the group's name."""
+    """A row of the table `holds` (one ownership of a partition by a member), with the group's name."""
 
     proc: int
     group: str
@@ -40,7 +40,7 @@ class Hold(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A row of `commits`, with the group's name."""
+    """A row of the table `commits`, with the group's name."""
 
     op: int
     proc: int
@@ -57,7 +57,7 @@ class Commit(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A row of `fetches`, with the group's name."""
+    """A row of the table `fetches`, with the group's name."""
 
     op: int
     proc: int
@@ -72,7 +72,7 @@ class Fetch(NamedTuple):
 
 @dataclass(slots=True)
 class Derived:
-    """All of it."""
+    """The rows of the three tables."""
 
     holds: list[Hold] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Derived:
 
 
 def derive(lines: Iterable[bytes], nemesis: Iterable[bytes] = ()) -> Derived:
-    """From the lines of a sound history and of its nemesis.jsonl."""
+    """Derive the tables from the lines of an undamaged history and of its nemesis.jsonl."""
     told = [json.loads(line) for line in lines]
     faults = {fault["id"]: fault for fault in map(json.loads, nemesis)}
     return _Reading(told, [each for each in faults.values() if _keeps_apart(each)]).result()
@@ -91,15 +91,15 @@ def _keeps_apart(fault: Line) -> bool:
 
 
 def _digest(line: Line, part: str) -> int:
-    """Return the digest of a position's metadata."""
+    """Return the digest of the metadata string that `part`'s committed offset has."""
     return crc32(line["meta"][part].encode()) if part in line.get("meta", {}) else -1
 
 
 class _Ask(NamedTuple):
-    """An operation, and its completion: INFO and no time where it has none."""
+    """An operation and its completion. Without one, the completion is INFO with the time -1."""
 
     at: int
-    """Number of the line."""
+    """The number of the operation's line."""
     line: Line
     answered_at: int
     answer: Line
@@ -135,7 +135,9 @@ class _Reading:
     # ------------------------------------------------------------------------------------------------ operations
 
     def _commits(self, ask: _Ask) -> list[Commit]:
-        """Of a commit that failed in part, the partitions without an error were committed."""
+        """Return a row for each partition of a commit. In a commit that failed in part, partitions without an error
+        were committed.
+        """
         line, answer = ask.line, ask.answer
         late = int(answer.get("unanswered") != 0)
         return [
@@ -181,7 +183,9 @@ class _Reading:
         )  # fmt: skip
 
     def _end(self, begin: int, proc: int, part: int) -> tuple[int, int, int, int]:
-        """The line, the time and the way in which it ends, and the member's last heartbeat that was answered well."""
+        """Return how the ownership that began at line `begin` ended: (line, time, NOT_ENDED to LEFT, the member's last
+        accepted heartbeat or -1).
+        """
         for number, line in enumerate(self.lines[begin + 1 :], start=begin + 1):
             if line.get("p") != proc:
                 continue
@@ -200,7 +204,8 @@ class _Reading:
         return t >= fault["began"] and (fault["ended"] is None or t <= fault["ended"] + HEARS_AFTER_NS)
 
     def _last_told(self, begin: int, end: int, assigned: Line, part: int) -> tuple[int, int]:
-        """Return the last generation that assigned it, and when its member first learned of that."""
+        """Return the last generation that assigned the partition to this owner, and when the owner first learned of it.
+        """
         before = [line["t"] for _, line in self._told(assigned, assigned["gen"], begin, begin) if part in line["parts"]]
         gen, told = assigned["gen"], min([*before, assigned["t"]])
         for number, line in self._joins(assigned):
@@ -209,8 +214,9 @@ class _Reading:
         return gen, told
 
     def _commits_that_prove(self, begin: int, end: int, assigned: Line, part: int) -> list[int]:
-        """Return when it sent the commits that were acknowledged, while it owned the partition, in no generation that
-        is known not to assign it. A commit of no partition is appended nowhere.
+        """Return the times of the owner's commit requests that prove its ownership: they were acknowledged, sent while
+        it owned the partition, and in a generation that may have assigned it. A commit without partitions proves
+        nothing, because nothing is appended for it.
         """
         return [
             ask.line["t"]
@@ -231,12 +237,12 @@ class _Reading:
     # ----------------------------------------------------------------------------------------------- generations
 
     def _joins(self, of: Line) -> list[tuple[int, Line]]:
-        """All that tells this process of generations of this group."""
+        """Return all events that gave this process an assignment of this group."""
         return [(n, line) for n, line in self._events("joined") if (line["p"], line["g"]) == (of["p"], of["g"])]
 
     def _told(self, of: Line, gen: int, counted_at: int, until: int) -> list[tuple[int, Line]]:
-        """Return the lines before the line `until` that assign this process the generation that has this number at the
-        line `counted_at`.
+        """Return the events before the line `until` that gave this process its assignment of generation `gen`. Numbers
+        of generations may start again; the one that was valid at the line `counted_at` is meant.
         """
         joins = [(n, line) for n, line in self._joins(of) if n < until]
         anew = [n for n, line in joins if self._is_anew(n, line)]
@@ -245,8 +251,8 @@ class _Reading:
         return [(n, line) for n, line in joins if since <= n < next_ and line["gen"] == gen]
 
     def _is_anew(self, number: int, joined: Line) -> bool:
-        """Return whether its coordinator may have removed it before, because it sent nothing for its session timeout.
-        Then all may have gone, and generations are counted anew: earlier assignments count no more.
+        """Return whether generations may have started again at 1 before this event. That is possible if the member had
+        sent nothing for its session timeout: then the group may have been empty.
         """
         heard = [line["t"] for n, line in self._joins(joined) if n < number]
         silent_ns = joined["t"] - max([*heard, joined.get("beat", -1), -1])

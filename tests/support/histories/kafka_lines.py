@@ -1,4 +1,6 @@
-"""Lines as Apache Kafka 4.3.1 wrote them in real runs, with other times and numbers: a log for each broker."""
+"""Log lines of Apache Kafka 4.3.1, copied from real runs and filled with other times and numbers: a log for each
+broker.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,17 @@ CHANGE = "isr: [1, 2, 3] -> [2, 3], leader: 1 -> 2, leaderEpoch: 0 -> 1, partiti
 
 
 def stamped(t: float, words: str, logger: str, level: str = "INFO") -> str:
-    """A line, `t` seconds after the epoch of the wall clock in UTC."""
+    """Return a log line at `t` seconds after 1970 in UTC."""
     return f"[1970-01-01 00:00:{int(t):02},{round(t % 1 * 1000):03}] {level} {words} ({logger})"
 
 
 def started(t: float) -> str:
-    """A new process."""
+    """The OS process of the broker starts."""
     return stamped(t, "Registered `kafka:type=kafka.Log4jController` MBean", "kafka.utils.Log4jControllerRegistration$")
 
 
 def ready(t: float, node: int) -> str:
-    """It serves."""
+    """The broker serves."""
     return stamped(t, f"[KafkaRaftServer nodeId={node}] Kafka Server started", "kafka.server.KafkaRaftServer")
 
 
@@ -49,7 +51,7 @@ def follows(t: float, node: int, leader: int, epoch: int, leo: int, hw: int) -> 
 
 
 def truncates(t: float, node: int, leader: int, to: int, why: str) -> str:
-    """A follower's fetcher cuts its log, or finds nothing to cut."""
+    """A follower's fetcher truncates its log, or finds nothing to truncate."""
     words = (
         f"[ReplicaFetcher replicaId={node}, leaderId={leader}, fetcherId=0] Truncating partition appends-0-0 with "
         f"TruncationState(offset={to}, completed=true) due to {why}"
@@ -58,19 +60,19 @@ def truncates(t: float, node: int, leader: int, to: int, why: str) -> str:
 
 
 def epoch_ends(epoch: int, end: int) -> str:
-    """Why: what the leader answered."""
+    """Return the reason of a truncation: the leader's answer to OffsetForLeaderEpoch."""
     return f"leader epoch and offset EpochEndOffset(errorCode=0, partition=0, leaderEpoch={epoch}, endOffset={end})"
 
 
 def changes(t: float, node: int, diff: str, unclean: bool = False) -> str:
-    """A controller decides or replays a change of appends-0-0."""
+    """A controller decides or replays a change of appends-0-0; `diff` is Kafka's text of it."""
     how = "UNCLEAN partition change" if unclean else "partition change"
     words = f"[QuorumController id={node}] {how} for appends-0-0 with topic ID {_ID}: {diff}"
     return stamped(t, words, _ELECTIONS, "INFO" if unclean else "DEBUG")
 
 
 def created(t: float, node: int) -> str:
-    """The controller has made appends-0-0."""
+    """The controller has created appends-0-0."""
     words = (
         f"[QuorumController id={node}] Replayed PartitionRecord for new partition appends-0-0 with topic ID {_ID} and "
         f"PartitionRegistration(replicas=[1, 2, 3], directories=[{_ID}, {_ID}, {_ID}], isr=[1, 2, 3], "
@@ -87,7 +89,7 @@ def active(t: float, node: int, epoch: int) -> str:
 
 
 def renounces(t: float, node: int, epoch: int) -> str:
-    """A controller that no other follows any more finds that out."""
+    """A controller learns that it is no longer the active one."""
     words = (
         f"[QuorumController id={node}] writeNoOpRecord: event failed with NotLeaderException (treated as "
         f"UnknownServerException) at epoch {epoch} in 250 microseconds. Renouncing leadership and reverting to the "
@@ -97,19 +99,19 @@ def renounces(t: float, node: int, epoch: int) -> str:
 
 
 def fences(t: float, node: int, broker: int) -> str:
-    """The controller has heard nothing of a broker."""
+    """The controller fences a broker that sends no heartbeats."""
     words = f"[QuorumController id={node}] Fencing broker {broker} at epoch 10 because its session has timed out."
     return stamped(t, words, _ELECTIONS)
 
 
 def loads(t: float, node: int, leo: int) -> str:
-    """A broker that starts again finds its log."""
+    """A restarted broker loads its log."""
     where = f"dir=/run/nodes/{node}/data"
     return stamped(t, f"[LogLoader partition=appends-0-0, {where}] Loading producer state till offset {leo}", _LOADER)
 
 
 def shrinks(t: float, node: int, isr: str, to: str, hw: int, leo: int) -> str:
-    """A leader asks for a smaller ISR."""
+    """A leader proposes a smaller ISR."""
     words = (
         f"[Partition appends-0-0 broker={node}] Shrinking ISR from {isr} to {to}. Leader: (highWatermark: {hw}, "
         f"endOffset: {leo}). Out of sync replicas: (brokerId: 3, endOffset: {hw}, lastCaughtUpTimeMs: 1795392234733)."
@@ -140,11 +142,11 @@ LOSS: dict[int, list[str]] = {
         follows(6.1, 3, 2, 1, 50, 48),
     ],
 }
-"""Broker -> its log in a run whose leader is killed with acks=1: what the run of `lost_dir` did, seen by Kafka."""
+"""Each broker's log of a run with acks=1 whose leader is killed: the run that `lost_dir` has, as Kafka would log it."""
 
 
 def write_logs(run: Path, logs: dict[int, list[str]]) -> None:
-    """As nodes/N/broker.log, without traces."""
+    """Write the logs to nodes/N/broker.log of a run directory, without traces."""
     for node, lines in logs.items():
         folder = run / "nodes" / str(node)
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""Two transactions in a row of one producer, and an end of the first one that may come late: KAFKA-17754."""
+"""Histories for KAFKA-17754: two successive transactions of one producer, in which the request to end the first one may
+reach the coordinator late and end the second one.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ REQUEST_TIMEOUT_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """Describes what happens to the second transaction."""
+    """Describes the second transaction."""
 
     how: str
-    """How it ends."""
+    """How it ends: commit or abort."""
     visible: tuple[bool, bool]
-    """Whether its first record, in partition 0, and its second one, in partition 1, are there at read_committed."""
+    """Whether readers at read_committed find its first record (partition 0) and its second one (partition 1)."""
     polled: bool = False
-    """A reader polls its first record at read_committed before its end is asked for."""
+    """Whether a reader polls its first record at read_committed before the client asks for its end."""
 
 
 def in_a_row(
@@ -30,9 +32,10 @@ def in_a_row(
     unanswered: int | None = None,
     plain: bool = False,
 ) -> HistoryBuilder:
-    """The client waits for the end of the first transaction for so long. `epoch`: of the second transaction.
-    `unanswered`: as our own client tells it; None: as a library, which does not tell. `plain`: each partition also has
-    a record of no transaction at its end.
+    """Return such a history. The client waits `waits_ms` for the answer that ends the first transaction. `epoch` is the
+    second transaction's producer epoch. `unanswered` is the number of unanswered requests that our client reports; None
+    means a library, which does not report it. With `plain`, a record outside of any transaction follows in each
+    partition.
     """
     h = HistoryBuilder(2)
     p = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS)

@@ -1,8 +1,8 @@
-"""Derives again, the obvious way, what the converter derives from a history's lines: quadratic, and sharing no code.
+"""An oracle for columns of the converter: derives them again from a history's lines, in quadratic time and without
+shared code.
 
-Both engines rest on what the converter says of which reads follow each other, of what a client had been answered
-before, and of how far final reads came. A mistake there would be made by both; this is what its columns are compared
-with.
+The columns say which reads follow each other, which marks (high watermark, last stable offset) a client had already
+been answered, and how far final reads came. Both engines use them, so both would make a mistake of the converter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 
 class Read(NamedTuple):
-    """A record that a reader got: the columns of `Record` that are about what came before."""
+    """A record that a reader got: the columns of `Record` about earlier reads."""
 
     op: int
     idx: int
@@ -28,7 +28,9 @@ class Read(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """An answer's high watermark and last stable offset, and what the client had been answered before."""
+    """For one partition of an answer: the highest high watermark and last stable offset that the client had been
+    answered before.
+    """
 
     op: int
     idx: int
@@ -37,7 +39,7 @@ class Marks(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Holds what one answer says of one partition, in the order of the lines."""
+    """One partition's part of one answer."""
 
     place: Place
     listed: bool
@@ -48,7 +50,7 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    """One call of a final reader, of one partition."""
+    """One call of a final read, for one partition."""
 
     at: int
     position: int
@@ -57,20 +59,20 @@ class Call:
 
 @dataclass(slots=True)
 class Derived:
-    """All of it."""
+    """All columns that the oracle derives."""
 
     tries: dict[int, int] = field(default_factory=dict)
-    """Value -> how often it was sent, as its acknowledgement says."""
+    """How often each value was sent, as its acknowledgement says."""
     reads: list[Read] = field(default_factory=list)
     marks: list[Marks] = field(default_factory=list)
     covers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Partition -> (cover_from, cover_to, cover_t0)."""
+    """What final reads covered of each partition: the columns (cover_from, cover_to, cover_t0)."""
     seen: dict[int, int] = field(default_factory=dict)
     log_start: dict[int, int] = field(default_factory=dict)
 
 
 def derive(lines: Iterable[bytes]) -> Derived:
-    """From the lines of a sound history."""
+    """Derive the columns from the lines of an undamaged history."""
     return _Walk([json.loads(line) for line in lines]).result()
 
 
@@ -86,9 +88,9 @@ class _Walk:
         }
         self.found = Derived()
         self.forgotten: dict[Place, int] = {}
-        """Number of the line at which a position was last forgotten."""
+        """The line at which a reader last lost its position in a partition."""
         self.got: dict[Place, list[tuple[int, int, int]]] = {}
-        """(number of the line, operation, offset) of all that a reader got."""
+        """Everything that a reader got of a partition: (number of the line, operation, offset)."""
         self.positions: dict[Place, tuple[int, int]] = {}
         self.answers: list[Answer] = []
         self.calls: dict[Place, list[Call]] = {}
@@ -185,8 +187,8 @@ class _Walk:
         self.answers.append(now)
 
     def _before_the_last_fetch(self, same: list[Answer], which: str) -> list[int]:
-        """Return the marks that ListOffsets answered before the last fetch was answered: the next fetch was sent after
-        that.
+        """Return the marks of ListOffsets answers that came before the answer to the last fetch, and so before the next
+        fetch was sent.
         """
         told = [each for each in same if getattr(each, which) >= 0]
         fetches = [index for index, each in enumerate(told) if not each.listed]

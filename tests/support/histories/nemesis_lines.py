@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def fault_line(id_: int = 0, action: str = "kill", began_ms: int = 30, ended_ms: int | None = 50, **more: Any) -> bytes:
-    """A fault that landed, unless `more` says otherwise."""
+    """Return a line about a fault that took effect, with the fields of `more` replaced."""
     line = {
         "id": id_,
         "action": action,
@@ -32,7 +32,7 @@ NEMESIS = fault_line(0, "kill", 30, 50) + fault_line(1, "partition", 45, 80, on=
 
 
 def spoken(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of schema 1 as the nemesis writes it now: with traits, and with evidence in words."""
+    """Convert a line of schema 1 to the present schema, which also has traits and the evidence in words."""
     kind, params = KINDS[line["action"]], line.get("params") or {}
     seen = line.get("evidence") or line.get("seen") or {}
     nodes = [each for each in (line.get("target") or {}).get("resolved", ()) if isinstance(each, int)]

@@ -1,4 +1,5 @@
-"""Lines of a history that becomes part of a larger one: processes, partitions, groups and values get new numbers."""
+"""Gives processes, partitions, groups and values of a history new numbers, so that it can become part of a larger one.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 BY_PART = ("at", "off", "from", "errs", "meta")
-"""Fields that are objects by partition."""
+"""Fields that are objects with partitions as keys."""
 PARTS = ("parts", "owned")
 
 
 def moved(val: int, procs: int) -> int:
-    """A value of a process whose number grows by `procs`."""
+    """Return a value as a process with a number larger by `procs` would have written it."""
     return val + (procs << 40) if val >= 0 else val
 
 
 def renumbered(fields: Mapping[str, Any], procs: int, parts: int) -> dict[str, Any]:
-    """The fields of a line."""
+    """Return the fields of a line, with process numbers larger by `procs` and partitions larger by `parts`."""
     return {name: _renumbered(name, value, procs, parts) for name, value in fields.items()}
 
 

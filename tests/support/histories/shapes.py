@@ -1,4 +1,4 @@
-"""Beginnings that short histories of several anomalies share."""
+"""Short histories with which test cases of several anomalies begin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.support.histories.builder import HistoryBuilder
 
 
 def three() -> tuple[HistoryBuilder, list[int], int]:
-    """Three records that are all there, and a reader."""
+    """Return a history, the values of its three acknowledged records, and a reader."""
     h = HistoryBuilder()
     p = h.producer()
     values = [h.sent(p, off) for off in range(3)]
@@ -15,7 +15,9 @@ def three() -> tuple[HistoryBuilder, list[int], int]:
 
 
 def retired_but_for_a_copy() -> tuple[HistoryBuilder, int, int]:
-    """Acknowledged at 0, and doubled at 5 behind another record at 3; retention has taken what is below 3."""
+    """Return a history with retention, and the values of its records at the offsets 0 and 3. The test adds a copy of
+    the first one at 5, and final reads from 3 on, because retention has deleted what is below.
+    """
     h = HistoryBuilder(retention_ms=1000)
     p = h.producer(idempotence=False)
     return h, h.sent(p, 0), h.sent(p, 3)

@@ -1,4 +1,4 @@
-"""Spoils clean generated histories: it picks a record or a poll, and changes it."""
+"""Functions that plant anomalies in generated histories: each draws a record or a poll, and changes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.histories.builder import Entry, GeneratedHistory, HistoryBuil
 
 
 def acked(history: GeneratedHistory) -> Send:
-    """An acknowledged send from the middle of the run, that final reads found."""
+    """Return an acknowledged send from the middle of the run whose record final reads found."""
     acked = [send for send in history.sends if send.st == OK]
     return history.rng.choice(acked[len(acked) // 4 : len(acked) // 2])
 
@@ -26,8 +26,8 @@ def occurrences(history: HistoryBuilder, val: int, f: str) -> list[tuple[Poll, E
 
 
 def retire_doubled(history: GeneratedHistory) -> None:
-    """Retention takes the first half of partition 0, the acknowledged place of a doubled record with it; its copy
-    stays. (Readers saw the first one: it is a duplicate, and at no wrong offset.)
+    """Let retention delete the first half of partition 0, and add a copy of a deleted record behind the end. (Readers
+    saw the deleted one: so the copy is a duplicate, and not a record at a wrong offset.)
     """
     history._partitions[0]["retention_ms"] = 1000
     log = history.logs[0]
@@ -58,7 +58,8 @@ def swap(history: HistoryBuilder, one: int, two: int) -> None:
 
 
 def consecutive(history: GeneratedHistory) -> tuple[Entry, Entry]:
-    """Two calls of one final read of one partition, the second one of more than one record."""
+    """Return the results of two successive calls of one final read, of which the second returned more than one record.
+    """
     reader = history.rng.choice([poll.proc for poll in history.polls if poll.f == "final_read"])
     entries = [entry for poll in history.polls if poll.proc == reader for entry in poll.entries]
     for before in entries:

@@ -1,18 +1,18 @@
-"""Stories of anomalies as text files: what happened, a fact a line, then "----" and the story of it.
+"""Golden scripts of anomaly stories: a text file lists facts, one a line, then "----" and the story that reports tell.
 
-about lost-write appends-0-0 value=1 offset=1      the problem; text=... says what it is, t= and node= where it is seen,
-                                                   blames= whose it is
-nodes 1 2 3
-acks 1                                             what the plan asked for
-program 0                                          processes that are a program under test
-fresh 2                                            processes that are the harness's writers after healing
-requests 479 acks=1 idempotent=false               what the brokers saw
-0.010 sends 0 1                                    process, value
-0.014 told 1 ok 1                                  value, ok|fail|info, offset or error
-0.020 broker 1 became_leader epoch=0 leo=0 hw=0 isr=[1,2]
-0.500..0.900 kill 2                                a fault: action, broker, words for it where they differ
-5.0..6.0 finals 0=0 2=1                            final reads: value=offset
-4.0 reads 0=0
+    about lost-write appends-0-0 value=1 offset=1  the problem; text=... describes it, t= and node= are where seen,
+                                                   blames= is the client or broker at fault
+    nodes 1 2 3
+    acks 1                                         the plan's setting
+    program 0                                      processes that are a program under test
+    fresh 2                                        the harness's processes that write after healing
+    requests 479 acks=1 idempotent=false           what the brokers received
+    0.010 sends 0 1                                process, value
+    0.014 told 1 ok 1                              value, ok|fail|info, offset or error
+    0.020 broker 1 became_leader epoch=0 leo=0 hw=0 isr=[1,2]
+    0.500..0.900 kill 2                            a fault: action, broker, and a text for it if that differs
+    5.0..6.0 finals 0=0 2=1                        final reads: value=offset
+    4.0 reads 0=0
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _DEFAULT_WORDS = {"kill": "killed", "power_loss": "without power", "pause": "pau
 
 
 def run_script(text: str) -> str:
-    """The script with the story that its facts tell now."""
+    """Return the script with the story that `reports` now makes of its facts."""
     script = text.split(f"\n{RULER}\n")[0]
     return f"{script}\n{RULER}\n{text_of(story_of(facts_of_script(script)))}"
 
 
 def facts_of_script(script: str) -> PartitionFacts:
-    """The facts that a script lists."""
+    """Parse the facts of a script."""
     facts = PartitionFacts(StorySubject("?", "", "appends-0", 0), [1, 2, 3])
     for line in script.split(f"\n{RULER}\n")[0].splitlines():
         words = line.split("#")[0].split()

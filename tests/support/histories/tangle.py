@@ -1,4 +1,6 @@
-"""Many transactions that read each other's records: too early, in circles, and as they should."""
+"""Random histories of transactions that read each other's records: committed ones, records of open transactions, and
+cycles.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ TRANSACTIONS, UNDER_WAY = 24, 4
 
 
 def tangle(seed: int) -> HistoryBuilder:
-    """Transactions of which few are under way at a time; each reads of any that there have been."""
+    """Return a history of 24 transactions. At most 4 are open at a time; each reads records of any earlier one."""
     rng = Random(repr((seed, "tangle")))
     h = HistoryBuilder()
     open_: list[tuple[int, int]] = []

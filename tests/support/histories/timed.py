@@ -1,4 +1,4 @@
-"""Sends and polls at given times, in ms of a history, and what is measured of them."""
+"""Adds sends and polls to a history at given times in ms, and measures the history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[MeasurementRow], 
 
 
 def send_at(h: HistoryBuilder, proc: int, begin_ms: int, end_ms: int | None, off: int = 0, part: int = 0) -> None:
-    """A send handed over and acknowledged at these times; never acknowledged where the second is None."""
+    """Add a send that begins and is acknowledged at these times; with `end_ms` None it is never acknowledged."""
     h.now = (begin_ms - 1) * MS
     send = h.send(proc, part)
     if end_ms is not None:

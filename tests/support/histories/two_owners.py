@@ -8,8 +8,9 @@ from tests.support.histories.group_history import GroupHistory
 def two_owners(
     *, before: bool = False, after: bool = True, second: bool = True, gens: tuple[int, int] = (1, 2)
 ) -> GroupHistory:
-    """A member owns a partition, another one is assigned it. before, after: the coordinator accepts a request of the
-    first one before, after that; second: one of the second one.
+    """Return a history in which a member owns a partition and a second member gets it too. The arguments say which
+    requests the coordinator accepts: of the first member `before` and `after` that, of the second member (`second`)
+    after it.
     """
     h = GroupHistory()
     one, two = h.member(), h.member()

@@ -1,4 +1,4 @@
-"""Run directories with transactions: a history, what brokers traced meanwhile, and what the finders say of it."""
+"""Writes run directories with transactions: a history, the brokers' traces, and the anomalies that the finders find."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from squall.checkers.anomalies.registry import CATALOG, find_all
 from tests.support.histories.builder import HistoryBuilder
 
 PRODUCER_ID = 4000
-"""As `HistoryBuilder` has it."""
+"""The producer id of every producer in `HistoryBuilder`."""
 
 
 class TxnRun(HistoryBuilder):
-    """A history and the traces of three brokers: broker 1 is the coordinator, partition N is led by N + 1."""
+    """A history and the traces of three brokers. Broker 1 is the coordinator, and broker N + 1 leads partition N."""
 
     def __init__(self, partitions: int = 2) -> None:
         super().__init__(partitions)
@@ -26,12 +26,12 @@ class TxnRun(HistoryBuilder):
         self.faults: list[dict[str, Any]] = []
 
     def trace(self, node: int, name: str, **fields: Any) -> None:
-        """A line of a broker's trace."""
+        """Add an event to a broker's trace."""
         line = {"t": self.tick() / 1e9, "w": 0, "n": f"broker-{node}", "i": 1, "e": name, **fields}
         self.traces[node].append(line)
 
     def decided(self, state: str, *parts: int, epoch: int = 0, name: str = "a", coordinator_epoch: int = 0) -> None:
-        """The coordinator appends a state."""
+        """Trace that the coordinator appends a new state of the transaction."""
         self.trace(
             1, "transaction_state", transactional_id=name, state=state, producer_id=PRODUCER_ID, epoch=epoch,
             partitions=[["t", part] for part in parts], coordinator_epoch=coordinator_epoch, offset=0,
@@ -40,21 +40,23 @@ class TxnRun(HistoryBuilder):
     def marker(
         self, part: int, offset: int, *, commit: bool = True, epoch: int = 0, error: int = 0, coordinator_epoch: int = 0
     ) -> None:
-        """A marker comes to the leader of a partition."""
+        """Trace that a marker reaches the leader of a partition."""
         self.trace(
             part % 3 + 1, "txn_marker", topic="t", partition=part, producer=PRODUCER_ID, epoch=epoch,
             coordinator_epoch=coordinator_epoch, commit=commit, offset=offset, error=error,
         )  # fmt: skip
 
     def fault(self, action: str, begin: int, end: int, words: str, evidence: str = "it landed") -> None:
-        """A fault that was on between these times."""
+        """Add a fault that was active between these times."""
         said = {"fault": words, "evidence": evidence, "nodes": {}}
         times = {"asked": begin, "began": begin, "ended": end, "evidence": {"x": 1}}
         line = {"schema": 2, "id": len(self.faults), "action": action, "traits": [], "params": {}, "words": said}
         self.faults.append({**line, "target": {"asked": "", "resolved": []}, **times})
 
     def write(self, path: Path, *, foreign: str = "") -> Path:
-        """All files that reports read. `foreign`: whose brokers they were, if not ours: those wrote no trace."""
+        """Write all files that reports read. `foreign` names the kind of brokers if they are not ours; such brokers
+        write no trace.
+        """
         path.mkdir(parents=True, exist_ok=True)
         (path / "history.jsonl").write_bytes(b"".join(self.lines()))
         (path / "plan.toml").write_text("schema_version = 1\nseed = 1\n[cluster]\nnodes = 3\n")
@@ -75,7 +77,9 @@ class TxnRun(HistoryBuilder):
         return path
 
     def write_logs(self, path: Path) -> None:
-        """The brokers' logs, with what their traces tell of states and markers. A millisecond is all that logs know."""
+        """Write the brokers' log segments, with the states and markers of their traces. Times are cut to ms, as in a
+        log.
+        """
         logs: dict[Path, list[tuple[int, bytes]]] = {}
         for node, lines in self.traces.items():
             data = path / "nodes" / str(node) / "data"
@@ -107,7 +111,7 @@ class TxnRun(HistoryBuilder):
 
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
-"""By Kafka's number."""
+"""States of a transaction, at the index that Kafka gives each."""
 
 
 def _marker_bytes(line: dict[str, Any], ms: int) -> bytes:

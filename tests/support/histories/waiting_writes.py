@@ -1,4 +1,4 @@
-"""Writes that wait at the same time: each has its begin, its end and its outcome."""
+"""Histories of sends that overlap in time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from squall.checkers.history.tables import FAIL, INFO, OK
 from tests.support.histories.builder import MS, HistoryBuilder
 
 Write = tuple[int, int | None, int]
-"""Handed over at, outcome at (None: never), in ms; OK, FAIL or INFO."""
+"""Time of the send, time of its outcome (None: never), both in ms; and the outcome: OK, FAIL or INFO."""
 
 
 def add_writes(h: HistoryBuilder, writes: Iterable[Write], part: int = 0) -> None:
-    """Add writes of one producer, to one partition."""
+    """Add these sends by one producer to one partition."""
     given, proc = list(writes), h.producer()
     moments = [(begin, True, number) for number, (begin, _, _) in enumerate(given)]
     moments += [(end, False, number) for number, (_, end, _) in enumerate(given) if end is not None]
@@ -28,7 +28,7 @@ def add_writes(h: HistoryBuilder, writes: Iterable[Write], part: int = 0) -> Non
 
 
 def drawn_writes(seed: int) -> list[Write]:
-    """Many of a few ms, so that they overlap, touch and stand alone."""
+    """Draw many sends of a few ms: some overlap, some touch, some are apart."""
     rng = random.Random(f"writes that wait {seed}")
     writes: list[Write] = []
     for _ in range(rng.randint(1, 12)):

@@ -1,4 +1,4 @@
-"""The files of a night, as `squall nightly` writes them, with runs that are made by hand."""
+"""Writes the folder of a night as `squall nightly` does, with hand-made runs instead of real ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEGAN = "2026-07-04T01:00:00+00:00"
 
 
 class NightFiles:
-    """A night's folder. `add` an item, then `write`."""
+    """The folder of a night. Tests `add` items of its matrix, and then `write` the files."""
 
     def __init__(self, path: Path, began: str = BEGAN, **head: Any) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class NightFiles:
         path.mkdir(parents=True)
 
     def plan_item(self, item: str, **cell: str) -> None:
-        """An item that has not run."""
+        """Add an item of the matrix that has not run. `cell` has its values on the matrix' axes."""
         if item not in [each["item"] for each in self.items]:
             self.items.append({"item": item, "cell": cell, "seed": 1})
 
@@ -54,7 +54,9 @@ class NightFiles:
         runtime: str = "process",
         **result: Any,
     ) -> Path:
-        """An attempt of an item, and its run directory. judged: verdict.json, None: there is none."""
+        """Add an attempt of an item, and write its run directory. `judged` becomes verdict.json; with None there is
+        none.
+        """
         cell = {"acks": "all" if acks == -1 else str(acks), "min-isr": "2", "replication-factor": "3"}
         self.plan_item(item, **cell, target=target, runtime=runtime, workload="appends")
         attempt = 1 + sum(each["item"] == item for each in self.results)
@@ -74,7 +76,7 @@ class NightFiles:
         return run
 
     def write(self, *, end: Mapping[str, Any] | None = None) -> Path:
-        """All files. end: end.json; None: the night is not over."""
+        """Write all files. `end` becomes end.json; with None the night has not ended."""
         (self.path / "night.json").write_text(json.dumps({**self.head, "items": self.items}))
         (self.path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in self.results))
         if end is not None:

@@ -1,4 +1,6 @@
-"""The rows and the table of a night computed the obvious way from the histories, without Spark."""
+"""An oracle for the Spark jobs of nights: computes the stored rows and the durability table from the histories, in
+plain Python.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ Row = dict[str, Any]
 
 
 def run_row(run_dir: Path) -> Row:
-    """Return the row that the store keeps of a run's history."""
+    """Return the row that the store of nights has for a run."""
     history, faults = read_lines(run_dir)
     context = context_of(history, faults)
     found = find_all(history)
@@ -53,7 +55,7 @@ def run_row(run_dir: Path) -> Row:
 
 
 def histogram(run_dir: Path) -> dict[tuple[bool, int], int]:
-    """(while a fault was on, bucket) -> acknowledged sends of the load."""
+    """Count the load's acknowledged sends, by (whether a fault was active, latency bucket)."""
     history, faults = read_lines(run_dir)
     context = context_of(history, faults)
     found: dict[tuple[bool, int], int] = {}
@@ -66,7 +68,7 @@ def histogram(run_dir: Path) -> dict[tuple[bool, int], int]:
 
 
 def fault_rows(run_dir: Path) -> dict[int, tuple[float | None, float | None]]:
-    """Fault -> (recovery, longest gap) in ms."""
+    """Return (time to recovery, longest gap between acknowledgements) in ms for each fault."""
     history, faults = read_lines(run_dir)
     measures = measure(history, context_of(history, faults))
     rows: dict[int, tuple[float | None, float | None]] = {}
@@ -79,7 +81,7 @@ def fault_rows(run_dir: Path) -> dict[int, tuple[float | None, float | None]]:
 
 
 def cell(rows: Sequence[Row]) -> Row:
-    """One row of the table, of the rows of its runs with a verdict."""
+    """Return the row of the durability table for runs of one configuration; only runs with a verdict count."""
 
     def told(name: str) -> list[Any]:
         return [row[name] for row in rows if row[name] is not None]
@@ -95,7 +97,9 @@ def cell(rows: Sequence[Row]) -> Row:
 
 
 def _acknowledged(history: History) -> dict[tuple[int, int], int]:
-    """(partition, value) -> when its send was acknowledged; in a transaction only if its commit was, too."""
+    """Return when each (partition, value) was acknowledged. A record of a transaction counts only if its commit was
+    acknowledged, too.
+    """
     committed = {txn.op: txn.committed for txn in history.txns.rows()}
     inside = {(each.part, each.val): committed[each.txn] for each in history.members.rows() if each.kind == SEND}
     return {
@@ -106,7 +110,9 @@ def _acknowledged(history: History) -> dict[tuple[int, int], int]:
 
 
 def _tails(history: History, acknowledged: dict[tuple[int, int], int], lost: Iterable[Witness]) -> list[list[int]]:
-    """The times of each lost tail's records, as docs/durability.md says what a tail is."""
+    """Group the lost records of each partition into tails, as docs/durability.md defines them. Returns the records'
+    acknowledgement times for each tail.
+    """
     gone = {(each.part, each.val) for each in lost}
     places: dict[tuple[int, int], int] = {}
     reads: dict[tuple[int, int], int] = {}
@@ -139,7 +145,9 @@ def _tails(history: History, acknowledged: dict[tuple[int, int], int], lost: Ite
 
 
 def _parted(before: tuple[int, int], kept: tuple[int, int], off: int) -> bool:
-    """Return whether a record that survived was acknowledged between two lost ones, and is between them in the log."""
+    """Return whether a surviving record separates two lost ones: it was acknowledged between them, and is between them
+    in the log. The pairs are (acknowledgement time, offset).
+    """
     if kept[0] < before[0]:
         return False
     if off < 0 or before[1] < 0:

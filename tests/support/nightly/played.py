@@ -1,4 +1,4 @@
-"""Nights that `squall nightly` plays: simulations, so that they take seconds."""
+"""Runs `squall nightly` on simulations, so that a night takes seconds."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SMALL = ("--vary", "runtime=sim", "--time", "8", "--faults", "kill", "--jobs", "
 
 
 def nightly(*words: str | Path, limit_s: float = LIMIT_S) -> tuple[int, str, str]:
-    """Its exit code, and what it printed on each stream."""
+    """Run `squall nightly`. Returns its exit code, stdout and stderr."""
     return ended(start("nightly", *words), limit_s)
 
 
 def results(night: Path) -> list[dict[str, Any]]:
-    """The whole lines of results.jsonl."""
+    """Return the complete lines of a night's results.jsonl."""
     file = night / "results.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def until_one_has_ended(night: Path, process: subprocess.Popen[str]) -> None:
-    """Wait for the first line of results.jsonl."""
+    """Wait until results.jsonl has its first line."""
     deadline = time.monotonic() + LIMIT_S
     while not results(night):
         assert process.poll() is None, process.communicate()

@@ -1,4 +1,4 @@
-"""Rows of the store of nights, and of the durability table, made by hand."""
+"""Hand-made rows for the store of nights and for the durability table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BEGAN = "2026-07-0{}T01:00:00+00:00"
 
 
 def night(name: str = "n1", **more: Any) -> Row:
-    """Nights begin in the order of the digit at their name's end."""
+    """Return the row of a night. The digit at the end of its name orders the nights in time."""
     empty = dict.fromkeys(TABLES["nights"].names)
     usual = {
         "night": name,
@@ -25,7 +25,7 @@ def night(name: str = "n1", **more: Any) -> Row:
 
 
 def run(item: str = "one", name: str = "n1", **more: Any) -> Row:
-    """A valid run of acks=all, that lost nothing."""
+    """Return the row of a valid run with acks=all that lost nothing."""
     empty = dict.fromkeys(TABLES["runs"].names)
     usual = {"night": name, "item": item, "attempt": 1, "counts": True, "run": f"runs/{item}", "verdict": "valid",
              "configuration": "acks=all, min ISR 2 of 3", "target": "squall", "runtime": "process",
@@ -35,7 +35,7 @@ def run(item: str = "one", name: str = "n1", **more: Any) -> Row:
 
 
 def finding(item: str = "one", name: str = "n1", **more: Any) -> Row:
-    """Lost records that are not permitted."""
+    """Return the row of a finding: lost records that the configuration does not permit."""
     empty = dict.fromkeys(TABLES["findings"].names)
     usual = {"night": name, "item": item, "attempt": 1, "run": f"runs/{item}", "anomaly": "lost-write", "evidence": "",
              "configuration": "acks=all, min ISR 2 of 3", "target": "squall", "runtime": "process",
@@ -47,7 +47,7 @@ def finding(item: str = "one", name: str = "n1", **more: Any) -> Row:
 
 
 def cell(**more: Any) -> Row:
-    """A row of the durability table, as Spark gives it: two valid runs of acks=all."""
+    """Return a row of the durability table, as Spark computes it from two valid runs with acks=all."""
     behind = [{"night": "n1", "item": item, "attempt": 1, "run": f"runs/{item}", "verdict": "valid", "lost": 0,
                "unavailable_ms": 2500.0} for item in ("one", "two")]  # fmt: skip
     usual = {"configuration": "acks=all, min ISR 2 of 3", "classes": "P N", "target": "squall", "runtime": "process",
@@ -61,7 +61,7 @@ def cell(**more: Any) -> Row:
 
 
 def losing(**more: Any) -> Row:
-    """The same for acks=1, which may lose."""
+    """Return a row of the durability table for acks=1, which permits losses."""
     usual = {"configuration": "acks=1, min ISR 1 of 3", "promises": ["acks=1; idempotence off"], "lost": 80,
              "permitted": ["lost-write", "unseen", "duplicate"], "losing": 2, "lost_tails": 5,
              "lost_tail_records": 30, "lost_tail_ms": 420.0}  # fmt: skip

@@ -1,4 +1,6 @@
-"""Partitions with one rule broken, as some released broker once had it: what the tests of replication must notice."""
+"""Variants of `Partition` that each break one rule, as a released broker once did. The tests of replication must
+notice.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from squall.broker.replication.replica import FollowerReplicaState
 
 
 class TruncatesToHighWatermark(Partition):
-    """KAFKA-1211, before KIP-101."""
+    """KAFKA-1211, before KIP-101: a follower truncates to its high watermark instead of by leader epochs."""
 
     __slots__ = ()
 
@@ -22,7 +24,7 @@ class TruncatesToHighWatermark(Partition):
 
 
 class IgnoresTheAnsweredEpoch(Partition):
-    """KAFKA-6361, before KIP-279."""
+    """KAFKA-6361, before KIP-279: a follower ignores which epoch the leader's OffsetForLeaderEpoch answer is about."""
 
     __slots__ = ()
 
@@ -31,7 +33,7 @@ class IgnoresTheAnsweredEpoch(Partition):
 
 
 class DoesNotFence(Partition):
-    """KAFKA-7395, before KIP-320."""
+    """KAFKA-7395, before KIP-320: a leader answers fetches that name another leader epoch."""
 
     __slots__ = ()
 
@@ -40,7 +42,9 @@ class DoesNotFence(Partition):
 
 
 class TrustsTheShrunkIsr(Partition):
-    """KIP-497: the ISR without those about to be removed counts before the controller has agreed."""
+    """KIP-497: a leader already commits without the members whose removal from the ISR the controller has not
+    confirmed.
+    """
 
     __slots__ = ()
 
@@ -49,7 +53,7 @@ class TrustsTheShrunkIsr(Partition):
 
 
 class ForgetsThePendingMember(Partition):
-    """KIP-497: the high watermark does not wait for those about to be added."""
+    """KIP-497: the high watermark does not wait for members whose addition to the ISR is not confirmed yet."""
 
     __slots__ = ()
 
@@ -58,7 +62,9 @@ class ForgetsThePendingMember(Partition):
 
 
 class IgnoresTheEpochStart(Partition):
-    """KAFKA-7128."""
+    """KAFKA-7128: a follower joins the ISR at the high watermark, although its log may end before the start of the
+    leader epoch.
+    """
 
     __slots__ = ()
 
@@ -67,7 +73,7 @@ class IgnoresTheEpochStart(Partition):
 
 
 class CommitsBelowMinIsr(Partition):
-    """KAFKA-15583: the last replica standing."""
+    """KAFKA-15583: the high watermark advances although the ISR is smaller than min ISR."""
 
     __slots__ = ()
 
@@ -76,7 +82,7 @@ class CommitsBelowMinIsr(Partition):
 
 
 class AppliesOldStates(Partition):
-    """KAFKA-9539."""
+    """KAFKA-9539: a replica applies metadata of an earlier leader epoch."""
 
     __slots__ = ()
 
@@ -85,7 +91,7 @@ class AppliesOldStates(Partition):
 
 
 class TakesTimeOutsForRefusals(Partition):
-    """KIP-497: a proposal without an answer may have been applied."""
+    """KIP-497: a leader treats an ISR proposal without an answer as refused, although it may have been applied."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The invariants of the simulation, asked about the little `World` of replicas that the tests of replication drive."""
+"""Checks the simulation's invariants on `World`, the small world of replicas in the tests of replication."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.replication.replication_world import Node, World
 
 
 class Judged:
-    """Shows a `World` to a `PartitionChecks` after every step. `broken`: the invariants that were, with their first
-    messages."""
+    """Passes a `World` to `PartitionChecks` after every step. `broken` has the first message for each broken invariant.
+    """
 
     def __init__(self, world: World, promise: TopicGuarantees | None = None) -> None:
         controller = world.controller
@@ -29,7 +29,7 @@ class Judged:
         elr = controller.keeps_eligible
         self.known = PartitionModel(promise=promise or TopicGuarantees(min_isr=controller.min_isr, elr=elr))
         self.judged = dict.fromkeys(world.nodes, 0)
-        """Incarnation that was last seen running; 0 while it is down."""
+        """The incarnation of each node in the last check; 0 while it is down."""
 
     def _report(
         self, broken: Invariant, wrong: str, node: int | None, known: PartitionModel | None, details: Mapping[str, Any]
@@ -90,14 +90,14 @@ class Judged:
 
 
 def batches_of(node: Node) -> tuple[BatchIdentity, ...]:
-    """A list log as batches of one record."""
+    """Return the records of a node's log as batches of one record."""
     return tuple(
         BatchIdentity(n, n + 1, epoch, zlib.crc32(value.encode())) for n, (epoch, value) in enumerate(node.log.entries)
     )
 
 
 def view_of(node: Node) -> ReplicaSnapshot:
-    """Return the state of a node of the little world."""
+    """Return a node's replica as the invariants see it."""
     p: Partition = node.running
     role = LEADER if p.is_leader else FOLLOWER if p.is_follower else IDLE
     end, epochs = len(node.log), tuple(node.log.epochs)
@@ -108,7 +108,9 @@ def view_of(node: Node) -> ReplicaSnapshot:
 
 
 def judged_walk(seed: int, machine: type[Partition] = Partition, steps: int = 150, settings: Any = None) -> Judged:
-    """Walk as `replication_steps.walk` does, and judge every step. AssertionErrors of the world end the walk."""
+    """Do a random walk as `replication_steps.walk` does, and check the invariants after every step. An AssertionError
+    of the world ends the walk.
+    """
     rng = random.Random(repr(("replication walk", seed)))
     life = Steps(rng.choice((1, 2, 2, 3)), rng.random() < 0.5, rng.choice((1, 2, 100)), machine, settings)
     judged = Judged(life.world)

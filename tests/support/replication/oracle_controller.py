@@ -1,4 +1,4 @@
-"""A control plane that never fails and never forgets: what real ones are, at their best, for one partition."""
+"""An ideal control plane for one partition: it never fails, and keeps every decision."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ class AlterAnswer:
 
 
 def ids(brokers: tuple[int, ...]) -> str:
-    """For messages."""
+    """Return the broker ids as text for messages."""
     return " ".join(map(str, brokers))
 
 
 class Controller:
-    """The oracle: what the control plane decided, in order. It never fails and never forgets."""
+    """The ideal controller of one partition, with the list of its decisions."""
 
     def __init__(self, brokers: tuple[int, ...], min_isr: int, keeps_eligible: bool) -> None:
         self.min_isr = min(min_isr, len(brokers))
         self.keeps_eligible = keeps_eligible
-        """Eligible leader replicas (KIP-966): who leaves an ISR that is below min ISR may still be elected."""
+        """Whether there are eligible leader replicas (KIP-966): a broker removed from an ISR below min ISR may still be
+        elected.
+        """
         self.eligible: tuple[int, ...] = ()
         self.epochs = {broker: 100 + broker for broker in brokers}
         self.fenced: set[int] = set()
@@ -58,7 +60,7 @@ class Controller:
         return broker not in self.fenced and broker not in self.shutting_down
 
     def _change(self, isr: tuple[int, ...], leader: int) -> None:
-        """A new state; the leader epoch counts leader changes, the partition epoch counts all."""
+        """Decide a new state. A change of the leader increases the leader epoch, every change the partition epoch."""
         now = self.state
         if self.keeps_eligible:
             left = tuple(b for b in (*now.isr, *self.eligible) if b not in isr)
@@ -78,16 +80,16 @@ class Controller:
                 self._change((heir,), heir)
 
     def _without(self, broker: int) -> tuple[int, ...]:
-        """Without eligible replicas to fall back on, the last member of the ISR is never removed."""
+        """Return the ISR without this broker. Without eligible leader replicas the last member is never removed."""
         left = tuple(b for b in self.state.isr if b != broker)
         return left if left or self.keeps_eligible else self.state.isr
 
     def keepers(self) -> tuple[int, ...]:
-        """All who may ever be elected: each of them must hold everything that is committed."""
+        """Return all brokers that may be elected cleanly: each of them must have every committed record."""
         return self.state.isr + self.eligible
 
     def forget(self, broker: int) -> None:
-        """A broker has lost records: it is neither in sync nor eligible any more."""
+        """Remove a broker that has lost records from the ISR and from the eligible replicas."""
         self.fence(broker)
         self.eligible = tuple(b for b in self.eligible if b != broker)
 
@@ -107,7 +109,8 @@ class Controller:
         self._record()
 
     def register(self, broker: int) -> int:
-        """A new incarnation: it gets a higher broker epoch and has left every ISR where others remain."""
+        """Register a new incarnation: it gets a higher broker epoch, and leaves the ISR unless it is the last member.
+        """
         self.next_epoch += 1
         self.epochs[broker] = self.next_epoch
         self.shutting_down.discard(broker)
@@ -126,7 +129,7 @@ class Controller:
         self._record()
 
     def alter_partition(self, request: AlterRequest) -> AlterAnswer:
-        """The validation of AlterPartition, in its order."""
+        """Validate an AlterPartition request in Kafka's order, and apply it if it is valid."""
         proposal, state = request.proposal, self.state
         error = ErrorCode.NONE
         if self.epochs[request.leader] != request.broker_epoch:

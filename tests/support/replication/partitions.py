@@ -1,4 +1,4 @@
-"""Partitions in a state of interest, for unit tests: brokers 1, 2, 3, led by 1 unless said otherwise."""
+"""Partitions in various states for unit tests: replicas on brokers 1, 2, 3, led by broker 1 unless said otherwise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def settings(min_isr: int = 2, lag_max_messages: int = -1) -> ReplicationSetting
 
 
 def idle(*, log_end: int = 0, high_watermark: int = 0, log_start: int = 0, min_isr: int = 2) -> Partition:
-    """Opened, and not yet reached by the control plane."""
+    """Return a partition that is open and has no orders of the control plane yet."""
     partition = Partition("t", 0, TOPIC_ID, 1, settings(min_isr), VIEW)
     partition.opened(log_start, log_end, high_watermark)
     return partition
@@ -45,26 +45,28 @@ def leader(
     min_isr: int = 2,
     now_ms: int = 0,
 ) -> Partition:
-    """Leads in epoch 5, partition epoch 10, from `log_end` on; no follower has fetched yet."""
+    """Return a leader in leader epoch 5 (which begins at `log_end`) and partition epoch 10. No follower has fetched
+    yet.
+    """
     partition = idle(log_end=log_end, high_watermark=high_watermark, min_isr=min_isr)
     partition.become_leader(state(isr=isr, replicas=replicas), log_end, now_ms)
     return partition
 
 
 def follower(*, log_end: int = 0, high_watermark: int = 0, log_start: int = 0) -> Partition:
-    """Follows broker 2 in epoch 5, partition epoch 10."""
+    """Return a follower of broker 2 in leader epoch 5 and partition epoch 10."""
     partition = idle(log_end=log_end, high_watermark=high_watermark, log_start=log_start)
     partition.become_follower(state(leader=2), log_end, 0)
     return partition
 
 
 def fetched(partition: Partition, replica: int, offset: int, now_ms: int = 0) -> Effects:
-    """A fetch by the replica's present incarnation."""
+    """Let a replica's present incarnation fetch from `offset`."""
     return partition.follower_fetched(replica, offset, VIEW.epochs[replica], now_ms)
 
 
 def only(effects: Effects, kind: type[E]) -> E:
-    """The one effect of that kind."""
+    """Return the effect of that kind. Fails unless there is exactly one."""
     found = [effect for effect in effects if isinstance(effect, kind)]
     assert len(found) == 1, effects
     return found[0]

@@ -1,4 +1,4 @@
-"""Checks what must hold in a `World` of replicas. Named as in the published specifications of Kafka's replication."""
+"""The invariants of `World`, with their names in the published specifications of Kafka's replication."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from tests.support.replication.replication_world import Node, World
 
 
 def check_invariants(world: World) -> None:
-    """Assert what must hold after every step, whatever was lost, late or dead. Named as in the published
-    specifications.
-    """
+    """Assert the invariants that hold after every step, even while messages are lost or late and nodes are down."""
     running = {b: node.partition for b, node in world.nodes.items() if node.partition is not None}
     for broker, partition in running.items():
         node = world.nodes[broker]
@@ -54,7 +52,9 @@ def _check_leader(world: World, node: Node, partition: Partition) -> None:
 
 
 def check_converged(world: World) -> None:
-    """After `World.settle`: one log, all of it committed, everybody in sync, and every acknowledged record in it."""
+    """Assert, after `World.settle`, that all logs are equal, fully committed and in sync, and have every acknowledged
+    record.
+    """
     world.forgiving = False
     check_invariants(world)
     leader = world.nodes[world.controller.state.leader]

@@ -1,4 +1,4 @@
-"""Golden scripts of replication: a text of commands and of what they brought about.
+"""Golden scripts of replication: a text of commands and their output.
 
     # A comment, for the story.
     cluster 1 2 min.insync.replicas=1
@@ -6,8 +6,9 @@
     ----
     1: m1 at 0
 
-Commands, then `----`, then their output up to an empty line. Running a script writes the same text with the outputs
-that came about; a test compares the two. `python -m pytest tests/scripts/replication --update` rewrites the files.
+Commands are followed by `----`, and then by their output up to an empty line. Running a script writes the same text
+with the present outputs; a test compares the two. `python -m pytest tests/scripts/replication --update` rewrites the
+files.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SEPARATOR = "----"
 
 
 def run_script(text: str) -> str:
-    """The script with the outputs that its commands bring about now."""
+    """Return the script with the present outputs of its commands."""
     player = Player()
     out: list[str] = []
     for comments, commands in _blocks(text):
@@ -35,7 +36,7 @@ def run_script(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[tuple[list[str], list[str]]]:
-    """(comment and empty lines, commands) of each block; what a block brought about last time is dropped."""
+    """Yield (comments and empty lines, commands) of each block. The outputs in the text are dropped."""
     comments: list[str] = []
     commands: list[str] = []
     in_output = False
@@ -54,7 +55,9 @@ def _blocks(text: str) -> Iterator[tuple[list[str], list[str]]]:
 
 
 class Player:
-    """Carries out commands on one world. A broken invariant is part of the output: scripts also show what bugs do."""
+    """Carries out commands in one world. Broken invariants are printed as output, because some scripts show a bug's
+    effect.
+    """
 
     def __init__(self) -> None:
         self.world = World()
@@ -79,7 +82,7 @@ class Player:
 
     def do_cluster(self, *words: str) -> None:
         """cluster 1 2 3 [min.insync.replicas=N] [replica.lag.max.messages=N] [truncation=RULE] [eligible-leaders]
-        [broken=RULE]: all in sync, the first one leads.
+        [broken=RULE]: start these brokers; the first one leads, and all are in sync.
         """
         brokers = tuple(int(word) for word in words if word.isdigit())
         options = dict(word.split("=") for word in words if "=" in word)
@@ -95,12 +98,14 @@ class Player:
         self.lines.append(line)
 
     def do_write(self, broker: str, *values: str) -> None:
-        """write N VALUE...: acks=all."""
+        """write N VALUE...: append these values at broker N with acks=all."""
         for value in values:
             self.world.write(int(broker), value)
 
     def do_fetch(self, broker: str, fate: str = "") -> None:
-        """fetch N [held | unanswered | unheard]: the request is held back, or its answer is, or it is lost."""
+        """fetch N [held | unanswered | unheard]: broker N fetches. The request is held back, its answer is held back,
+        or the request is lost.
+        """
         network = self.world.network
         held = len(network)
         self.world.send_fetch(int(broker))
@@ -119,13 +124,15 @@ class Player:
                 self.world.deliver(answer)
 
     def do_deliver(self) -> None:
-        """deliver: fetches and answers that were held back arrive, in order, as do the answers to them."""
+        """deliver: fetches and answers that were held back arrive in order, and so do the answers to these fetches."""
         while held := [m for m in self.world.network if isinstance(m, FetchRequest | FetchAnswer)]:
             self.world.network.remove(held[0])
             self.world.deliver(held[0])
 
     def do_controller(self, fate: str = "") -> None:
-        """controller [unheard | unreachable]: it takes proposals and answers; the answer is lost; the proposal is."""
+        """controller [unheard | unreachable]: it applies proposals and answers; unheard: its answers are lost;
+        unreachable: the proposals are lost.
+        """
         for proposal in [m for m in self.world.network if isinstance(m, AlterRequest)]:
             self.world.network.remove(proposal)
             if fate == "unreachable":
@@ -153,7 +160,7 @@ class Player:
         self.world.tick(int(broker))
 
     def do_flush(self, broker: str) -> None:
-        """flush N: its records survive a loss of power."""
+        """flush N: broker N's records become durable, and survive a power loss."""
         node = self.world.nodes[int(broker)]
         node.durable = len(node.log)
 
@@ -163,19 +170,21 @@ class Player:
         node.checkpoint = node.running.high_watermark
 
     def do_forgive(self, *values: str) -> None:
-        """forgive VALUE...: what comes now is more than anybody could keep these through."""
+        """forgive VALUE...: these values may be lost, because the following failures are more than replication can
+        survive.
+        """
         self.world.forgiving = True
         for value in values:
             del self.world.acked[value]
 
     def do_latest(self, broker: str) -> None:
-        """latest N: what ListOffsets tells a consumer."""
+        """latest N: the latest offset that broker N's ListOffsets returns to a consumer."""
         partition = self.world.nodes[int(broker)].running
         known = partition.latest_offset_available()
         self.lines.append(f"{broker}: latest is {partition.high_watermark if known else 'OFFSET_NOT_AVAILABLE'}")
 
     def do_settle(self) -> None:
-        """settle: everything heals; the end must be one log, all committed, everybody in sync."""
+        """settle: all failures end, and afterwards all logs must be equal, fully committed and in sync."""
         self.world.say = self.world.controller.say = lambda line: None
         self.world.settle()
         self.world.say = self.world.controller.say = self.lines_append
@@ -199,7 +208,9 @@ class Player:
         self.world.kill(int(broker))
 
     def do_lose_power(self, broker: str, fate: str = "") -> None:
-        """lose-power N [noticed]: the controller hears of it, and keeps N from being elected."""
+        """lose-power N [noticed]: broker N loses its unsynced records. If noticed, the controller knows of the loss,
+        and does not elect N.
+        """
         if fate:
             self.world.controller.forget(int(broker))
         self.world.lose_power(int(broker))

@@ -1,4 +1,4 @@
-"""Defines what can happen to a `World` in one step: the vocabulary of the property tests."""
+"""The steps that can happen in a `World`, for the property tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAG_MS = 1000
 
 
 class Steps:
-    """A world and all that can be done to it. Every step is possible at any time, and may then do nothing."""
+    """A world and its steps. Every step may be taken at any time; some have no effect then."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Steps:
         self.world = World(BROKERS, settings, machine, keeps_eligible=keeps_eligible)
         self.world.fetch_max = fetch_max
         self.said: list[str] = []
-        """What happened, in words."""
+        """A description of each step taken."""
         self.world.say = self.said.append
         self.written = 0
 
@@ -41,7 +41,7 @@ class Steps:
     # Progress.
 
     def write(self, count: int) -> None:
-        """Clients write to every broker that believes to be the leader."""
+        """Append `count` values at every broker that believes that it is the leader."""
         for broker in BROKERS:
             if self._up(broker) and self.world.nodes[broker].running.is_leader:
                 for _ in range(count):
@@ -49,7 +49,7 @@ class Steps:
                     self.world.write(broker, f"v{self.written}")
 
     def fetch(self, broker: int) -> None:
-        """One round trip of one follower, without trouble."""
+        """Let one follower fetch, and deliver both request and answer."""
         network = self.world.network
         self.world.send_fetch(broker)
         if network and isinstance(network[-1], FetchRequest):
@@ -64,7 +64,7 @@ class Steps:
                 self.fetch(broker)
 
     def learn(self, broker: int, all_of_it: bool) -> None:
-        """A node reads the metadata that it has not read yet, to the end or one decision of it."""
+        """Let a node apply metadata that it does not have yet: all of it, or one decision."""
         known, all_known = self.world.nodes[broker].applied, len(self.world.controller.history)
         self.world.apply_metadata(broker, all_known if all_of_it else min(known + 1, all_known))
 
@@ -73,7 +73,7 @@ class Steps:
             self.world.apply_metadata(broker)
 
     def controller_answers(self, heard: bool) -> None:
-        """The proposals under way reach the controller, and its answers the leader, or not yet."""
+        """Deliver the ISR proposals under way to the controller. If `heard`, deliver its answers to the leader, too."""
         for message in [m for m in self.world.network if isinstance(m, AlterRequest)]:
             self.world.network.remove(message)
             self.world.deliver(message)
@@ -101,10 +101,10 @@ class Steps:
         self.world.send_fetch(broker)
 
     def deliver(self, message: Message, again: bool) -> None:
-        """One message arrives, in any order; if `again`, it will arrive a second time.
+        """Deliver one message, in any order. If `again`, it will be delivered a second time.
 
-        Not so what is asked of the controller: that an earlier copy of a proposal could be applied after a later copy
-        was refused is what "refused means not applied" excludes, here as in Kafka.
+        Requests to the controller are not repeated. "Refused means not applied" excludes that an earlier copy of a
+        proposal is applied after a later copy was refused, here as in Kafka.
         """
         if not again or isinstance(message, AlterRequest):
             self.world.network.remove(message)
@@ -120,7 +120,9 @@ class Steps:
         self.world.kill(broker)
 
     def lose_power(self, broker: int) -> None:
-        """Never of the last in-sync or eligible replica: what only that one holds cannot be kept."""
+        """Cut a broker's power, except at the last in-sync or eligible replica: records that only it has could not
+        survive.
+        """
         if self._up(broker) and any(member != broker for member in self.world.controller.keepers()):
             self.world.controller.forget(broker)
             self.world.lose_power(broker)
@@ -130,7 +132,7 @@ class Steps:
             self.world.restart(broker)
 
     def fence(self, broker: int) -> None:
-        """The controller gives up on a broker, which may be running and know nothing of it."""
+        """Let the controller fence a broker, which may still run without knowing it."""
         self.world.controller.fence(broker)
 
     def unfence(self, broker: int) -> None:
@@ -138,7 +140,9 @@ class Steps:
             self.world.controller.unfence(broker)
 
     def shut_down(self, broker: int) -> None:
-        """The controller moves leadership away from a broker that wants to stop; it serves on until it learns that."""
+        """Let the controller move leadership away from a broker that wants to stop. It keeps serving until it learns
+        that.
+        """
         if self._up(broker):
             self.world.controller.shut_down(broker)
 
@@ -151,8 +155,8 @@ class Steps:
 def walk(
     seed: int, machine: type[Partition] = Partition, steps: int = 150, settings: ReplicationSettings | None = None
 ) -> Steps:
-    """A random history, with its own mixture of what happens how often and to whom; checked after every step, and at
-    the end. Returns what it left behind, for counting. A failing assertion is named with its seed.
+    """Take random steps, with random weights for kinds of steps and for brokers. The invariants are checked after every
+    step and at the end. Returns the steps taken, for counting. A failed assertion names the seed.
     """
     rng = random.Random(repr(("replication walk", seed)))
     life = Steps(rng.choice((1, 2, 2, 3)), rng.random() < 0.5, rng.choice((1, 2, 100)), machine, settings)
@@ -173,7 +177,7 @@ def walk(
 
 
 def _someone(rng: random.Random) -> Callable[[], int]:
-    """Draws brokers with a bias of its own: some are always late."""
+    """Return a function that draws brokers with random weights: some brokers are always late."""
     bias = [rng.choice((0.1, 1, 3)) for _ in BROKERS]
     return lambda: rng.choices(BROKERS, bias)[0]
 

@@ -1,8 +1,8 @@
-"""A small world for the replication state machine: partitions over list logs, an oracle controller, a lossy network.
+"""A small world for the replication state machine: partitions over list logs, an ideal controller, a lossy network.
 
-Everything is synchronous and in one's hand: messages lie in `World.network` until they are delivered, metadata lies in
-the controller's history until a node applies it, the test moves the time. Golden scripts and the property test
-drive the same world; `replication_invariants` says what must hold in it after every step.
+Everything is synchronous. Messages wait in `World.network` until they are delivered, metadata waits in the controller's
+history until a node applies it, and the test moves the time. Golden scripts and the property test use the same world;
+`replication_invariants` has the invariants that hold in it after every step.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ class Node:
         self.incarnation = 1
         self.log = ListLog()
         self.durable = 0
-        """Records that survive a loss of power."""
+        """How many records of its log survive a power loss."""
         self.checkpoint = 0
         """The high watermark on disk."""
         self.partition: Partition | None = None
         self.applied = 0
-        """How much of the controller's history this node knows."""
+        """How many of the controller's decisions this node has applied."""
         self.fetching: tuple[int, int] | None = None
         self.waiting: list[tuple[int, str]] = []
-        """acks=all appends that wait: (end offset, value)."""
+        """Appends with acks=all that have no response yet: (end offset, value)."""
 
     @property
     def running(self) -> Partition:
@@ -84,7 +84,7 @@ class Node:
 
 
 class World:
-    """Brokers with one replica each of one partition."""
+    """Brokers that each have one replica of the only partition."""
 
     def __init__(
         self,
@@ -97,19 +97,19 @@ class World:
         self.settings = settings or ReplicationSettings(min_insync_replicas=2)
         self.machine = machine
         self.fetch_max = 1000
-        """Records in the answer to a fetch, at most."""
+        """The most records in the answer to a fetch."""
         self.controller = Controller(brokers, self.settings.min_insync_replicas, keeps_eligible)
         self.nodes = {b: Node(b, self.controller.epochs[b]) for b in brokers}
         self.network: list[Message] = []
         self.now_ms = 0
         self.forgiving = False
-        """True after more was lost at once than replication can bear: until all is healed, anything goes."""
+        """Whether more was lost at once than replication can survive: then losses are permitted until all is healed."""
         self.acked: dict[str, int] = {}
-        """Every acknowledged value, and its offset."""
+        """The offset of every acknowledged value."""
         self.answers: dict[str, ErrorCode] = {}
         self.say: Callable[[str], None] = lambda line: None
         self.led: dict[tuple[int, int, int], int] = {}
-        """(node, incarnation, leader epoch) -> the highest high watermark that it answered."""
+        """The highest high watermark that each (node, incarnation, leader epoch) has answered."""
         for node in self.nodes.values():
             self._open(node)
             self.apply_metadata(node.id)
@@ -117,7 +117,7 @@ class World:
     # ------------------------------------------------------------------------------------------------------- effects
 
     def _run(self, node: Node, effects: Effects) -> ErrorCode:
-        """Carry out effects in order. Returns the error with which a fetch is refused."""
+        """Carry out effects in order. Returns the error of a fetch that is refused, else NONE."""
         refused = ErrorCode.NONE
         for effect in effects:
             match effect:
@@ -188,7 +188,7 @@ class World:
     # ----------------------------------------------------------------------------------------------------- what can be
 
     def write(self, broker: int, value: str) -> None:
-        """An acks=all append."""
+        """Append a value at a broker with acks=all."""
         node = self.nodes[broker]
         partition = node.running
         if not partition.is_leader:
@@ -204,7 +204,7 @@ class World:
         self.say(f"{broker}: {value} {self.answers[value].name}")
 
     def send_fetch(self, broker: int) -> None:
-        """A follower asks its leader, from its log's end."""
+        """Let a follower send a fetch from the end of its log to its leader."""
         node = self.nodes[broker]
         if node.partition is None or node.fetching is None:
             return
@@ -222,7 +222,7 @@ class World:
         )
 
     def deliver(self, message: Message) -> None:
-        """Hand over a message, which may be late, or come a second time."""
+        """Deliver a message, which may be late or a second copy."""
         match message:
             case FetchRequest():
                 answer = self._serve_fetch(message)
@@ -303,14 +303,14 @@ class World:
         )
 
     def lose(self, message: Message) -> None:
-        """A message is lost. Who asked the controller hears of a time-out."""
+        """Lose a message. If it is a request to the controller, its sender sees a time-out."""
         if isinstance(message, AlterRequest):
             self._take_answer(AlterAnswer(message, ErrorCode.REQUEST_TIMED_OUT))
         elif isinstance(message, AlterAnswer):
             self._take_answer(message, ErrorCode.REQUEST_TIMED_OUT)
 
     def apply_metadata(self, broker: int, upto: int | None = None) -> None:
-        """The node learns of everything that the controller decided (or of the first `upto` decisions)."""
+        """Let a node apply all decisions of the controller, or the first `upto` ones."""
         node = self.nodes[broker]
         partition = node.partition
         goal = len(self.controller.history) if upto is None else upto
@@ -333,18 +333,18 @@ class World:
     # ------------------------------------------------------------------------------------------------------- accidents
 
     def kill(self, broker: int) -> None:
-        """The process dies; what it wrote stays in the page cache."""
+        """Kill a node's OS process; what it wrote stays in the page cache."""
         node = self.nodes[broker]
         node.partition, node.fetching, node.waiting = None, None, []
 
     def lose_power(self, broker: int) -> None:
-        """The process dies and its unsynced records are gone."""
+        """Kill a node's OS process, and discard its unsynced records."""
         self.kill(broker)
         node = self.nodes[broker]
         node.log.truncate(node.durable)
 
     def restart(self, broker: int) -> None:
-        """Start again and register: a new incarnation, fenced until it has read the metadata."""
+        """Start a node again and register it: a new incarnation, fenced until it has read the metadata."""
         node = self.nodes[broker]
         assert node.partition is None
         node.broker_epoch = self.controller.register(broker)
@@ -355,7 +355,7 @@ class World:
         self.controller.unfence(broker)
 
     def bounce(self, broker: int) -> None:
-        """Start again so quickly that the control plane never hears of it."""
+        """Restart a node so quickly that the control plane does not notice."""
         node = self.nodes[broker]
         self.kill(broker)
         node.incarnation += 1
@@ -370,7 +370,7 @@ class World:
     # ------------------------------------------------------------------------------------------------------ invariants
 
     def settle(self, rounds: int = 12) -> None:
-        """Heal: everybody runs and hears of everything, in order, until nothing is left to do."""
+        """Heal: run all nodes and deliver everything in order, until nothing is left to do."""
         self.fetch_max = 1000
         for broker, node in self.nodes.items():
             if node.partition is None:
@@ -389,7 +389,7 @@ class World:
 
 
 def _answer(partition: Partition, end: int) -> ErrorCode | None:
-    """Return the answer to an acks=all append that ends at `end` (exclusive) now; None while it has to wait."""
+    """Return the response that an acks=all append ending at `end` (exclusive) gets now; None while it must wait."""
     if not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if partition.high_watermark < end:
