@@ -53,7 +53,7 @@ _ONE_FAULT = re.compile(r"fault (\d+)( \(.*)", re.DOTALL)
 
 
 def _together(found: Iterable[str]) -> list[str]:
-    """Merge the same mistake of several faults into one sentence, at the position of the first."""
+    """Merge sentences about the same mistake of several faults into one, which names all these faults."""
     numbers: dict[str, list[str]] = {}
     for each in found:
         one = _ONE_FAULT.fullmatch(each)
@@ -306,7 +306,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
 
 
 def _waiting(plan: PlanParts, number: int, planned: FaultSpec) -> list[str]:
-    """Return what is wrong with the condition that a fault waits for."""
+    """Return what is wrong with the condition (`when`) for which a fault waits."""
     here = f"fault {number} ({planned.action})"
     if planned.when is None:
         return [] if planned.within_s is None else [

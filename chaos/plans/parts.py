@@ -120,7 +120,7 @@ class FaultSpec(StrictModel):
     """Gives a condition for which the fault waits, from `at_s` on, before it begins (`squall.chaos.faults.triggers`).
     """
     within_s: float | None = Field(None, gt=0)
-    """Limits how long the fault waits for its condition, in seconds, and at most as long as the load lasts."""
+    """Limits how long the fault waits for its condition, in seconds. It never waits beyond the end of the load."""
 
 
 def which_workload(table: Any) -> str | None:
@@ -185,8 +185,8 @@ class PlanParts(StrictModel):
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
     expect: Literal["config", "safe", "loss"] = "config"
-    """Chooses the standard of the verdict: the guarantees of the run's configuration, every guarantee, or an expected
-    loss.
+    """Chooses what the verdict demands: the guarantees of the run's configuration ("config"), every guarantee ("safe"),
+    or that something is lost ("loss").
     """
     cluster: ClusterPlan = Field(default_factory=lambda: ClusterPlan.model_validate({}))
     workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))

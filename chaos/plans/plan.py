@@ -62,7 +62,7 @@ class Plan(PlanParts):
         return self
 
     def timeline(self) -> tuple[Fault, ...]:
-        """Return the checked faults in order of their begin. Raise FaultError for a fault that cannot exist."""
+        """Return the faults, checked, in the order in which they begin. Raise FaultError for an impossible fault."""
         made = [possible_fault(self, number, fault) for number, fault in enumerate(self.faults)]
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
 

@@ -31,7 +31,7 @@ class RarePathScene(NamedTuple):
     time_s: float | None = None
     """Gives the length of the load in s; None: the usual length."""
     nodes: int = NODES
-    """Gives the least number of brokers."""
+    """Gives the number of brokers that the scene needs at least."""
     when: Mapping[int, str] = {}
     """Maps the number of a fault to the condition that the fault waits for."""
 

@@ -101,7 +101,7 @@ def _check_count(faults: Sequence[Fault], count: int, time_s: float) -> None:
 
 
 def _ends_s(fault: Fault) -> float:
-    """Return the length of the shortest load into which the fault fits, in s."""
+    """Return the length in s of the shortest load with room for the fault."""
     return fault.at_s + fault.duration_s + QUIET_END_S
 
 

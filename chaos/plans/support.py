@@ -101,7 +101,9 @@ def everything() -> Mapping[str, FaultKind]:
 
 
 def table() -> str:
-    """Return all kinds of faults as a Markdown table: action, runtimes, evidence."""
+    """Return the Markdown table of all kinds of faults: what each does, on which runtimes it is possible, and its
+    evidence.
+    """
     head = ("action", "what it does", "class", "length, s", *RUNTIMES, "evidence that it landed", "and in its middle")
     lines = [_row(head), "|---" * len(head) + "|"]
     for kind in KINDS.values():

@@ -252,7 +252,7 @@ def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
 
 
 def _has_links(kind: FaultKind, nodes: int) -> bool:
-    """Return whether the cluster has enough brokers for the kind's default parameters."""
+    """Return whether the cluster has as many brokers as the kind needs with its default parameters."""
     return kind.needs_nodes(kind.defaults) <= nodes
 
 

@@ -33,18 +33,18 @@ class RuntimeCapability(StrEnum):
     STOP = "stop"
     PAUSE = "pause"
     LINK = "link"
-    """Means every LinkFault except Loss and Frames, and `reset_links`."""
+    """Permits `fault_link` with every fault except Loss and Frames, and `reset_links`."""
     CLOCK = "clock"
     POWER_LOSS = "power_loss"
     CRASH = "crash"
-    """Means `crash_at`."""
+    """Permits `crash_at`."""
     DISK = "disk"
-    """Means `fault_disk` and `heal_disk`."""
+    """Permits `fault_disk` and `heal_disk`."""
     ROT = "rot"
     SLOW = "slow"
-    """Means `slow_cpu` and `heal_cpu`."""
+    """Permits `slow_cpu` and `heal_cpu`."""
     UPGRADE = "upgrade"
-    """Means `upgrade_node`."""
+    """Permits `upgrade_node`."""
     LOSS = "loss"
     FRAMES = "frames"
 
@@ -198,9 +198,9 @@ class Frames:
     count: int = 1
     """Counts the frames to hit; 0 means every frame from the `nth` on."""
     delay_ms: int = 0
-    """Gives the delay of DELAY, and the longest wait of REORDER."""
+    """Gives the time by which a DELAY fault delays a frame, or for which a REORDER fault holds it at most."""
     error: int = 0
-    """Is Kafka's error code, for ERROR."""
+    """Is the Kafka error code with which an ERROR fault answers."""
     stream: StreamDirection = StreamDirection.THERE
     """Is THERE to hit requests, BACK to hit their responses. BOTH is not allowed; DUPLICATE and ERROR must be THERE."""
     also: tuple[int, ...] = ()

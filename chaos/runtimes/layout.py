@@ -1,4 +1,5 @@
-"""Lays out a cluster's addresses: of each node's listeners and each link's proxy, and the broker settings that follow.
+"""Lays out a cluster's network addresses: one for each listener of a node and for each link's proxy. It also derives
+the broker settings that follow from them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class AddressLayout:
     proxies: Mapping[Link, Address]
 
     def links(self) -> tuple[Link, ...]:
-        """Return every directed pair of nodes, then every zone to every node."""
+        """Return every link: from each node to each other node, then from each client zone to each node."""
         return links(self.nodes, self.zones)
 
     def address(self, link: Link) -> Address:
@@ -115,7 +116,7 @@ def shown(address: Address) -> str:
 
 
 def links(nodes: tuple[int, ...], zones: tuple[str, ...]) -> tuple[Link, ...]:
-    """Return every directed pair of nodes, then every zone to every node."""
+    """Return every link: from each node to each other node, then from each client zone to each node."""
     between = tuple(Link(a, b) for a in nodes for b in nodes if a != b)
     return between + tuple(Link(zone, node) for zone in zones for node in nodes)
 

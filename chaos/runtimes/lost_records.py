@@ -13,7 +13,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches
 
 _NOWHERE = (1 << 63) - 1
-"""Is larger than every offset."""
+"""Is an offset above all others, for a log of which no segment was processed yet."""
 
 
 class LostOffsetRanges:
@@ -69,9 +69,7 @@ class LostOffsetRanges:
             self._returned[name] = end
 
     def evidence(self) -> dict[str, list[int]]:
-        """Return, for each partition that lost records, the first lost offset and the exclusive end of the lost
-        offsets.
-        """
+        """Return the range of lost offsets of each partition that lost records, as [first, exclusive end]."""
         return {name: [low, high] for name, (low, high) in sorted(self._lost.items()) if low < high}
 
     def _add(self, name: str, first: int, end: int) -> None:

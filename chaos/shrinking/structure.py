@@ -50,7 +50,7 @@ def scenario_of(values: Values) -> type[Scenario]:
 
 
 def fewer_faults(search: ShrinkSearch[Any]) -> None:
-    """Keep only the faults that the failure needs."""
+    """Leave out the faults that the failure does not need."""
     values = search.values()
     faults = values["faults"]
     ddmin(range(len(faults)), lambda which: search.still_fails({**values, "faults": renumbered_faults(faults, which)}))

@@ -22,7 +22,7 @@ is added). The engine itself has 1.
 """
 API_PORT, CONTROL_PORT, FIRST_PROXY_PORT = 8474, 8475, 20_001
 FIRST_LISTENER_PORT = 9091
-"""Is the port of the listener INTERNAL; each zone has the next port."""
+"""Is the port of a broker's listener INTERNAL. The listeners of the client zones have the next ports."""
 
 
 def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IPv4Network]:

@@ -67,7 +67,8 @@ class Container:
         return deaths[-1] if self.starts and len(deaths) >= self.starts else None
 
     async def died(self, timeout_s: float) -> ContainerExit | None:
-        """Wait for the end of the container's latest start. Returns None if the container still runs after `timeout_s`.
+        """Wait for the end of the container's latest start, and return how it ended. Returns None if the container
+        still runs after `timeout_s`.
         """
         await until(lambda: self.death is not None, timeout_s, self._watch)
         return self.death

@@ -198,7 +198,7 @@ class ContainerNode(BrokerNode):
 
     @override
     async def pause(self) -> Evidence:
-        """Freeze all processes of the container. Evidence: as in the contract; `engine` is the state that the engine
+        """Freeze all OS processes of the container. Evidence: as `Runtime.pause`; `engine` is the state that the engine
         reports.
         """
         self.must_be(NodeState.RUNNING)
@@ -280,7 +280,9 @@ class ContainerNode(BrokerNode):
 
 
 def command(program: Sequence[str], *, hurt: bool, fake_time: bool = False) -> list[str]:
-    """Return the command of a broker's container: the program, whose output is appended to its log."""
+    """Return the command of a broker's container: it runs `program` and appends the program's output to the broker's
+    log.
+    """
     program = (*before_program(f"{INSIDE}/{FILE}"), *program) if fake_time else program
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
     faults = ["--faults", f"{INSIDE}/faults"] if hurt else []

@@ -28,7 +28,7 @@ ACTS = frozenset(
         RuntimeCapability.LINK,
     }
 )
-"""Lists the acts that are possible with any container."""
+"""Lists the capabilities that every cluster of containers has; some options add more."""
 
 
 class DockerRuntime(RealRuntime):

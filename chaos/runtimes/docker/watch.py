@@ -27,7 +27,7 @@ class ContainerExit:
 
 
 class ContainerWatch:
-    """Collects the exits of containers by id, in order, since this object was made."""
+    """Collects the exits of containers by container id, in order, beginning when this object is made."""
 
     def __init__(self, engine: DockerEngine, label: str) -> None:
         self._engine = engine.second()

@@ -77,8 +77,8 @@ class ProcessNode(BrokerNode):
         return {"pid": self._child.pid, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
-        """Wait until this incarnation reports ready. Returns that moment in monotonic ns. Raises HarnessError if it
-        does not report.
+        """Wait until this incarnation reports that it serves clients. Returns that moment in monotonic ns. Raises
+        HarnessError if it does not report.
         """
         child, words = self._running(), self._words
         assert words is not None, "a node that was launched is listened to"

@@ -24,7 +24,7 @@ ACTS = frozenset(
         RuntimeCapability.SLOW,
     }
 )
-"""Lists the acts that are possible with any process."""
+"""Lists the capabilities that every cluster of OS processes has; some options add more."""
 
 
 class ProcessRuntime(RealRuntime):

@@ -81,7 +81,7 @@ class Nodes(dict[int, N]):
 
 
 def state_of(broker: BrokerNode) -> NodeState:
-    """Return the broker's state now."""
+    """Return the broker's state, after checking whether it has ended."""
     broker.poll()
     return broker.state
 

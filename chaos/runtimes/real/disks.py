@@ -127,7 +127,8 @@ class Disks:
                 await self._taken_over(node, node.faults)
 
     async def _taken_over(self, node: BrokerNode, faults: NodeFaults) -> bool:
-        """Wait until a running broker applies the latest command. A paused or dead broker will apply it before it acts.
+        """Wait until a running broker confirms the latest fault command. Returns whether it is confirmed: a paused or
+        dead broker does not confirm it, but applies it before doing anything else.
 
         Raises HarnessError if a running broker does not apply the command: then the state of its disk is unknown.
         """

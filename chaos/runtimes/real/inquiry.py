@@ -79,7 +79,7 @@ def _decoded(view: memoryview, key: int, version: int, asked: int) -> Any:
 
 
 def probe_frames(pad_bytes: int) -> list[bytes]:
-    """Return ApiVersions requests that are longer by this many bytes in total: their client ids are padded."""
+    """Return ApiVersions requests whose client ids are padded with so many bytes in total."""
     from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 
     key, version = ApiVersionsRequest.API_KEY, ApiVersionsRequest.MIN_VERSION

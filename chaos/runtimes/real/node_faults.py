@@ -106,7 +106,7 @@ class NodeFaults:
         return head is not None and head.incarnation == incarnation
 
     def hits(self, number: int) -> int:
-        """Return how many calls a fault failed or slowed."""
+        """Return how many calls the fault of this number failed or slowed."""
         return count_of(self._tally(), number).hits
 
     def forget(self, inode: int) -> None:
@@ -125,7 +125,8 @@ class NodeFaults:
         return 0 if head is None else head.through_bytes
 
     def crashed(self, number: int) -> str | None:
-        """Return the path or peer of the call at which the broker crashed; None if it did not crash."""
+        """Return the path or peer of the call at which the crash of this number happened; None if it has not happened.
+        """
         try:
             said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())
         except FileNotFoundError:

@@ -36,7 +36,7 @@ class RelayEventLoop:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self.buffer = memoryview(bytearray(BUFFER))
-        """Receives all arriving bytes first."""
+        """Is the one buffer into which all arriving bytes are received."""
 
     def watch(self, end: socket.socket, events: int, ready: Callable[[int], None]) -> None:
         """Call `ready(events)` whenever the socket is ready. No events: the socket is not watched."""

@@ -54,7 +54,9 @@ class ClusterBackend(Protocol):
     """Holds the brokers that were made."""
 
     async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
-        """Make everything, but start no broker. Raise PreconditionError if something cannot be made."""
+        """Make everything, but start no broker. Returns the cluster's addresses, and the proxies of its links (None if
+        links have no proxies). Raise PreconditionError if something cannot be made.
+        """
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
         """Start a node that is down, and wait at most `ready_s` seconds until it is ready. Evidence: as

@@ -19,7 +19,7 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no types
-    """Is the package's server, but opens no extra connection and replaces no existing proxy needlessly."""
+    """Is toxiproxy-python's server, but opens no extra connection and replaces no existing proxy needlessly."""
 
     def running(self) -> bool:
         """Return True: the server's answer shows that it runs. The package would open a connection to find out."""

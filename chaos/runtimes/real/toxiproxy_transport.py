@@ -39,7 +39,7 @@ class ToxiproxyError(HarnessError):
 
 
 class HttpResponse:
-    """Holds a response in the form that the package expects."""
+    """Holds an HTTP response with the attributes that toxiproxy-python uses."""
 
     def __init__(self, status_code: int, content: bytes) -> None:
         self.status_code, self.content = status_code, content

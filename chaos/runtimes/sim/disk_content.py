@@ -16,7 +16,7 @@ SECTOR = 512
 
 SURVIVES = 0.4
 TEARS = 0.25
-"""Is the probability that an unsynced write survives in part; the rest of such writes vanish."""
+"""Is the probability that an unsynced write tears: only a beginning of it survives."""
 
 Op = tuple[int, int, bytes, int]
 """Describes an unsynced change: offset, length written (CUT for a truncation to that offset), bytes that the change

@@ -16,7 +16,7 @@ from squall.chaos.runtimes.rotting import rotten_bits
 from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, failure
 
 TRUNCATION = -1
-"""Stands for a truncation instead of a write, as the argument `growth`."""
+"""Replaces a number of bytes as the argument `growth`: the call is a truncation and no write."""
 
 
 @dataclass(slots=True)

@@ -170,7 +170,7 @@ class SimFs(Fs):
 
     @override
     def rename(self, old: str, new: str) -> None:
-        """Rename as one effect, also if it replaces a file."""
+        """Rename atomically, also if that replaces a file."""
         old, new = clean(old), clean(new)
         self.gate("rename", old)
         source, target = self._names.place(old), self._names.place(new)

@@ -55,8 +55,8 @@ class FolderNode(TreeNode):
         self.durable: dict[str, TreeNode] = {}
         self.pending: list[DirectoryChange] = []
         self.decided: dict[str, int] = {}
-        """Maps a name in this directory to the number of the latest change that became durable for it, as long as
-        changes with smaller numbers are pending.
+        """Maps a name in this directory to the number of the latest change that became durable for it. An entry is kept
+        while changes with smaller numbers are pending.
 
         Changes can become durable out of order: a renaming between two directories is durable once either directory is
         synced.
@@ -162,7 +162,7 @@ class DirectoryTree:
     # ------------------------------------------------------------------------------------------------------ changing
 
     def create(self, place: Place, node: TreeNode) -> None:
-        """Give a new node a free name."""
+        """Add a new file or directory under a name that is not in use."""
         self._change(node, None, place)
 
     def move(self, source: Place, target: Place) -> None:

@@ -69,7 +69,7 @@ class SimClock:
 
     @property
     def is_bent(self) -> bool:
-        """Is True if the clock differs from the true time, or will soon."""
+        """Is True if the clock differs from the true time, or runs at another rate."""
         return bool(self.offset_ms) or self.rate != 1.0
 
     def set(self, offset_ms: float, rate: float) -> None:
@@ -292,7 +292,7 @@ class SimEnv(Env):
 
 
 class _PendingSleep:
-    """Represents a task's wait for a time. The object is reused once the wait is over."""
+    """Represents a task that sleeps until a virtual time. The object is reused after that."""
 
     __slots__ = ("_env", "message", "task", "timer")
 

@@ -176,7 +176,7 @@ class SimTransport:
             self._wake()
 
     def arrived(self, data: bytes | None) -> None:
-        """Accept bytes from the peer, or the end of the stream (None)."""
+        """Accept bytes that arrive from the peer, or the end of the stream (None)."""
         if data is None:
             self._eof = True
         else:

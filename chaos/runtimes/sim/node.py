@@ -181,7 +181,7 @@ class SimNode:
         return lost
 
     async def stop(self, grace_s: float) -> bool:
-        """Shut the node down, and kill it after `grace_s`. Returns whether the node left by itself."""
+        """Shut the node down, and kill it if that takes longer than `grace_s`. Returns whether it shut down in time."""
         self._stop.set()
         self._world.kernel.all_dirty = True
         with trio.move_on_after(grace_s):

@@ -277,7 +277,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
 
     @override
     def clock_reports(self, node: int) -> Sequence[ClockReport]:
-        """Return the node's clock reports. The true time is known in a simulation."""
+        """Return the node's clock reports. A simulation knows the true time, so their offsets are exact."""
         name, first = self._node(node).name, self._clocks_heard.setdefault(node, len(self.world.trace))
         said = [line for line in self.world.trace[first:] if line["e"] == "clock" and line["n"] == name]
         return tuple(

@@ -1,5 +1,5 @@
-"""Represents links of a simulated network: the directed pair of hosts between which connections are opened, and the
-faults on it.
+"""Represents links of a simulated network. A link holds the connections that one host opens to another, and the faults
+on them.
 """
 
 # The frames of a connection are followed only if the plan has protocol faults or messages are recorded: following

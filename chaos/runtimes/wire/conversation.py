@@ -22,11 +22,11 @@ BEHIND_S = 5.0
 This is needed after a fault let the broker get two requests in the other order.
 """
 DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in FrameAct}, FrameAct.DROP: "dropped"}
-"""Maps an action on a request to the word that describes it in diagrams."""
+"""Maps what a fault did to a request to the word for it in diagrams; None means that no fault acted."""
 
 
 STRUCK_REPORTS = 8
-"""Limits, for each fault, how many of the hit EndTxn requests are reported."""
+"""Limits how many EndTxn requests are reported of those that one fault has hit."""
 LINGER_S = 1.0
 """Gives the seconds for which a connection to the broker stays open, after the client has closed it, if a fault has
 delayed a request. A broker answers the request only while the connection is open.

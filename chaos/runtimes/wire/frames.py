@@ -49,9 +49,10 @@ TRAFFIC: Mapping[BrokerTraffic, tuple[int, ...]] = {
     BrokerTraffic.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
     BrokerTraffic.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),
 }
-"""Maps a kind of traffic to its API keys. To controllers: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum,
-AlterPartition, UpdateFeatures, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, UnregisterBroker,
-AllocateProducerIds and ControllerRegistration. ApiVersions is neither.
+"""Maps a kind of broker traffic to its API keys. Those of CONTROLLER are, besides METADATA_FETCH: Vote,
+BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, AlterPartition, UpdateFeatures, Envelope, FetchSnapshot,
+BrokerRegistration, BrokerHeartbeat, UnregisterBroker, AllocateProducerIds and ControllerRegistration. ApiVersions
+belongs to no kind.
 """
 ERROR_FIELDS = ("error_code", "partition_error_code")
 METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", bytes(15) + b"\1"
@@ -106,7 +107,7 @@ class Framer:
         return bool(self._held)
 
     def follow(self, data: bytes) -> None:
-        """Parse bytes that are passed on unchanged."""
+        """Parse bytes that the caller passes on unchanged, to find where frames begin and end."""
         if self._lost:
             return
         at, end = 0, len(data)

@@ -19,7 +19,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Set the signal, then become the program. Exits with 127 and a message on stderr if that fails."""
+    """Ask the kernel for the parent-death signal, then exec the program. Exits with 127 and a message on stderr if that
+    fails.
+    """
     parent, program = int(sys.argv[1]), sys.argv[2:]
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         sys.exit(f"tether: prctl: {os.strerror(ctypes.get_errno())}")

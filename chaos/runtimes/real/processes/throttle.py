@@ -32,7 +32,7 @@ class ThrottleUsage:
     stops: int = 0
 
     def add(self, other: ThrottleUsage) -> None:
-        """Add the usage of a later incarnation."""
+        """Add measurements of the same broker's next process."""
         self.lasted_s += other.lasted_s
         self.stopped_s += other.stopped_s
         self.cpu_s += other.cpu_s

@@ -99,8 +99,8 @@ class CommittedBatches:
 
 
 AnyJournal = TransactionJournal | GroupJournal | None
-"""Follows the records of a coordinators' log (__consumer_offsets or __transaction_state); None for the log of any other
-topic.
+"""Is the object that replays the records of a coordinators' log (__consumer_offsets or __transaction_state); None for
+the log of any other topic.
 """
 
 
@@ -128,7 +128,7 @@ class LogCopy:
     def __init__(
         self, start: int = 0, batches: tuple[BatchIdentity, ...] = NO_BATCHES, journal: AnyJournal = None
     ) -> None:
-        """Start with these batches. `journal`: follows the records, if the log is a coordinators' log."""
+        """Start with these batches. `journal`: replays the records, if the log is a coordinators' log."""
         self.batches = list(batches)
         self.start = batches[0].base if batches else start
         """Is the base offset of the first batch, or the offset at which the first batch would be."""

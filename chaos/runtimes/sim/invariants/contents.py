@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import Broker, PartitionImage
 
 NOT_KNOWN: Final = -1
-"""Stands for the offset of a broker's registration, or of a feature's change, if no log has the record any more."""
+"""Replaces the offset of a broker's registration, or of a feature's change, if no log has the record any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _OF_A_CONSUMER_GROUP = (
 SHORT = 40
 """Limits the characters of a value in a description."""
 NAMES = 3
-"""Limits the number of other partitions in a description."""
+"""Limits how many further differences a description names besides the first one."""
 RECORDS = 4
 """Limits the number of records that a description names; they belong to the first differences."""
 _OF_A_POSITION = {

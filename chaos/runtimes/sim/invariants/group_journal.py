@@ -68,12 +68,14 @@ class GroupStateSnapshot(NamedTuple):
     """Holds the state of one group: either as replayed from the log, or as it is in the coordinator's memory."""
 
     generation: Generation | None
-    """Is None if the group is no classic group, or has no record."""
+    """Is the newest generation of a classic group; None if the group is no classic group, or has no record."""
     offsets: Positions
     pending: Mapping[int, Positions]
     """Maps a producer id to the offsets that its unfinished transaction commits."""
     consumer: tuple[object, ...] | None = None
-    """Holds the `facts` of a consumer group (KIP-848); None if the group is no consumer group."""
+    """Holds the state of a consumer group (KIP-848) as plain values (`ConsumerGroup.facts`); None if the group is no
+    consumer group.
+    """
 
 
 class PartitionOwners(NamedTuple):
@@ -102,7 +104,7 @@ class AssignedPartition(NamedTuple):
     member_id: str
     place: Place
     epoch: int
-    """Is the epoch of the partition in the record."""
+    """Is the member epoch in which the partition was assigned, as the record has it."""
     member_epoch: int
 
 
@@ -143,7 +145,7 @@ class GroupJournal:
         return list(dict.fromkeys((*self._generations, *self._consumers, *self._offsets, *pending)))
 
     def states(self, names: Iterable[str]) -> dict[str, GroupStateSnapshot]:
-        """Return the state of these groups by the log."""
+        """Return the state of these groups, as replayed from the log."""
         return {
             name: GroupStateSnapshot(
                 self._generations.get(name),
@@ -250,7 +252,7 @@ class GroupJournal:
             self.unmarked = {at: each for at, each in self.unmarked.items() if each != producer}
 
     def _tidy(self) -> None:
-        """Remove empty entries."""
+        """Drop groups without committed offsets and producers without pending ones."""
         self._offsets = {group: found for group, found in self._offsets.items() if found}
         for producer, groups in list(self._pending.items()):
             left = {group: found for group, found in groups.items() if found}

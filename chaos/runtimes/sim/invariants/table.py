@@ -76,7 +76,9 @@ class CheckTrigger(StrEnum):
     quorum: QuorumModel).
     """
     IMAGE = "image"
-    """Means that a node's image has moved: check(image: ComparableImage, replayed: ComparableImage), at one offset."""
+    """Means that a node's image has changed: check(image: ComparableImage, replayed: ComparableImage), with the state
+    that a replay gives at the image's offset.
+    """
     RECORDS = "records"
     """Means that a node's image is newer than all before, and its log has the records: check(reached: int, wanted: int,
     why: str), with the offset up to which the records could be replayed, the offset of the image, and the obstacle in
@@ -124,8 +126,8 @@ class CheckTrigger(StrEnum):
     marker.
     """
     OWNERS = "owners"
-    """Means that records in the log of a serving coordinator change owners: check(before: PartitionOwners | None, now:
-    PartitionOwners).
+    """Means that records in the log of a serving coordinator change the owners of partitions in a group: check(before:
+    PartitionOwners | None, now: PartitionOwners).
     """
     TXN_STEP = "transaction step"
     """Means that a coordinator's log has a record of a transactional id: check(step: TransactionChange)."""

@@ -50,7 +50,9 @@ class TransactionWatch:
         self._of_step, self._of_times = entered(CheckTrigger.TXN_STEP), entered(CheckTrigger.TXN_TIMES)
         self._of_answers = entered(CheckTrigger.FETCHED)
         self._times: dict[tuple[int, PartitionModel], OverdueTransactionTracker] = {}
-        """Maps a node and a partition of the coordinators' log to its transactions that are over their time-out."""
+        """Maps (node, partition of the coordinators' log) to the tracker of those transactions that have exceeded their
+        time-out.
+        """
         self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
         """Maps (producer id, epoch) to the committed decisions for it."""
         self._owners: dict[int, str] = {}

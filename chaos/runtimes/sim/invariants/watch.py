@@ -101,9 +101,9 @@ class InvariantChecker:
         """Start without nodes.
 
         `promise`: what the cluster's configuration promises; by default it is derived from the nodes' configuration.
-        `written`: the dict of `writes.note_writes`; without it, every look compares every replica. `connections`:
-        observes requests; without it, their order is not checked. `calls`: observes calls inside brokers; without it,
-        time-outs of groups and responses to readers are not checked.
+        `written`: the dict of `writes.note_writes`; without it, each call of `look` compares every replica.
+        `connections`: observes requests; without it, their order is not checked. `calls`: observes calls inside
+        brokers; without it, time-outs of groups and responses to readers are not checked.
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, TopicGuaranteeCache()
@@ -120,7 +120,7 @@ class InvariantChecker:
         self._by_name: dict[tuple[str, int], PartitionModel] = {}
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
-        """Is the configuration of the node whose image has moved last."""
+        """Is the configuration of the node whose image has changed last."""
         self._settings = None if calls is None else SettingsOfImage()
         self._reported: set[tuple[str, str | None, int | None]] = set()
         self._committed: dict[tuple[int, PartitionModel], int] = {}

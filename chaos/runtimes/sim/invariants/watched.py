@@ -140,7 +140,7 @@ class WatchedNode:
         self.before = NOTHING_SEEN
 
     def glance(self) -> NodeChangeStamp:
-        """Return a value that changes whenever the node must be checked, apart from its replicas."""
+        """Return a value that differs from the last one if the node must be checked, apart from its replicas."""
         return self.inspect(), self.image.offset, len(self.by_id)
 
 

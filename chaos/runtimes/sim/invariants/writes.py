@@ -27,7 +27,7 @@ BELIEVED: Final = "log_end_offset"
 
 Written = dict[Any, None]
 """Holds the state machines, logs, durability trackers and follower states with a changed watched attribute, in the
-order in which they were written to. It is an ordered set; the reader clears it.
+order in which they were written to. It is an ordered set; the code that checks them clears it.
 """
 
 
