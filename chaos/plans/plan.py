@@ -158,7 +158,7 @@ def make_plan(values: Mapping[str, Any], *, as_recorded: bool = False) -> Plan:
 
 
 def _lines(error: ValidationError) -> list[str]:
-    """Return pydantic's errors, one sentence for each mistake."""
+    """Return pydantic's errors in words, one sentence for each mistake."""
     found = []
     for each in error.errors():
         where = f"{'.'.join(_where(each['loc']))}: " if each["loc"] else ""

@@ -1,1 +1,1 @@
-"""Runs clusters: as processes, in containers, in simulation, or as somebody else's running cluster."""
+"""Runs clusters: as OS processes, in containers, in simulation, or as somebody else's running cluster."""

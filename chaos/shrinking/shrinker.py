@@ -135,7 +135,7 @@ def _repeat(search: ShrinkSearch[Any], passes: tuple[tuple[str, Pass], ...], say
 
 
 def describe(plan: Plan) -> str:
-    """Return a plan's size in a few words."""
+    """Return a plan's size in words: its operations or rate, faults and nodes."""
     operations = getattr(plan, "operations", None)
     load = f"{plan.workload.traffic().rate} records/s" if operations is None else many(len(operations), "operation")
     faults, nodes = many(len(plan.faults), "fault"), many(plan.cluster.nodes, "node")

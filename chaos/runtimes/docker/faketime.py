@@ -87,7 +87,7 @@ class FaketimeFile:
 
 
 class FakedClocks(Clocks):
-    """Changes the clocks of brokers behind libfaketime. Their own clock files still work too."""
+    """Changes the clocks of brokers behind libfaketime. The brokers' own clock files can be used instead, too."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._own, self._brokers = FileClocks(brokers), brokers

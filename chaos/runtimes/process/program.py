@@ -1,4 +1,4 @@
-"""Sets up and starts the program of a broker's process, and reads its reports."""
+"""Sets up and starts the program of a broker's OS process, and reads what the program reports about itself."""
 
 from __future__ import annotations
 

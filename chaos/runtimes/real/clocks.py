@@ -15,7 +15,7 @@ from squall.chaos.runtimes.real.trace_tail import TraceTail
 
 
 class Clocks(Protocol):
-    """Changes and reads the clocks of a cluster's brokers."""
+    """Changes and reads the wall clocks of a cluster's brokers."""
 
     def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
         """Set a broker's wall clock to the true time plus `offset_ms`, running at `rate` from now."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class NodeFolder:
-    """Holds the folder nodes/N of the run directory."""
+    """Gives the paths of one node's files, which are in the folder nodes/N of the run directory."""
 
     path: Path
 

@@ -56,7 +56,7 @@ class DiskFaults:
         return self.active[name].hits if name in self.active else 0
 
     def delay_s(self, op: str) -> float:
-        """Return by how many seconds a call is delayed."""
+        """Return by how many seconds SlowDisk faults delay each call of `op`."""
         slow = (active.fault for active in self.active.values())
         return sum(fault.delay_ms for fault in slow if isinstance(fault, SlowDisk) and fault.op == op) / 1000
 

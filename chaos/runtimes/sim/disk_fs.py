@@ -102,7 +102,7 @@ class OpenFile:
 
 
 class SimFs(Fs):
-    """Gives one incarnation of a node its files by path."""
+    """Implements the file system of one incarnation of a node: its files, by path."""
 
     def __init__(self, faults: DiskFaults, names: DirectoryTree, gate: Gate) -> None:
         self.gate = gate

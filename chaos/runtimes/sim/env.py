@@ -82,10 +82,10 @@ class SimClock:
 
 
 class CallDelays(Protocol):
-    """Gives the delays that faults add to the calls of a disk, which is all that an Env needs to know of the disk."""
+    """Gives the delays that faults add to the calls of a disk. An Env uses nothing else of the disk."""
 
     def delay_s(self, op: str) -> float:
-        """Return the seconds that faults add to each call."""
+        """Return the seconds that faults add to each call of `op`."""
 
 
 def _free(op: str, what: str) -> None:

@@ -35,7 +35,7 @@ class NetworkPeer(TransportOwner, Protocol):
 
 
 class SimListener(Listener):
-    """Accepts connections in virtual time."""
+    """Listens on an address of the simulated network, and accepts connections in virtual time."""
 
     def __init__(self, network: SimNetwork, env: NetworkPeer, port: int) -> None:
         self._network, self.env, self.port = network, env, port

@@ -42,7 +42,7 @@ DATA = "/data"
 
 
 class _CrashPoint:
-    """Describes the call at which a node will crash."""
+    """Describes a crash that was ordered: the kind of call, and how many such calls are left before it."""
 
     def __init__(self, op: CrashOp, nth: int) -> None:
         self.op, self.left = op, nth

@@ -1,4 +1,6 @@
-"""Defines the invariants of acknowledged records."""
+"""Defines the invariants of acknowledged records: they are committed, replicated, durable, and at the acknowledged
+offset.
+"""
 
 from __future__ import annotations
 

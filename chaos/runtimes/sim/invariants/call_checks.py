@@ -1,4 +1,4 @@
-"""Checks brokers' responses and proposals as they are made: see `broker_calls`."""
+"""Checks brokers' responses and ISR proposals when they are made, as `broker_calls` observes them."""
 
 from __future__ import annotations
 

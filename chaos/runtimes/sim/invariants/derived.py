@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class IndexedBatch(NamedTuple):
-    """Describes a batch by its place in its segment."""
+    """Describes a batch as the indexes of its segment should: by its last offset, position and largest timestamp."""
 
     relative: int
     """Is the batch's last offset, less the segment's base offset."""
@@ -79,7 +79,7 @@ def _segment(log: Log, segment: Segment, disk: Any, sealed: bool, interval: int)
 
 
 def epochs_of(log: Log) -> EpochCacheSnapshot:
-    """Return a log's epoch cache in memory."""
+    """Return the leader-epoch cache that a log has in memory, and the log's offsets."""
     entries = tuple((each.epoch, each.start_offset) for each in log.epochs.entries)
     return EpochCacheSnapshot(entries, log.log_start_offset, log.log_end_offset)
 

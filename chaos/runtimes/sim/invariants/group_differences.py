@@ -54,7 +54,7 @@ class StateDifference(NamedTuple):
 
 
 def difference(group: str, has: GroupStateSnapshot | None, wanted: GroupStateSnapshot | None) -> str:
-    """Describe the difference in a line. `has`: the coordinator's state; `wanted`: the log's state. They differ."""
+    """Describe in a line how a coordinator's state of a group (`has`) differs from a replay of its log (`wanted`)."""
     if wanted is None:
         return f"group {group}: the coordinator knows it, and its log has no record of it"
     if has is None:

@@ -43,7 +43,7 @@ class CommittedOffset(NamedTuple):
 
 
 class GenerationMember(NamedTuple):
-    """Represents a member of a generation."""
+    """Holds the subscription and assignment of one member of a classic group's generation."""
 
     member_id: str
     instance_id: str | None
@@ -109,7 +109,7 @@ class AssignedPartition(NamedTuple):
 
 
 class GroupJournal:
-    """Follows one copy of a partition of __consumer_offsets, record by record."""
+    """Replays one copy of a partition of __consumer_offsets, record by record."""
 
     __slots__ = (
         *("_consumers", "_current", "_generations", "_offsets", "_owned", "_pending"),

@@ -30,7 +30,7 @@ class MemberTimes(NamedTuple):
 
 
 class RebalanceTimes(NamedTuple):
-    """Describes the rebalance that a classic group is in."""
+    """Holds the state of a classic group that rebalances, since when the group is in it, and for how long it may be."""
 
     state: str
     since_ms: int

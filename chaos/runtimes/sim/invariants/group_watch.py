@@ -22,7 +22,7 @@ GROUPS_LOG: Final = "__consumer_offsets"
 
 
 class GroupWatch:
-    """Checks the invariants of groups."""
+    """Checks the invariants of groups: a coordinator's state against a replay of its log, and its time-outs."""
 
     def __init__(
         self, report: Report, clock_of: Callable[[GroupCoordinatorShard], MemberRequestTimes] | None = None

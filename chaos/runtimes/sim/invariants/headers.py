@@ -29,7 +29,7 @@ _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 
 
 class TxnMarkerBatch(NamedTuple):
-    """Represents a control batch that ends a transaction."""
+    """Holds the content of a control batch that ends a transaction."""
 
     commit: bool
     coordinator_epoch: int

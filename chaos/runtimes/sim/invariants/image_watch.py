@@ -28,7 +28,7 @@ MOST_IMAGES = 4096
 
 
 class ImageWatch:
-    """Checks the invariants of metadata images against the metadata log's records."""
+    """Checks each node's metadata image against a replay of the metadata log, and the decisions in this log."""
 
     def __init__(self, report: Report, cluster: ClusterModel, decided: Callable[[PartitionDecision], None]) -> None:
         """Start without records. `decided` is called with each decision on a partition, while `cluster` and `log` are

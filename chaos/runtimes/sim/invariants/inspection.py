@@ -51,7 +51,7 @@ _new = tuple.__new__
 
 
 class InspectedDisk(Protocol):
-    """Represents a simulated node's disk for the invariant checks."""
+    """Lists what the invariant checks use of a simulated node's disk."""
 
     names: Any
     """Gives access to the files: `find(path)` returns a file whose `content.cached` are the bytes, or a directory whose
@@ -61,7 +61,7 @@ class InspectedDisk(Protocol):
 
 
 class InspectedNode(Protocol):
-    """Represents a simulated node for the invariant checks."""
+    """Lists what the invariant checks use of a simulated node."""
 
     @property
     def id(self) -> int:
@@ -157,7 +157,7 @@ def _sender(entry: ProducerStateEntry) -> ProducerReplay:
 
 
 def aborted_in(log: Log, disk: InspectedDisk) -> tuple[CompletedTxn, ...]:
-    """Return the index of aborted transactions, over all segments."""
+    """Return a log's index of aborted transactions, over all segments."""
     found: list[CompletedTxn] = []
     for segment in log.segments:
         path = f"{log.directory}/{file_name(segment.base_offset, ABORTED_INDEX)}"
@@ -289,7 +289,7 @@ def durable_state(disk: InspectedDisk, path: str) -> tuple[int, int, int] | None
 
 
 def canonical(image: ClusterImage | MetadataReplay) -> ComparableImage:
-    """Return the cluster metadata as a comparable value."""
+    """Convert an image of the cluster metadata, or a replay of it, to a value that can be compared."""
     topics = sorted(image.topics_by_id.items())
     return ComparableImage(
         tuple(image.brokers[broker] for broker in sorted(image.brokers)),

@@ -34,7 +34,7 @@ class ReplayedBatch(NamedTuple):
 
 
 class ProducerReplay(NamedTuple):
-    """Holds the state of one producer id."""
+    """Holds the state of one producer id that follows from the batches of a log."""
 
     epoch: int
     expected: int
@@ -85,7 +85,7 @@ class _ProducerState:
 
 
 class LogReplay:
-    """Holds the producers and transactions of one log, from `start` on."""
+    """Replays the batches of one log, and holds the producers and transactions that result."""
 
     __slots__ = ("_producers", "aborted", "ended", "news", "open", "opened", "start", "changed_ids")
 

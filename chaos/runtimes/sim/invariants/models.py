@@ -72,7 +72,7 @@ class BelievedFollowerEnds(NamedTuple):
 
 
 class ServedRecord(NamedTuple):
-    """Describes a record that a reader received."""
+    """Describes a record that a reader received: its offset, a number that identifies its value, and a leader epoch."""
 
     offset: int
     value: int
@@ -130,7 +130,9 @@ class ClusterModel:
 
 @dataclass(slots=True, eq=False)
 class PartitionModel:
-    """Holds what the invariant checks know of one partition."""
+    """Holds what the invariant checks know of one partition: its committed batches, each node's log and replica state,
+    and the control plane's newest decision.
+    """
 
     topic: str = "t"
     partition: int = 0

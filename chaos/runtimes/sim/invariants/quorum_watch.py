@@ -25,7 +25,7 @@ FORGOTTEN = (0, NO_NODE, NO_NODE)
 
 
 class QuorumWatch:
-    """Checks the invariants of the metadata quorum and its log."""
+    """Checks the invariants of the metadata quorum and of the metadata log."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -145,7 +145,7 @@ class QuorumWatch:
             ledger.add(batch)
 
     def died(self, node: int, broker: Any, disk: Any) -> None:
-        """Read the metadata log on a dead node's disk."""
+        """Replace the copy of a dead node's metadata log by the log that is on its disk."""
         log = inspection.metadata_log(broker)
         before = self.known.copies.get(node)
         if before is not None and node in self._logs:

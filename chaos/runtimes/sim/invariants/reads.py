@@ -1,4 +1,4 @@
-"""Defines the invariants of records that readers receive."""
+"""Defines the invariants of records that readers receive: they are committed, and the same at every read."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
 class RequestEffect(NamedTuple):
-    """Identifies a request that took effect."""
+    """Identifies a request that took effect, by its number on its connection and its API key."""
 
     number: int
     """Is the request's number on its connection, from 1 on."""

@@ -22,7 +22,8 @@ FieldDifference = tuple[str, str, str]
 
 
 def of_id(name: str, has: TransactionRecord | None, wanted: TransactionRecord | None) -> str:
-    """Describe a transactional id's difference. `has`: the coordinator's state; `wanted`: the log's state. They differ.
+    """Describe in a line how a coordinator's state of a transactional id (`has`) differs from a replay of its log
+    (`wanted`).
     """
     if wanted is None:
         return f"transactional id {name}: the coordinator knows it, and its log has no record of it"
@@ -32,8 +33,8 @@ def of_id(name: str, has: TransactionRecord | None, wanted: TransactionRecord | 
 
 
 def of_producer(producer_id: int, has: ProducerReplay | None, wanted: ProducerReplay | None) -> str:
-    """Describe a producer's difference. `has`: the log's state in memory; `wanted`: the state by its batches. They
-    differ.
+    """Describe in a line how a log's state in memory of a producer id (`has`) differs from a replay of its batches
+    (`wanted`).
     """
     if wanted is None:
         return f"producer id {producer_id}: the log knows it, and has no batch of it"
@@ -43,12 +44,14 @@ def of_producer(producer_id: int, has: ProducerReplay | None, wanted: ProducerRe
 
 
 def of_open(has: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]) -> str:
-    """Describe the difference between two values of `LogProducerState.open`."""
+    """Describe in a line how a log's open transactions in memory (`has`) differ from a replay of its batches
+    (`wanted`), as (first offset, producer id).
+    """
     return _told([("list of what is open", _open(has), _open(wanted))])
 
 
 def of_image(has: ComparableImage, wanted: ComparableImage) -> str:
-    """Describe an image's difference. `has`: a node's image; `wanted`: the result of the records. They differ."""
+    """Describe in a line how a node's metadata image (`has`) differs from a replay of the metadata log (`wanted`)."""
     return f"in the image, {_told(list(_parts(has, wanted)) or [('order of the entries', 'one', 'another')])}"
 
 

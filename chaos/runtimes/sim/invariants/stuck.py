@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 def convergence_problems(
     nodes: Mapping[int, Any], partitions: Iterable[PartitionModel], cluster: ClusterModel
 ) -> list[str]:
-    """Return a line for each problem, and then lines on the quorum; empty if there is no problem."""
+    """Return a line for each reason why the cluster has not converged. If there is any, or not exactly one quorum
+    leader, lines on each node's state in the quorum follow.
+    """
     lines = [f"node {sim.id} is down" for sim in nodes.values() if sim.node is None]
     running = [sim for sim in nodes.values() if sim.node is not None]
     lines += [f"node {node} is fenced" for node, broker in sorted(cluster.brokers.items()) if broker.fenced]

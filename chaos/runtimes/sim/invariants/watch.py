@@ -62,7 +62,7 @@ COORDINATED: Final = {GroupJournal: GROUPS_LOG, TransactionJournal: COORDINATORS
 
 
 class VirtualClock(Protocol):
-    """Represents the simulation's kernel for the invariant checks: its virtual time."""
+    """Lists what the invariant checks use of the simulation's kernel: the virtual time."""
 
     @property
     def now(self) -> float:
@@ -70,7 +70,7 @@ class VirtualClock(Protocol):
 
 
 class CheckedSimulation(Protocol):
-    """Represents the simulation for the invariant checks: its clock, its nodes and its violations."""
+    """Lists what the invariant checks use of a simulation: its clock, its nodes and its violations."""
 
     @property
     def kernel(self) -> Any:

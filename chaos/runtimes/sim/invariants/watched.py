@@ -25,7 +25,7 @@ NOTHING_SEEN: NodeChangeStamp = (), -1, -1
 
 
 class WatchedReplica:
-    """Holds one hosted replica as it was at the last check."""
+    """Holds the state of a hosted replica at the last check, to find out whether an event has changed it."""
 
     __slots__ = (
         "copy",
@@ -89,7 +89,7 @@ class WatchedReplica:
 
 
 class WatchedNode:
-    """Holds one node as it was at the last check."""
+    """Holds the state of a node at the last check, to find out whether an event has changed it."""
 
     __slots__ = (
         "before",
