@@ -58,8 +58,7 @@ class ContainerNode(BrokerNode):
         self.exits: list[NodeExit] = []
         self._faults = NodeFaults(files.faults) if hurt else None
         self.crash_number = 0
-        """Is the number of the crash that the harness ordered last. This crash must not be reported as an exit without
-        an order.
+        """Is the number of the crash that the harness ordered last. The exit that this crash causes counts as ordered.
         """
         self.quota = CpuQuota(cpus)
         self._owner, self._second = owner, second

@@ -37,8 +37,7 @@ class ProcessNode(BrokerNode):
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
         self.crash_number = 0
-        """Is the number of the crash that the harness ordered last. This crash must not be reported as an exit without
-        an order.
+        """Is the number of the crash that the harness ordered last. The exit that this crash causes counts as ordered.
         """
         self.slowed: dict[str, float] = {}
         """Maps a fault's name to the largest share of a CPU that the broker may use. The limits outlive restarts."""

@@ -25,9 +25,7 @@ class BrokerNode(Protocol):
     state: NodeState
     """Is the state observed last."""
     crash_number: int
-    """Is the number of the crash that the harness ordered last. This crash must not be reported as an exit without an
-    order.
-    """
+    """Is the number of the crash that the harness ordered last. The exit that this crash causes counts as ordered."""
 
     @property
     def faults(self) -> NodeFaults | None:

@@ -177,9 +177,9 @@ def _redo(content: bytearray, op: Op, data: bytes) -> None:
 
 
 def _tear(offset: int, length: int, rng: random.Random) -> tuple[int, bool]:
-    """Draw how many bytes at the beginning of a torn write survive (up to a sector's boundary, or to any byte), and,
-    with probability 1/4, whether the file has grown as if the whole write had survived. The missing bytes are then
-    zeros.
+    """Draw how much of a torn write survives. Returns the number of bytes at its beginning that do (up to a sector's
+    boundary, or to any byte), and whether the file's size has grown by the whole write, with probability 1/4. The
+    missing bytes are then zeros.
     """
     kept = rng.randrange(length)
     if rng.random() < 0.5:

@@ -60,8 +60,8 @@ class Kernel(trio.abc.Clock):
     def __init__(self) -> None:
         self.now = 0.0
         self.after_event: list[Callable[[], None]] = []
-        """Lists functions that are called after each event that may have changed a node, once all tasks that it woke
-        wait again.
+        """Lists functions to call after each event that may have changed a node. They are called once no task can run
+        any more.
         """
         self.woken = False
         """Is True if an event has woken a task: trio runs that task before the next event."""

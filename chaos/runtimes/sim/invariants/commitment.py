@@ -31,8 +31,8 @@ def lacks(known: PartitionModel, node: int) -> str:
 @invariant("committed-prefix", CheckTrigger.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
 def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Below its high watermark a replica holds exactly the batches that some leader committed, unless they have been
-    deleted since. (Not promised with truncation to the high watermark, nor by replicas that have not heard of a
-    permitted loss, nor on a disk with flipped bits.)
+    deleted since. (Not promised with truncation to the high watermark, nor on a disk with flipped bits, nor of replicas
+    whose high watermark may be from before a permitted loss.)
     """
     if known.promise.hw_truncation or not known.counts(now) or now.node in known.cluster.rotten:
         return None
@@ -47,9 +47,9 @@ def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known
 )
 def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it; the disks of dead nodes
-    count, too. (A replica still counts if a power loss has taken some of its records since it reported its end. A
-    leader that does not know of a changed min ISR yet may apply the previous one, unless its leadership was decided
-    after the change.)
+    count, too. (A replica still counts if a power loss has taken some of its records since it reported its end. After a
+    change of min ISR, a leader may apply the previous value until it learns of the change. This does not hold for a
+    leadership that was decided after the change.)
     """
     if before is None or now.hw <= before.hw or not known.counts(now):
         return None

@@ -17,8 +17,8 @@ STATE = "Vanlightly, KIP-966: ValidControllerState"
 
 @invariant("valid-decision", CheckTrigger.DECISION, STATE)
 def valid_decision(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
-    """Each member of the ISR and of the eligible leader replicas is one of the partition's replicas, and is in only one
-    of both sets, once. A leader is in the ISR. The ISR may be empty only if there are eligible leader replicas.
+    """The ISR and the eligible leader replicas are disjoint subsets of the partition's replicas, without duplicates. A
+    leader is in the ISR. The ISR may be empty only if the cluster has eligible leader replicas (KIP-966).
     """
     members = now.isr + now.elr
     if len(set(members)) != len(members) or not set(members) <= set(now.replicas):

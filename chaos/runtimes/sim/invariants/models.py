@@ -206,8 +206,8 @@ class PartitionModel:
         return min(known + [value for at, value in self.min_isrs if at > knew], default=self.promise.min_isr)
 
     def counts(self, view: ReplicaSnapshot) -> bool:
-        """Return whether this replica's high watermark counts. It does not if it may be from before a permitted loss of
-        committed batches, because then it covers batches that are no longer committed.
+        """Return whether this replica's high watermark is trusted. If it may be from before a permitted loss of
+        committed batches, it is not, because it covers the lost batches, too.
         """
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
 

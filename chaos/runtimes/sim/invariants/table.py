@@ -32,8 +32,8 @@ class CheckTrigger(StrEnum):
     """Means that a batch was committed: check(batch: BatchIdentity, producer: ExpectedSequence | None)."""
     WRITTEN = "written"
     """Means that a batch was written to any log: check(now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot |
-    None, known: PartitionModel | None). `first` is the batch of that leader epoch that was first seen at that offset.
-    In the metadata log, `view` and `known` are None.
+    None, known: PartitionModel | None). `first` is the first batch seen with the same leader epoch and offset. In the
+    metadata log, `view` and `known` are None.
     """
     EPOCH = "epoch"
     """Means that a log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]).

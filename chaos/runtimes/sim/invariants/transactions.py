@@ -202,9 +202,9 @@ def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place,
     "one-transaction-per-id", CheckTrigger.OPENED, "KIP-98: one transaction after the other; KAFKA-12671, KAFKA-14402"
 )
 def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTransaction]) -> str | None:
-    """Each transactional id has at most one open transaction. When the first record of a transaction of the id is
-    committed in a partition, no other partition has an open transaction of another producer id or epoch of it. (Not
-    checked after a permitted loss.)
+    """Each transactional id has at most one open transaction. So when its first record in a partition is committed,
+    other partitions have no open transaction of the same id with another producer id or epoch. (Not checked after a
+    permitted loss.)
     """
     wrong = {place: owner for place, owner in others.items() if owner != now}
     return f"{now} began, and open are {wrong}" if wrong else None
