@@ -37,7 +37,8 @@ class DelayedDeleteRecordsResponse:
         self.done = trio.Event()
 
     def add(self, hosted: HostedPartition, offset: int, result: DeleteRecordsPartitionResult) -> None:
-        """Wait for the low watermark of a partition to reach `offset`. Until then the partition's result is a time-out.
+        """Wait for the low watermark of a partition to reach `offset`. Until then the partition's result is
+        REQUEST_TIMED_OUT.
         """
         deletion = DelayedDeleteRecords(self, hosted.state, hosted.deletions, offset, result)
         self.waiting[deletion] = None

@@ -47,15 +47,16 @@ BROKERS_ENDPOINT, CONTROLLERS_ENDPOINT = 1, 2
 NOT_ASKED = -2147483648
 """Is the value of the authorized operations if the client did not ask for them."""
 TOPIC_OPERATIONS = 0b110111111000
-"""Allows every operation on a topic, as a bit set: read, write, create, delete, alter, describe, describe configs,
-alter configs.
+"""Is the bit set of all operations on a topic, which a response names as authorized: read, write, create, delete,
+alter, describe, describe configs, alter configs.
 """
 GROUP_OPERATIONS = 0b110101001000
-"""Allows every operation on a group, as a bit set: read, delete, describe, describe configs, alter configs (KIP-430).
+"""Is the bit set of all operations on a group, which a response names as authorized: read, delete, describe, describe
+configs, alter configs (KIP-430).
 """
 CLUSTER_OPERATIONS = 0b1111110100000
-"""Allows every operation on the cluster, as a bit set: create, alter, describe, cluster action, describe configs, alter
-configs, idempotent write.
+"""Is the bit set of all operations on the cluster, which a response names as authorized: create, alter, describe,
+cluster action, describe configs, alter configs, idempotent write.
 """
 ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _NAME = ALPHANUMERIC | {"-", "."}

@@ -292,8 +292,8 @@ class BrokerConfig:
     """
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
-    """Makes a new controller count the broker session of its predecessor from the predecessor's last answer in the
-    quorum. Kafka begins all sessions anew when the controller changes.
+    """Lets a new controller begin the session of the previous controller's broker at that node's last answer in the
+    quorum, not at the change of the controller. Kafka begins all sessions anew when the controller changes.
     """
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
     """Is the first producer epoch of a new transactional id. A test run raises it to reach the overflow at 32,766."""

@@ -1,7 +1,8 @@
 """Checks and describes the settings of single groups (KIP-848, KIP-932, KIP-1071) for IncrementalAlterConfigs and
 DescribeConfigs.
 
-Only the consumer protocol's session and heartbeat take effect. The others are checked and stored, for Kafka's tools.
+Only the session time-out and the heartbeat interval of the consumer protocol take effect. The other settings are
+checked and stored, for Kafka's tools.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lists the settings that Apache Kafka 4.3.1 declares, of nodes, topics and groups.
 
-`python -m tests.support.kafka_settings` makes this file from its jars.
+`python -m tests.support.kafka_settings` makes this file from Kafka's jars.
 """
 
 from __future__ import annotations

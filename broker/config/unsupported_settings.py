@@ -1,7 +1,7 @@
 """Decides whether a Kafka setting that this broker lacks is ignored or refused.
 
 A setting is refused if its user relies on it for security, for data or for a limit. A setting that has Kafka's default
-asks for nothing, and is ignored silently.
+changes nothing, and is ignored silently.
 """
 
 from __future__ import annotations

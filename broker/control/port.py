@@ -95,8 +95,8 @@ class DataPlane(Protocol):
     """Obeys the orders of the control plane."""
 
     def obey(self, orders: Sequence[Order]) -> None:
-        """Carry out orders, one after another; many orders at once are carried out later. Must not wait. Raises
-        AssertionError for an order that contradicts itself.
+        """Carry out orders, one after another. If there are many, some are carried out after this call has returned.
+        Must not wait. Raises AssertionError for an order that contradicts itself.
         """
 
 

@@ -8,7 +8,7 @@ own, from 1, never used again on this node:
     {"number": 2, "kind": "slow", "op": "fsync", "delay_ms": 100}
     {"number": 3, "kind": "quota", "free_bytes": 100000}
 
-crash: {"number": 4, "op": "fsync", "nth": 2} ends the process by SIGKILL just before the second fsync from now on.
+crash: {"number": 4, "op": "fsync", "nth": 2} ends the broker by SIGKILL just before the second fsync from now on.
 """
 
 from __future__ import annotations

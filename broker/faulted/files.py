@@ -318,8 +318,8 @@ class FaultedFs(RealFs):
 
     @override
     def fsync_dir(self, path: str) -> None:
-        """Make the directory's names durable. A call after a failed one makes all names durable, unlike
-        `FaultedFile.fsync`.
+        """Make the directory's names durable. If a call fails, the next successful call makes all names durable, unlike
+        with `FaultedFile.fsync`.
         """
         path = os.path.abspath(path)
         if not self._is_ours(path):

@@ -2,8 +2,8 @@
 
 The file itself always has the newest content, like a page cache. For each write and truncation since the last fsync the
 journal has the bytes that it replaced, written before the change: an append costs 29 bytes. Like the page cache the
-journal survives the OS process, so SIGKILL loses nothing, at any moment and for a stopped process too; only a power
-loss (`squall.broker.faulted.losses`) undoes the changes.
+journal survives the OS process, so SIGKILL loses nothing, at any moment, even while the OS process is paused. Only a
+power loss (`squall.broker.faulted.losses`) undoes the changes.
 
 A file's journal is named after the file's inode, so renaming the file needs no entry.
 """

@@ -173,7 +173,9 @@ def _lose_bytes(path: str, changes: Sequence[FileChange], rng: random.Random, lo
 def _draw(
     content: bytearray, change: FileChange, data: bytes, fate: float, rng: random.Random, loss: LossCounts
 ) -> None:
-    """Apply `fate`, a number in [0, 1), to one change: it survives, survives in part, or is lost."""
+    """Decide by `fate`, a number in [0, 1), whether one change survives, survives in part, or is lost; apply to
+    `content` what survives.
+    """
     loss.bytes_pending += len(data)
     if fate < SURVIVES:
         _redo(content, change, data)

@@ -119,7 +119,7 @@ class Server:
         """Maps the name of each listener to its open port."""
 
     def route(self, for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-        """Set the routes. The inter-broker listener serves `for_nodes` besides. Call this before any `listen`."""
+        """Set the routes. The inter-broker listener also serves `for_nodes`. Call this before any `listen`."""
         self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
 
     async def listen(self, name: str, host: str, port: int) -> None:

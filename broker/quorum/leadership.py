@@ -18,8 +18,8 @@ OBSERVER_FORGOTTEN_MS = 300_000
 
 @dataclass(slots=True)
 class ReplicaState:
-    """Tracks one fetching replica. `end_offset`: up to where it holds the log durably, -1 before its first fetch in the
-    epoch.
+    """Tracks one fetching replica. `end_offset` is the offset before which it holds all records durably; -1 before its
+    first fetch in the epoch.
     """
 
     end_offset: int

@@ -72,7 +72,8 @@ class LogExtent:
         self.epochs = []
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch of the record at `offset`; before the first record, of the snapshot's last record."""
+        """Return the epoch of the record at `offset`. Before the log's start, it is that of the snapshot's last record.
+        """
         found = self.start_epoch
         for epoch, first in self.epochs:
             if first > offset:

@@ -4,7 +4,7 @@ The code is pure: `step` takes a message, `tick` the time, `propose` a batch of 
 effects (see `effects.Ready` for the order). Log contents stay with the caller; the core knows only the log's extent.
 
 These rules make it safe, in these places:
-- one vote per epoch, durable before it is answered: `_may_grant`, `_move_to`, `Ready.state`
+- one vote per epoch, durable before it is answered: `_may_grant`, `QuorumMembership.move_to`, `Ready.state`
 - a vote only for a log that ends no earlier than the voter's: `_may_grant`
 - a record is committed once a majority, the leader after its own sync, holds it and the epoch's first record durably:
   `LeaderState.committed_offset`

@@ -14,7 +14,9 @@ class QuorumSettings:
     """Lists the ids of the voters, ascending (controller.quorum.voters). A node that is not in the list is an observer.
     """
     election_timeout_ms: int = 1000
-    """Ends an unsuccessful candidacy after once to twice this time (controller.quorum.election.timeout.ms)."""
+    """Ends an unsuccessful candidacy after a random time, between this time and twice this time
+    (controller.quorum.election.timeout.ms).
+    """
     fetch_timeout_ms: int = 2000
     """Makes a follower begin an election if it could not fetch for this time, and a leader resign if no majority
     fetched from it for 1.5 times as long (controller.quorum.fetch.timeout.ms).

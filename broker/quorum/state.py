@@ -20,8 +20,7 @@ MAX_EPOCH = 2**31 - 1
 
 
 class DamagedQuorumState(Exception):
-    """Is raised if the quorum-state file is damaged. A guess would not repair it: the node might vote twice in an
-    epoch.
+    """Is raised if the quorum-state file is damaged. A node that replaced it by a guess might vote twice in an epoch.
     """
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _RETRY_S = 0.1
 MOST_IN_A_REQUEST = 400
-"""Limits the partitions of a request; the others follow as soon as these are answered. The controller refuses a request
-that lists too many elements (squall.request.max.elements), and would refuse every retry: no partition of this broker
-could then remove a failed replica from its ISR.
+"""Limits the partitions of one AlterPartition request; the remaining ones follow once the request is answered. The
+controller refuses a request that lists too many elements (squall.request.max.elements), and would refuse every retry:
+no partition of this broker could then remove a failed replica from its ISR.
 """
 Place = tuple[bytes, int]
 

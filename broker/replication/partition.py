@@ -87,8 +87,8 @@ class Partition(PartitionRules):
         """Set the offsets of the local log after it was created or recovered. `high_watermark` is the checkpointed high
         watermark (0 if there is none).
 
-        The checkpoint may be ahead of a log that lost its unsynced tail, or behind a log whose start offset has moved
-        since.
+        The checkpoint may be ahead of a log that lost its unsynced tail, or behind a log whose start has moved since.
+        Then the high watermark is moved to the log's end or start.
         """
         assert 0 <= log_start_offset <= log_end_offset
         assert not self.is_leader
@@ -209,9 +209,9 @@ class Partition(PartitionRules):
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
 
     def expect(self, settings: ReplicationSettings) -> None:
-        """Use the larger min.insync.replicas, old or new, until the next order's settings are in force
-        (`settings_changed`). A new leader must not commit by old settings, and settings altered after its election must
-        not count for an earlier epoch.
+        """Prepare for the next settings: until they are in force (`settings_changed`), use the larger of the old and
+        the new min.insync.replicas. A new leader must not commit by old settings, and settings altered after its
+        election must not count for an earlier epoch.
         """
         if settings.min_insync_replicas > self.settings.min_insync_replicas:
             self.settings = settings
@@ -311,7 +311,7 @@ class Partition(PartitionRules):
 
     def _update_caught_up(self, replica: FollowerReplicaState, fetch_offset: int, now_ms: int) -> None:
         """Record when a follower was last caught up: now if it fetches at the log end offset, or at its previous fetch
-        if it has reached the log end offset of that time. A steady stream of writes must not make the follower look
+        if it has now reached the log end offset of that time. A steady stream of writes must not make the follower look
         late (KIP-16).
         """
         if fetch_offset >= self.log_end_offset:

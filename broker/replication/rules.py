@@ -1,6 +1,6 @@
-"""Decides the rules of replication, with one method for each rule. No rule changes any state.
+"""Defines the rules of replication, with one method for each rule. No rule changes any state.
 
-Each rule is one that some released broker once got wrong; its docstring says what the rule protects. The rules are
+Some released broker once got each of these rules wrong; the rule's docstring says what it protects. The rules are
 methods so that a planted bug can replace exactly one rule (`chaos/mutants`), and so that tests can call them directly.
 """
 
@@ -184,9 +184,9 @@ class PartitionRules:
         return committed + tuple(broker_id for broker_id in proposed if broker_id not in committed)
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether this leader surely was the only one at `since_s`: every replica that could be elected got a
-        response since then, and fetched again in this leader epoch. A leader that is alone in the ISR always counts as
-        followed, because only an unclean election could replace it.
+        """Return whether this broker surely was the partition's only leader at `since_s`: every replica that could be
+        elected got a response since then, and fetched again in this leader epoch. A leader that is alone in the ISR
+        always counts as followed, because only an unclean election could replace it.
         """
         return all(each.followed_s >= since_s for each in self.followers.values() if each.in_maximal_isr)
 

@@ -3,7 +3,7 @@
 
 Every event is passed to the Raft core. This module carries out the core's effects in rounds: first it makes the quorum
 state durable, then it writes the log, then it sends messages. A round that persists state delays the next rounds, but
-not the event loop. Syncs of the log run in parallel, one at a time; each covers everything written before it began.
+not the event loop. Syncs of the log run beside the rounds, one at a time; each covers everything written before it.
 """
 
 from __future__ import annotations

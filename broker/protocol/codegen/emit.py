@@ -134,7 +134,7 @@ class MessageEmitter:
         return f"_{verb}_{snake(name)}_{self.shape_version(name, version)}"
 
     def smallest(self, wire: FieldEncoding, version: int) -> int:
-        """Return the least number of bytes that an element of the array takes (or the field, if it is no array)."""
+        """Return the least number of bytes that the field takes or, if it is an array, one of its elements."""
         if wire.kind in FIXED:
             return SIZES[FIXED[wire.kind]]
         flexible = self.flexible(version)

@@ -29,7 +29,7 @@ class EmittedMessage(Protocol):
         """Return the name of the function that reads or writes a structure in a version."""
 
     def smallest(self, wire: FieldEncoding, version: int) -> int:
-        """Return the least number of bytes that an element of the array takes (or the field, if it is no array)."""
+        """Return the least number of bytes that the field takes or, if it is an array, one of its elements."""
 
     def literal(self, field: FieldModel) -> str:
         """Return the source code of a default value that objects can share. If it is a name, import the name."""
@@ -52,7 +52,7 @@ class FunctionEmitter:
         self.absent = [field for field in struct.fields.values() if field.name not in here]
 
     def head(self, before: str, arguments: str, behind: str) -> None:
-        """Emit the first line of a function, on three lines if it is long."""
+        """Emit the `def` line of a function, split into three lines if it is long."""
         if len(before + arguments + behind) <= WIDTH:
             self.out(before + arguments + behind)
             return

@@ -1,4 +1,4 @@
-"""Defines the form in which message definitions reach the emitter."""
+"""Defines the model of message definitions from which `emit` makes source code."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ LANE = "markers"
 """
 BACKOFF_S = 0.05
 MOST_IN_A_REQUEST = 500
-"""Limits the partitions of a request. The other partitions follow as soon as these are answered."""
+"""Limits the partitions of one WriteTxnMarkers request. The remaining partitions follow once the request is answered.
+"""
 
 _FENCED = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 """Lists the errors that mean that a later coordinator or producer epoch has taken over: this broker drops its markers.
