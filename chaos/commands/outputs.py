@@ -187,7 +187,7 @@ class ExplainOutput(CommandOutput, kw_only=True):
 
 
 class QueryColumn(Struct, kw_only=True):
-    """Describes a column of the rows."""
+    """Describes a column of the query's result."""
 
     name: str
     type: Annotated[str, Meta(description="DuckDB's name of the type.")]

@@ -138,7 +138,7 @@ class ProgramProcess(PipedProcess):
 
 
 class ProgramReader(SelfPollingReader):
-    """Polls the program, in the role of a consumer, again and again from the log's start."""
+    """Runs the program as a consumer: requests one poll after another, beginning at the log's start."""
 
     def __init__(self, process: ProgramProcess, places: Sequence[Place], poll_pause_ms: int) -> None:
         self._process = process

@@ -369,8 +369,8 @@ class FaultContext:
         await self.outlast(p, look)
 
     async def outlast(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Wait for the fault's end. look: is called once before that, to inspect whether the fault is still active. The
-        plan's seed decides the moment, so that no implementation of a fault can be active at just that moment.
+        """Wait for the fault's end. look: inspects the fault once before that, at a moment drawn from the plan's seed.
+        Nothing but the plan knows this moment, so a fault that does not act between its begin and its end is noticed.
         """
         if look is not None:
             await trio.sleep(max(0.0, self.left_s(p)) * self.rng(p, "middle").uniform(*MIDDLE))

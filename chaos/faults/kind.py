@@ -146,7 +146,9 @@ class FaultTrait(StrEnum):
     NEEDS_INSTANCE_IDS = "needs instance ids"
     """The fault's targets are members of groups that have an instance id."""
     NEEDS_SECOND_VERSION = "needs second version"
-    """A seed always draws the fault if the plan names a second version and no faults."""
+    """The fault needs a plan that names a second version of the brokers. If such a plan names no faults, every seed
+    draws this one.
+    """
     # What it may do to data.
     OUT_OF_SYNC = fault_traits.OUT_OF_SYNC
     EITHER_END = fault_traits.EITHER_END
@@ -167,7 +169,7 @@ class PlanCapabilities:
 
     runtime: str
     target: str
-    """Names the implementation of the brokers."""
+    """Names the implementation of the brokers, such as squall or kafka."""
     nodes: int
     replicas: int
     upgrade_to: str
@@ -313,7 +315,7 @@ class DrawRules:
 
     params: Callable[[Random], dict[str, Any]] = no_params
     target: Callable[[Random, Params], str | None] | None = None
-    """Draws the target of this kind. None: targets are drawn in the usual way."""
+    """Draws the target for this kind. None: the target is drawn as for most kinds."""
     lasts_s: tuple[float, float] = (2.0, 5.0)
     by_default: bool = False
     """Is True if `squall run` draws this kind when --faults is missing."""

@@ -18,8 +18,8 @@ from squall.chaos.plans.plan import Plan
 FIRST, SECOND, THIRD = 4, 5, 6
 """Give the replicas of the partition that is attacked, in the order in which they are elected."""
 NODES, PARTITIONS = 6, 30
-"""Give the numbers of brokers and partitions. Each run places replicas differently; with so many partitions, each row
-of neighbouring brokers holds the replicas of one partition.
+"""Give the numbers of brokers and partitions. Each run places replicas differently. With so many partitions, one of
+them has its replicas on brokers 4, 5 and 6, in this order.
 """
 CONTROLLER = "controller"
 ONE_BY_ONE: Mapping[str, Any] = {"min_bytes": 900, "max_bytes": 1000, "batch_bytes": 1024, "linger_ms": 0}

@@ -44,8 +44,8 @@ moves it twice.
 """
 
 ELIGIBLE: Mapping[str, str] = {"squall.bootstrap.features": "eligible.leader.replicas.version=1"}
-"""Enables eligible leader replicas (KIP-966). Without them the last in-sync replica may lose with its power what other
-replicas hold, and no min ISR helps.
+"""Enables eligible leader replicas (KIP-966). Without them, the last in-sync replica stays the only one that may lead,
+even if a power loss has taken records from it that other replicas hold. No min.insync.replicas helps then.
 """
 
 

@@ -22,8 +22,8 @@ def end_offset_for(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[i
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which the first leaders write their first records without a follower, and empty logs succeed
-    them.
+    """Return a plan in which the first leaders write their first records without a follower, and brokers with empty
+    logs lead after them.
     """
     rng = draw(seed, "4")
     node = f"node:{rng.randint(1, 3)}"

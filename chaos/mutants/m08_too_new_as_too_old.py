@@ -12,12 +12,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def diverged(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
-    """Restart with an empty log at the log's start offset."""
+    """Discard the log and begin an empty one at its start offset, where the correct function truncates."""
     return (TruncateFullyAndStartAt(self.log_start_offset, "the leader's log is another"),)
 
 
 def out_of_range(self: Partition, leader_log_start: int, leader_log_end: int) -> Effects:
-    """Restart with an empty log at the leader's log start offset, on whichever side the fetch was out of range."""
+    """Discard the log and begin an empty one at the leader's log start offset, even if the follower's log was too long
+    and not too old.
+    """
     return (TruncateFullyAndStartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
 
 

@@ -18,8 +18,8 @@ def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int,
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which leaders are cut off from their peers, but not from their clients: the lag time ends before
-    the session does.
+    """Return a plan in which leaders are cut off from their peers, but not from their clients. A leader then wants to
+    remove its followers from the ISR (replica.lag.time.max.ms) before its own broker session is over.
     """
     rng = draw(seed, "9")
     at_s, faults = 0.3, []

@@ -13,12 +13,12 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_available(image: ClusterImage, broker_id: int) -> bool:
-    """Return True for any registered broker."""
+    """Return True for any registered broker, even if it is fenced or shutting down."""
     return broker_id in image.brokers
 
 
 def is_in_service(self: Partition, broker_id: int) -> bool:
-    """Return True for any replica that fetches."""
+    """Return True for any replica that fetches, even if its broker is fenced or shutting down."""
     return True
 
 

@@ -9,13 +9,14 @@ from squall.chaos.plans.plan import Plan
 
 
 def _ended_cleanly(self: LogManager, marker_epoch: int | None) -> bool:
-    """Return True after every shutdown."""
+    """Return True after every shutdown, even after a power loss."""
     return True
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with power losses under a load of large records, most of which are synced. Of the last write but
-    one, only the beginning is left, and the last write hides that.
+    """Return a plan with power losses under a load of large records, most of which are synced. The last write but one
+    is torn: only its beginning is left. The last write is whole and follows it, so that the end of the log looks
+    intact.
     """
     rng = draw(seed, "16")
     workload = {"rate": 60, "min_bytes": 3000, "max_bytes": 9000, "topic_settings": {"flush.messages": "3"}}

@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
-    """Return True after every shutdown."""
+    """Return True after every shutdown, even after a power loss."""
     return True
 
 

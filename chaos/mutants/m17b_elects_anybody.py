@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def election_for(command: Command, topic: str) -> ElectionType:
-    """Return the unclean election always."""
+    """Always return the unclean election."""
     return ElectionType.UNCLEAN
 
 

@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """Return the log end offset."""
+    """Return the log end offset, where the correct limit is the high watermark."""
     return self.log_end_offset
 
 

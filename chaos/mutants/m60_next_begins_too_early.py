@@ -13,7 +13,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def may_begin(self: TransactionCoordinatorShard, transaction: TransactionMetadata) -> bool:
-    """Return True in every state."""
+    """Let the next transaction begin, whatever the state of the one before is."""
     return True
 
 

@@ -22,7 +22,7 @@ FEWEST = 3
 
 
 class _ReadBlocks(NamedTuple):
-    """Holds the bytes of a read where a response expects a file."""
+    """Offers bytes in memory by a file's method `pread`, because a response reads its records from a file."""
 
     data: bytes
 

@@ -19,7 +19,7 @@ STARTS = "fetch_starts"
 
 
 def assign(self: Consumer, positions: Mapping[Place, int]) -> None:
-    """Keep the positions at which fetching starts."""
+    """Remember the positions at which fetching starts: the bug resumes there later."""
     vars(self)[STARTS] = dict(positions)
     _SOUND_ASSIGN(self, positions)
 

@@ -27,7 +27,7 @@ def fenced_epoch(self: TransactionRules, transaction: TransactionMetadata) -> in
 def bumped(
     self: TransactionRules, transaction: TransactionMetadata, request: InitProducer
 ) -> tuple[int, int] | None:
-    """Return the epoch as it is after an abort."""
+    """Return the epochs unchanged after an abort, where the correct function raises them."""
     if request.producer_id < 0 and transaction.state == TxnState.COMPLETE_ABORT:
         return transaction.epoch, transaction.last_epoch
     return _SOUND(self, transaction, request)
@@ -35,8 +35,8 @@ def bumped(
 
 def plan(seed: int) -> Plan:
     """Return a plan in which a producer is stopped inside a transaction and then continues. Meanwhile its successor
-    writes to another partition, and later to the same one: there the marker of the successor's transaction ends the
-    stopped one's, too.
+    writes to another partition, and later to the same one. There, the marker that ends the successor's transaction also
+    ends the transaction of the stopped producer.
     """
     rng = draw(seed, "90")
     times = [0.1 + 0.3 * n + rng.uniform(0.0, 0.1) for n in range(20)]

@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
-    """Return the offset of the last record that is replicated."""
+    """Return the offset of the last replicated record, so that this record cannot be read yet."""
     high_watermark = self.high_watermark
     stable = self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else high_watermark
     return max(self.log_start_offset, min(stable, high_watermark - 1))

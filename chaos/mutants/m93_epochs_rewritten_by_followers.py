@@ -21,7 +21,7 @@ EPOCH_AT = 12
 
 
 def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
-    """Append the batches in the epoch in which they were fetched."""
+    """Append the batches, with the epoch in which they were fetched in place of the epochs in their headers."""
     rewritten = bytearray(records)
     for _, start, _ in batches(records):
         struct.pack_into(">i", rewritten, start + EPOCH_AT, leader_epoch)

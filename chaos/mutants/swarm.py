@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from squall.chaos.plans.plan import Plan
 
 SHARE = 0.06
-"""Gives the share of seeds that play the plan of a hunt."""
+"""Gives the share of the swarm's seeds whose plan is one made to hunt a mutant."""
 
 
 def drawn_plan(seed: int, *, workload: str | None = DEFAULT, mutant: str | None = None) -> Plan:

@@ -81,7 +81,7 @@ _ALL = (
     MatrixAxis("mutant", (), lambda value: () if value == "none" else ("--mutant", value), "none"),
 )  # fmt: skip
 AXES: Mapping[str, MatrixAxis] = {axis.name: axis for axis in _ALL}
-"""Maps names to axes, in the order in which a cell has them."""
+"""Maps names to axes, in the order in which a configuration (cell) lists them."""
 SHOWN = ("target", "runtime", "workload")
 """Lists the axes that the name of a configuration always shows, at its begin. It shows any other axis only if its value
 is not the default.
@@ -95,7 +95,9 @@ class ImpossibleCombination(Exception):
 
 
 def word(axis: str, value: Any) -> str:
-    """Return a value as text, as a cell has it. Raise ValueError for a value that the axis cannot have."""
+    """Return a value of an axis as text, as a configuration (cell) holds it. Raise ValueError for a value that the axis
+    cannot have.
+    """
     known = AXES[axis]
     said = as_word(axis, value)
     if known.values and said not in known.values:
@@ -215,7 +217,7 @@ def flags_of(cell: Cell) -> tuple[str, ...]:
 
 
 def usual(cell: Cell, name: str) -> str:
-    """Return the default of this axis if all other axes have the values in the cell."""
+    """Return the default of the axis `name` in a configuration (cell) whose other axes have these values."""
     return _default(AXES[name], {each: value for each, value in cell.items() if each != name}, cell["workload"])
 
 

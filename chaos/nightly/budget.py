@@ -26,7 +26,9 @@ a second. Measured runs left between half of this and nearly all of it.
 _WHOLE_MIB = {"sim": 5.0}
 _OTHER_WHOLE_MIB = 60.0
 _KAFKA_WHOLE_MIB = 250.0
-"""Estimates what remains of a run that is not valid and therefore kept whole: data, traces and logs."""
+"""Estimates the MiB that remain of a run of Apache Kafka that is not valid and is therefore kept whole: data, traces
+and logs.
+"""
 WHOLE_SHARE = 0.1
 """Estimates the share of runs that are kept whole because they are not valid. At least one run of each runtime and
 target is assumed to be.

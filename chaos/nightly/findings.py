@@ -20,7 +20,7 @@ earlier night had.
 
 @dataclass(frozen=True, slots=True)
 class NightFinding:
-    """Describes one finding over the runs of a night, as the durability report distinguishes findings."""
+    """Describes one finding over all runs of a night. Two findings are the same if the durability report says so."""
 
     fingerprint: str
     """Identifies the finding in all nights; empty if its cause is not known, so that it counts as new."""

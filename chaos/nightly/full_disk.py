@@ -62,5 +62,5 @@ def give_back(folder: Path) -> None:
 
 
 def sentence(folder: Path) -> str:
-    """Return the sentence that the user sees."""
+    """Return the sentence for users that the disk of this folder is full, with its free space."""
     return f"the disk of {folder} is full, {free_bytes(folder) >> 20} MiB are free"

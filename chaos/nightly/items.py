@@ -105,8 +105,8 @@ def idle(matrix: Matrix, items: Iterable[PlannedRun]) -> list[str]:
 
 
 def _cells(matrix: Matrix, runs: MatrixSection, excluded: dict[ExcludedCombination, None]) -> Iterator[Cell]:
-    """Yield the configurations of a section, each once. An axis that a workload does not have makes no second
-    configuration.
+    """Yield the configurations of a section, each once. An axis that a workload does not have is left out of its
+    configurations, so several values of the axis give one configuration.
     """
     axes = runs.values()
     seen: list[Cell] = []

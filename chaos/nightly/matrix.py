@@ -220,8 +220,8 @@ def make_matrix(values: Mapping[str, Any]) -> Matrix:
 
 
 def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
-    """Return a matrix of the valid parts of invalid values, so that names of axes, kinds and anomalies are checked,
-    too.
+    """Return a matrix of only the valid values, so that the names in them (axes, kinds of faults, anomalies) can be
+    checked although other values are invalid.
     """
     faults = values.get("faults")
     mixes = {name: _texts(each) for name, each in faults.items()} if isinstance(faults, dict) else {}

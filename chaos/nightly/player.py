@@ -342,7 +342,7 @@ class NightRunner:
         return forbidden(self._expected, cell, content.get("anomalies"))
 
     def _runs_of(self, item: PlannedRun, number: int) -> list[Path]:
-        """Return the run directory of an attempt in a list, which is empty if there is none."""
+        """Return a list with the run directory of an attempt; [] if there is none."""
         wanted = re.compile(rf"\d{{8}}T\d{{6}}-{re.escape(label(item, number))}(-\d+)?")
         folder = self.directory.runs.absolute()
         found = folder.iterdir() if folder.is_dir() else ()

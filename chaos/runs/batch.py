@@ -150,8 +150,8 @@ def _one(order: SeedBatch, seed: int) -> SeedResult:
 
 
 def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: False) -> SimResult:
-    """Simulate with a time limit. A signal interrupts the simulation. Raise RuntimeError if it took too long, or if
-    `over` became true meanwhile.
+    """Simulate with a limit on CPU time. A signal interrupts the simulation. Raise RuntimeError if it took too long, or
+    if `over`, which is called now and then, returned True.
     """
     from squall.chaos.runs.simulation import SimulationTimeout, simulate
 

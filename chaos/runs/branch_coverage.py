@@ -128,7 +128,9 @@ class UnreachedReason:
         )
 
     def may_be_about(self, branch: UnreachedBranch) -> bool:
-        """Return whether this is the reason of a branch, or of one inside of a function that was never called."""
+        """Return whether this is the reason of a branch. For a function that was never called, return whether it is the
+        reason of any branch in the function.
+        """
         if branch.target:
             return self.covers(branch)
         names = self.functions or ("*",)

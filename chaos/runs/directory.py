@@ -18,7 +18,7 @@ from squall.chaos.typed import place, typed
 RUNS = Path("runs")
 LATEST = "latest"
 HEAD_BYTES = 200
-"""Gives how many bytes of a file are read to find out what it is, if it is no run directory."""
+"""Gives how many bytes of a file are read to guess what it is, if a user names it in place of a run directory."""
 RESERVE_BYTES = 8 << 20
 """Gives the bytes of disk space that are reserved during a run, so that a full disk still has space for the verdict."""
 

@@ -1,4 +1,4 @@
-"""Computes the figures of a run that its workload defines, and the checks that apply to the run."""
+"""Computes the measured figures that a run's workload defines, and the checks that apply to the run."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ from squall.chaos.faults.targets import ClusterSnapshot
 AGAIN_S = 0.05
 """Gives the pause between a broker's answer and the next request to it, in s."""
 SOON_S = 0.02
-"""Gives the same pause if a fault waits for a state that may be over in a few milliseconds, in s."""
+"""Gives the pause between a broker's answer and the next request to it, in s, if a fault waits for a state that may be
+over in a few milliseconds. Otherwise the pause is AGAIN_S.
+"""
 FRESH_S = 1.0
 """Gives the age up to which an answer counts, in s: a broker with an older answer has been silent since."""
 PATIENCE_S = 0.3

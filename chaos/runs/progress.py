@@ -196,7 +196,7 @@ class Progress(ProgressDisplay):
             table.add_row("[red]hurt[/]", Text(", ".join(map(describe, faults))))
 
     def _after(self) -> Sequence[str]:
-        """Return the phases of `then` that are still to come."""
+        """Return the phases that follow the last known phase (`then`) and have not begun."""
         known = {phase.stage for phase in self.status.phases}
         reached = [number for number, name in enumerate(self._then, 1) if name in known]
         return self._then[max(reached, default=0) :]

@@ -355,7 +355,7 @@ class Run:
         self.info["counters"] = counts_of(around.counters)
 
     async def _outlast_faults(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
-        """Extend a load that has a rate until it shows whether the cluster takes writes again."""
+        """Extend a load of a fixed rate until it shows whether the cluster takes writes again after the faults."""
         ended = [p.ended for p in nemesis.played if p.began is not None and p.ended is not None]
         if self.plan.operations is not None or not ended:
             return

@@ -59,7 +59,7 @@ class ClusterCapabilities:
     unknown_settings: list[str] = field(default_factory=list)
     """Lists the plan's settings that the brokers do not have."""
     other_settings: dict[str, str] = field(default_factory=dict)
-    """Maps the plan's settings that have another value in the brokers to that value."""
+    """Maps each setting for which the brokers do not have the plan's value to the value that they have."""
 
     def as_json(self) -> dict[str, Any]:
         """Return what run.json records about the cluster."""

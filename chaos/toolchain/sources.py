@@ -9,8 +9,8 @@ from pathlib import Path
 from squall.chaos.errors import PreconditionError
 
 MAGIC = re.compile(r'^MAGIC = b"(\w+)"', re.MULTILINE)
-"""Matches the magic bytes of the file in which a broker counts its file faults. Another layout of the file has other
-bytes.
+"""Matches the magic bytes of the file in which a broker counts its file faults (I/O errors and delays that its file
+layer injects). If the layout of the file changes, so do the bytes.
 """
 
 

@@ -51,7 +51,9 @@ class LibraryMember(LibraryConsumer):
         flush: Callable[[], None],
         say: Callable[[list[Any]], None] | None = None,
     ) -> None:
-        """Use this process. say: sends it a message; None if no other object sends messages to it."""
+        """Control this process. say: sends a message to it; None: nothing else sends messages to this process, so this
+        object does.
+        """
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
         self._limit_s = LEAST_S + limit_s

@@ -129,8 +129,8 @@ async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot
 
 
 async def _move(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
-    """Move one drawn partition of the target brokers: drop its first replica, and append a broker that has none, or the
-    same broker if every broker has one. So its preferred leader always changes.
+    """Move one random partition of the target brokers. Drop its first replica, and append a broker that has no replica
+    of it, or the same broker again if every broker has one. So its preferred leader always changes.
     """
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if not held:
@@ -241,8 +241,8 @@ async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client)
 async def _controller(
     context: FaultContext, p: FaultExecution, inside: Client, waiting: ExtendableDeadline
 ) -> QuorumDescription:
-    """Return the quorum once its leader is among the targets. If another controller has followed since the targets were
-    resolved, resolve them again. Raise UnresolvedTargetError or HarnessError if that takes too long.
+    """Return the quorum's state once its leader is among the targets. If another controller has followed since the
+    targets were resolved, resolve them again. Raise UnresolvedTargetError or HarnessError if that takes too long.
     """
     while True:
         seen = await _answer(context, p, partial(admin.describe_quorum, inside), waiting)
@@ -260,7 +260,7 @@ async def _successor(
     context: FaultContext, p: FaultExecution, inside: Client, before: QuorumDescription, waiting: ExtendableDeadline
 ) -> tuple[int, QuorumDescription]:
     """Ask the controller to resign until the quorum has a leader in a later epoch. Return how often the controller of
-    `before` was asked, and the new quorum.
+    `before` was asked, and the quorum's new state.
     """
     asked = 0
 

@@ -33,7 +33,9 @@ def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:
 
 
 def frames_of(cut: Cut, traffic: BrokerTraffic) -> Frames:
-    """Return what a cut does to the requests of one kind of traffic, or to their responses if it cuts the way back."""
+    """Return what a cut does to the requests of one kind of traffic, or, if the cut is in the direction of responses,
+    to the responses.
+    """
     first, *rest = TRAFFIC[traffic]
     act = FrameAct.RESET if cut.manner is CutMode.REFUSE else FrameAct.DROP
     stream = StreamDirection.BACK if cut.stream is StreamDirection.BACK else StreamDirection.THERE

@@ -85,9 +85,10 @@ class LinkMeasurement:
     after: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
 
     def proves(self, proof: LinkFaultProof, *, noise: bool = True) -> bool | None:
-        """Return whether the measurements prove the fault, or None if they are not usable. The comparisons with before
-        and with after must both prove the fault, because noise may begin or end with it. One comparison is enough if
-        other faults may hide the fault in the second one, or if there is no noise.
+        """Return whether the measurements prove the fault, or None if they are not usable. The measurements during the
+        fault are compared with those before it and with those after it. Both comparisons must prove the fault, because
+        noise may begin or end together with it. One is enough if other faults may spoil the other one, or if there is
+        no noise.
         """
         sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
         if False in sides or True not in sides:
@@ -236,8 +237,8 @@ NOTHING: Mapping[Link, float] = {}
 
 
 def patience(context: FaultContext, p: FaultExecution, links: Sequence[Link]) -> ExtendableDeadline:
-    """Return the deadline for a fault that waits until its links answer. A link that another fault has already silenced
-    cannot be used as proof.
+    """Return the deadline for a fault that waits until its links answer. It is extended while other faults keep a link
+    from answering.
     """
     return ExtendableDeadline(
         lambda: any(context.company(p, link) for link in links), whole_within_s(context.probe_timeout_s)

@@ -52,7 +52,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def check(params: Params) -> str:
-    """Refuse shapes between brokers for clients' links, and a refusal of connections in only one direction."""
+    """Refuse shapes that exist only between brokers if the fault cuts clients' links. Also refuse the manner `refuse`
+    for only one direction of a link.
+    """
     if params["side"] in TRAFFIC and params["manner"] == "hold":
         return f"manner = 'hold' holds bytes, and side = {params['side']!r} is of requests: drop or refuse them"
     if params["side"] in BETWEEN_BROKERS:

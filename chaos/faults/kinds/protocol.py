@@ -210,8 +210,8 @@ def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
 
 def likely(seed: int, fault: Fault, in_flight: int) -> Params:
     """Return parameters with which the fault is likely to hit a request. A client with fresh metadata sends no Metadata
-    for minutes, so its Fetch is hit instead. If several requests are in flight, some requests that were drawn to be
-    delayed are overtaken instead.
+    for minutes, so its Fetch is hit instead. If several requests are in flight, some faults reorder requests in place
+    of delaying them.
     """
     params = fault.params
     if params["api"] == "Metadata":

@@ -35,7 +35,7 @@ VALUES: Mapping[str, tuple[int, ...]] = {
     "retention": (1_000, 3_000),
     "segment": (16_384, 65_536),
 }
-"""Maps a setting to the values that a seed may draw. No batch of the default size is larger than 64 KiB."""
+"""Maps a setting to the values that a seed may draw (ms, bytes). No batch of the default size is larger than 64 KiB."""
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
