@@ -89,10 +89,10 @@ class ProgramProtocolError(HarnessError):
 
 
 class ProgramProcess(PipedProcess):
-    """Is one OS process of the program under test. It is ready when it has answered `init`.
+    """Is one OS process of the program under test. It is ready when it has replied to `init`, the first request.
 
-    needs: has the command as the user gave it. understood: the roles (such as producer) in which any process of the
-    program has answered more than `init`; this process adds its own role.
+    needs: has the command as the user gave it. understood: the roles, such as producer, in which the program keeps to
+    the protocol. A process adds its role with its first reply to any later request.
     """
 
     FAILED = "does not keep to the protocol: {why}"
@@ -130,8 +130,8 @@ class ProgramProcess(PipedProcess):
 
     @override
     def error_of(self, what: str) -> HarnessError:
-        """Return a ProgramProtocolError as long as no process in this role has answered more than `init`, after that a
-        HarnessError.
+        """Return the error for what the process did. It is a ProgramProtocolError if no process of the program with the
+        same role, such as producer, has ever replied to a request after `init`; else a HarnessError.
         """
         kind = HarnessError if self._about["role"] in self._understood else ProgramProtocolError
         return kind(f"the {self.what} {what}")

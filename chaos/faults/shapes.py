@@ -60,7 +60,7 @@ def partition_cuts(
 
 
 def _of_link(link: Link, manner: CutMode, *, one_way: bool) -> list[tuple[Link, Cut]]:
-    """Cut the connections of one link; if one_way, only what the link's source sends to its target."""
+    """Return how to cut the connections of one link. one_way: cut only what the link's source sends to its target."""
     if not one_way:
         return [(link, Cut(manner))]
     if isinstance(link.source, int):

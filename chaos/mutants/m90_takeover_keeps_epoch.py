@@ -16,7 +16,9 @@ UNVERIFIED = {
     "squall.bootstrap.features": "transaction.version=0",
     "transaction.partition.verification.enable": "false",
 }
-"""Holds the settings of a cluster from before KIP-890, in which fencing alone keeps a producer from writing."""
+"""Holds the settings of a cluster from before KIP-890. In it, only the fencing of old epochs keeps a stopped producer
+from writing on.
+"""
 
 
 def fenced_epoch(self: TransactionRules, transaction: TransactionMetadata) -> int:

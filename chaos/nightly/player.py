@@ -196,7 +196,9 @@ class NightRunner:
         return self._to_retry[0] if self._to_retry else None
 
     def _reachable_items(self) -> int:
-        """Return the number of items that may be started."""
+        """Return how many items, from the first on, may be started. If the night stops at its first failure, those
+        after a failed item may not.
+        """
         failed = (number for number, item in enumerate(self.items) if self.stop_at_first and self._failed(item))
         return next(failed, len(self.items))
 

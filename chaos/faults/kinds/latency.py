@@ -31,7 +31,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
-    """Put some of these faults on clients' links."""
+    """Return the parameters, changed for some of these faults so that they hit clients' links."""
     return {**params, "side": rng.choice(("clients", "both"))} if rng.random() < SIDE_SHARE else dict(params)
 
 

@@ -67,7 +67,7 @@ def check(params: Params) -> str:
 
 
 def check_target(target: str, params: Params) -> str:
-    """Refuse shapes of several links if the target is one link."""
+    """Return why a target of one link cannot have a shape of several links. Empty: the shape is possible."""
     if target.startswith("link:") and params["shape"] not in OF_ITS_TARGET:
         return f"shape = {params['shape']!r} is of many links, and the target is one: shape = 'isolate' or 'one-way'"
     return ""
@@ -81,7 +81,9 @@ def needs_nodes(params: Params) -> int:
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
-    """Give some faults a shape that needs three brokers, and put some on clients' links."""
+    """Return the parameters, changed for some of these faults: to a shape that needs three brokers, or to clients'
+    links.
+    """
     drawn = rng.random()
     if nodes >= 3 and drawn < SHAPE_SHARE:
         return {**params, "shape": rng.choice(OF_THREE)}
