@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import trio
 
 from squall.broker.apis.offsets import OffsetApis
 from squall.broker.log.manager import LogManager
 from squall.broker.protocol.timestamps import LATEST
+from squall.broker.replicas.isr_proposals import IsrProposals, _asked
 from squall.broker.replicas.replica_manager import ReplicaManager
 from squall.broker.replication.rules import PartitionRules
 from squall.chaos.plans.plan import Plan, make_plan
@@ -24,13 +27,16 @@ DELETED = [
     {"at_s": 2.0, "duration_s": 1.0, "action": "topics", "params": {"how": "delete_records"}},
     *({"at_s": 3.5 + node, "duration_s": 0.5, "action": "kill", "target": f"node:{node}"} for node in (1, 2, 3)),
 ]
+ALONE = [{"at_s": 2.0, "duration_s": 10.0, "action": "kill", "target": f"node:{node}"} for node in (2, 3)]
+"""Kills two of three nodes for longer than a broker waits for an answer of the controller."""
 SEEDS = range(3)
 
 
 def plan(seed: int, faults: list[dict[str, Any]]) -> Plan:
     load = {"name": "groups", "rate": 40, "partitions": 2, "churn": 30}
     cluster = {"settings": {**SCENARIOS["groups"].BROKERS, "replica.lag.time.max.ms": "1500"}}
-    values = {"seed": seed, "runtime": "sim", "time_s": 8, "workload": load, "faults": faults, "cluster": cluster}
+    time_s = max(8.0, *(fault["at_s"] + fault["duration_s"] + 4 for fault in faults))
+    values = {"seed": seed, "runtime": "sim", "time_s": time_s, "workload": load, "faults": faults, "cluster": cluster}
     return make_plan(values)
 
 
@@ -52,6 +58,20 @@ def up_to_the_log_end(rule: Callable[..., Any]) -> Callable[..., Any]:
     return list_one
 
 
+def sent_once(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A proposal is not sent again after a request that reached no controller."""
+
+    async def run(self: IsrProposals) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            sent = dict(self._open)
+            with suppress(OSError):
+                self._take(await self._authority.alter_isr([_asked(*found) for found in sent.values()]), sent)
+
+    return run
+
+
 def settings_stay(rule: Callable[..., None]) -> Callable[..., None]:
     """Settings that are altered at run time have no effect."""
     return lambda self, kind, name, now_ms: None
@@ -65,6 +85,7 @@ def no_checkpoint(rule: Callable[..., None]) -> Callable[..., None]:
 BROKEN: dict[str, tuple[Any, str, Callable[..., Any], list[dict[str, Any]]]] = {
     "removed-after-the-lag-time": (PartitionRules, "is_out_of_sync", behind_at_all, PAUSES),
     "listed-offset-is-committed": (OffsetApis, "_list_one", up_to_the_log_end, PAUSES),
+    "proposal-is-sent-again": (IsrProposals, "run", sent_once, ALONE),
     "log-start-is-kept": (LogManager, "checkpoint_log_starts", no_checkpoint, DELETED),
     "settings-in-force": (ReplicaManager, "_settings_changed", settings_stay, ALTERED),
 }

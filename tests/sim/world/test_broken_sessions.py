@@ -46,7 +46,7 @@ def log_starts_unnamed(rule: Callable[..., Any]) -> Callable[..., Any]:
 BROKEN: dict[str, tuple[Any, str, Callable[..., Any], list[dict[str, Any]]]] = {
     "session-is-continued": (FetchSession, "update", last_partition_ignored, PAUSES),
     "session-omits-the-unchanged": (FetchSession, "changed", only_records, PAUSES),
-    "session-names-the-position": (FetcherSession, "name", log_starts_unnamed, DELETED),
+    "session-names-the-position": (FetcherSession, "build_request", log_starts_unnamed, DELETED),
 }
 
 

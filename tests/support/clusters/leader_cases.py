@@ -5,7 +5,13 @@ nearest situation that does not.
 from __future__ import annotations
 
 from squall.broker.log.config import LogConfig
-from squall.chaos.runtimes.sim.invariants.leaders import IsrRemoval, LatestOffsetResponse, SettingsInForce
+from squall.chaos.runtimes.sim.invariants.leaders import (
+    RESEND_MS,
+    IsrRemoval,
+    LatestOffsetResponse,
+    SettingsInForce,
+    UnsentProposals,
+)
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 
@@ -21,6 +27,9 @@ LEADERS: dict[str, list[Case]] = {
     "removed-after-the-lag-time": [
         ("one ms too early", removal(1_500), removal(1_501)),
         ("one that has everything", removal(9_000, at_end=True), removal(9_000)),
+    ],
+    "proposal-is-sent-again": [
+        ("one ms too late", (UnsentProposals(1, RESEND_MS + 1),), (UnsentProposals(1, RESEND_MS),))
     ],
     "listed-offset-is-committed": [("one beyond", (LatestOffsetResponse(8, 7),), (LatestOffsetResponse(7, 7),))],
     "settings-in-force": [

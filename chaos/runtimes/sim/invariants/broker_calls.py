@@ -7,24 +7,27 @@ itself needs no hooks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from squall.broker.apis.fetch import FetchApi
 from squall.broker.apis.offsets import OffsetApis
+from squall.broker.control.own_requests import BrokerToControllerRequests
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.protocol.timestamps import LATEST
 from squall.broker.replicas.isr_proposals import IsrProposals
 from squall.broker.replication.partition import Partition
 from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes, waits
-from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, LatestOffsetResponse
+from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, LatestOffsetResponse, UnsentProposals
 from squall.chaos.runtimes.sim.invariants.session_calls import FetchSessionObserver
 from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 from squall.chaos.runtimes.sim.wrapping import FunctionWrapper, wrapped
 
 if TYPE_CHECKING:
+    from squall.broker.control.kraft.plane import KraftControlPlane
     from squall.broker.coordinators.groups.values import ClockReading
     from squall.broker.protocol.hot.types import FetchResponsePartition
     from squall.broker.replicas.hosted_partition import HostedPartition
@@ -44,6 +47,20 @@ class BrokerCallObserver:
         self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, MemberRequestTimes] = {}
         self._sessions = FetchSessionObserver(self._found)
+        self._in_flight: Counter[BrokerToControllerRequests] = Counter()
+        """Counts the AlterPartition requests in flight, by their sender."""
+        self._unsent_since: dict[IsrProposals, float] = {}
+        """Maps proposals to the first of the looks since which they wait without a request in flight, in s."""
+
+    def look(self, proposals: IsrProposals, now: float | None) -> None:
+        """Look at a broker's ISR proposals at this time, in s; None: the broker may not have run since the last look.
+        """
+        waiting, authority = proposals.waiting(), cast("KraftControlPlane", proposals._authority)
+        if now is None or not waiting or self._in_flight[authority._own]:
+            self._unsent_since.pop(proposals, None)
+            return
+        idle_ms = round(1000 * (now - self._unsent_since.setdefault(proposals, now)))
+        self._found(CheckTrigger.UNSENT, UnsentProposals(len(waiting), idle_ms), waiting[0][0].state)
 
     def clock(self, shard: GroupCoordinatorShard) -> MemberRequestTimes:
         """Return the record of when members sent requests to this shard of a group coordinator."""
@@ -58,6 +75,7 @@ class BrokerCallObserver:
             (Partition, "become_leader", self._elected),
             (Partition, "follower_fetched", self._fetched),
             (IsrProposals, "propose", self._proposed),
+            (BrokerToControllerRequests, "alter_isr", self._altered),
             (GroupCoordinatorShard, "submit", self._submitted),
             (GroupCoordinatorShard, "settle", self._settled),
             *((GroupCoordinatorShard, name, self._moved) for name in ("begin", "tick")),
@@ -129,6 +147,17 @@ class BrokerCallObserver:
             rule(proposals, hosted, proposal)
 
         return propose
+
+    def _altered(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(rule)
+        async def alter_isr(requests: BrokerToControllerRequests, proposals: Any) -> Any:
+            self._in_flight[requests] += 1
+            try:
+                return await rule(requests, proposals)
+            finally:
+                self._in_flight[requests] -= 1
+
+        return alter_isr
 
     def _submitted(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(rule)

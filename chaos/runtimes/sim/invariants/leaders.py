@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from squall.broker.config import BrokerConfig
     from squall.broker.replication.partition import Partition
 
+RESEND_MS: Final = 2_000
+"""Limits, in ms, the pause between two requests with an ISR proposal. Brokers wait 100 ms; the rest is tolerance."""
 NEVER_MS: Final = -(1 << 62)
 """Is a moment before all others."""
 
@@ -31,6 +33,14 @@ class IsrRemoval(NamedTuple):
     """Is replica.lag.time.max.ms."""
     is_at_end: bool
     """Is True if the follower's last fetch was at the leader's log end offset, and nothing was appended since."""
+
+
+class UnsentProposals(NamedTuple):
+    """Describes ISR proposals that wait for the controller's decision while no request with them is in flight."""
+
+    proposals: int
+    idle_ms: int
+    """Is the time for which no request was in flight, and proposals waited at each look."""
 
 
 class LatestOffsetResponse(NamedTuple):
@@ -60,6 +70,16 @@ def removed_after_the_lag_time(found: IsrRemoval) -> str | None:
     at_end = ", and is at the log end offset" if found.is_at_end else ""
     behind = f"follower {found.broker_id} was caught up {found.behind_ms} ms ago{at_end}"
     return f"{behind}; the lag time is {found.lag_ms} ms"
+
+
+@invariant("proposal-is-sent-again", CheckTrigger.UNSENT, "KIP-497: AlterPartition is repeated until it is decided")
+def proposal_is_sent_again(found: UnsentProposals) -> str | None:
+    """An ISR proposal that the controller has not decided is sent again after a short pause, however the last request
+    has ended.
+    """
+    if found.idle_ms <= RESEND_MS:
+        return None
+    return f"{found.proposals} ISR proposals wait, and nothing has been sent to the controller for {found.idle_ms} ms"
 
 
 @invariant("listed-offset-is-committed", CheckTrigger.LISTED, "KIP-207: a consumer is told the high watermark at most")

@@ -54,7 +54,7 @@ class FetchSessionObserver:
             (FetchSessions, "open", self._opened),
             (FetchSession, "changed", self._changed),
             (FetchApi, "answer", self._answered),
-            (FetcherSession, "name", self._named),
+            (FetcherSession, "build_request", self._named),
         ]
 
     def _requested(self, rule: Callable[..., None]) -> Callable[..., None]:

@@ -137,6 +137,9 @@ class CheckTrigger(StrEnum):
     """
     ISR_REMOVAL = "ISR removal"
     """Means that a leader proposes an ISR without a member that it had: check(found: IsrRemoval)."""
+    UNSENT = "unsent"
+    """Means a look at a leader with ISR proposals that wait, and no request in flight: check(found: UnsentProposals).
+    """
     LISTED = "listed"
     """Means that ListOffsets gives a consumer the latest offset of a partition: check(found: LatestOffsetResponse)."""
     SESSION = "session"

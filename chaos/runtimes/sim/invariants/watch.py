@@ -121,7 +121,7 @@ class InvariantChecker:
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
         """Is the configuration of the node whose image has changed last."""
-        self._settings = None if calls is None else SettingsOfImage()
+        self._calls, self._settings = calls, SettingsOfImage()
         self._reported: set[tuple[str, str | None, int | None]] = set()
         self._committed: dict[tuple[int, PartitionModel], int] = {}
         """Maps (node, partition of a coordinators' log) to the partition's high watermark at the last check of
@@ -242,9 +242,10 @@ class InvariantChecker:
         now = self._kernel.now
         ran = now - seen.coordinators_due <= LOOK_S and not seen.sim.env.paused
         seen.coordinators_due = now + LOOK_S
-        if (settings := self._settings) is not None:
+        if self._calls is not None:
+            self._calls.look(seen.broker.proposals, now if ran else None)
             for replica in seen.replicas:
-                found = settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
+                found = self._settings.compare(seen.broker.config, seen.image, replica.state, replica.log.config)
                 check_replica(self._report, CheckTrigger.SETTINGS, found, replica)
                 replica.known.index_interval = max(replica.known.index_interval, found.image.index_interval_bytes)
         if seen.id in self.cluster.rotten:
