@@ -258,8 +258,8 @@ def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str
 
 
 def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence counts what the fault hit on each link, and this is at least one over all links; else
-    what is missing.
+    """Return "" if the evidence counts for each link what the fault hit there, and the counts are not all 0; else what
+    is missing.
     """
     hits = [integer(each) for each in seen.get("hits") or ()] if isinstance(seen.get("hits"), list) else []
     sound = len(hits) == len(texts(seen.get("links"))) and all(each >= 0 for each in hits)
@@ -395,8 +395,8 @@ def slowed(tolerance: float) -> Verify:
 
 
 def disk_struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Return "" if the evidence counts the calls that were hit on each node's disk, and at least one call over all;
-    else what is missing.
+    """Return "" if the evidence says for each node's disk how many calls the fault hit, and this is not 0 for all; else
+    what is missing.
     """
     hits = [integer(each.get("hits"), 0) for each in objects(seen.get("healed"))]
     return "" if len(hits) == len(hit) and sum(hits) > 0 else "it does not say how many calls it hit"

@@ -119,8 +119,8 @@ def _mismatched(here: str, kind: FaultKind, target: str) -> list[str]:
 
 
 def _of_zone_or_link(here: str, kind: FaultKind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a fault that targets a client zone or one link. Raise FaultError if the fault is none of
-    links, because only those can have such a target.
+    """Return the parameters of a fault that targets a client zone or one link. Only faults of links may have such a
+    target: raise FaultError for any other kind of fault.
     """
     of_link = target.startswith(f"{LINK_TARGET}:")
     if FaultTrait.OF_LINKS not in kind.traits:

@@ -17,8 +17,8 @@ def flush(self: EpochCache) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with power losses after leader changes, and with segments so small that recovery trusts most of
-    them.
+    """Return a plan with power losses after leader changes. Segments are so small that most of them end before the
+    recovery point, where recovery trusts the files.
     """
     rng = draw(seed, "6")
     settings = {"log.segment.bytes": "1024", "log.flush.interval.messages": "1"}

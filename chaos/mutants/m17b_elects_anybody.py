@@ -17,7 +17,9 @@ def election_for(command: Command, topic: str) -> ElectionType:
 
 
 def plan(seed: int) -> Plan:
-    """Return the plan of mutant 17, but with unclean elections disabled."""
+    """Return the plan of mutant 17 (followers fall behind, then their leader dies), but with unclean elections
+    disabled.
+    """
     faults = [f.model_dump() for f in followers_out_then_leader_dies(seed).faults]
     return hunt_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 1})
 

@@ -17,7 +17,9 @@ def never(self: Partition) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Return the plan of mutant 15: a leader is alone in the ISR, and with this bug it acknowledges records."""
+    """Return the plan of mutant 15: the leader is alone in the ISR and then loses its power. With this bug it has
+    acknowledged records before.
+    """
     return last_one_standing(seed)
 
 

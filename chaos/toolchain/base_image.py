@@ -138,8 +138,8 @@ def _debootstrap(program: str, suite: str, root: Path, say: Say) -> None:
 
 
 def _mirror(suite: str) -> list[str]:
-    """Return the mirror of this machine's own packages of this suite; nothing if apt does not know it, so that
-    debootstrap uses its default.
+    """Return the mirror from which this machine gets its own packages of this suite. Return [] if apt knows none, so
+    that debootstrap uses its default.
     """
     try:
         said = run(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)"], what="apt-get")

@@ -86,9 +86,9 @@ class LinkMeasurement:
 
     def proves(self, proof: LinkFaultProof, *, noise: bool = True) -> bool | None:
         """Return whether the measurements prove the fault, or None if they are not usable. The measurements during the
-        fault are compared with those before it and with those after it. Both comparisons must prove the fault, because
-        noise may begin or end together with it. One is enough if other faults may spoil the other one, or if there is
-        no noise.
+        fault are compared twice: with those before it, and with those after it. Both comparisons must prove the fault,
+        because noise may begin or end together with it. One comparison is enough if other faults may spoil the second,
+        or if there is no noise.
         """
         sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
         if False in sides or True not in sides:
