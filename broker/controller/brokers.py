@@ -61,6 +61,8 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
         # The new epoch fences requests of the old incarnation, so it must be larger (KIP-903).
         assert record.broker_epoch > existing.epoch
         writes += _replace_incarnation(command, existing, request.previous_broker_epoch)
+    assert existing is None or existing.epoch <= record.broker_epoch
+    assert record.fenced or existing is not None
     return Decision(
         BrokerRegistrationResponse(broker_epoch=record.broker_epoch),
         tuple(writes),
@@ -86,10 +88,13 @@ def _check_registration(command: Command, request: BrokerRegistrationRequest) ->
         if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
             message = f"Unable to register because the broker does not support version {level} of {name}."
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
+    assert existing is None or existing.id == request.broker_id
     return existing
 
 
 def _registration_record(command: Command, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+    assert request.broker_id > NO_NODE
+    assert command.next_offset > command.image.offset
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -141,6 +146,7 @@ def heartbeat(command: Command, request: BrokerHeartbeatRequest) -> Heartbeat:
     except Refusal as refused:
         return Decision(BrokerHeartbeatResponse(error_code=refused.code))
     broker = image.brokers[request.broker_id]
+    assert broker.epoch == request.broker_epoch
     contact = BrokerSessionChange(broker.id, request.current_metadata_offset)
     reply = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.registered_at,
@@ -164,6 +170,7 @@ def _heartbeat_of_fenced(
     reply: BrokerHeartbeatResponse,
     contact: BrokerSessionChange,
 ) -> Heartbeat:
+    assert broker.fenced
     if request.want_shut_down or broker.in_controlled_shutdown:
         # An incarnation that has begun to stop is never unfenced again: its session expired while it stopped.
         reply.should_shut_down = True
@@ -203,6 +210,7 @@ def expire(command: Command) -> Decision[Broker | None]:
     if broker_id is None:
         return Decision(None)
     broker = command.image.brokers[broker_id]
+    assert not command.sessions.is_valid(command.image, broker_id, command.now_ms)
     return Decision(broker, tuple(fence(command, broker)))
 
 
@@ -221,6 +229,8 @@ def unfence(command: Command, broker: Broker) -> list[MetadataRecord]:
 
 
 def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> MetadataRecord:
+    assert fenced in (0, FENCE, UNFENCE)
+    assert fenced or in_controlled_shutdown, "the record would change nothing"
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.id,
         broker_epoch=broker.epoch,
@@ -252,6 +262,7 @@ def leadership_changes(
         change.unclean_shutdown = () if unclean == NO_NODE else (unclean,)
         record = change.plan()
         if record is not None:
+            assert record.leader == NO_NODE or record.leader not in (remove, unclean)
             writes.append(MetadataRecord(record, PARTITION_CHANGE_VERSION))
     return writes
 

@@ -90,6 +90,7 @@ def incremental_alter_configs(
         except Refusal as refused:
             response.error_code, response.error_message = refused.code, refused.message
         responses.append(response)
+    assert len(responses) == len(request.resources)
     reply = wire.IncrementalAlterConfigsResponse(responses=responses)
     return Decision(reply, () if request.validate_only else tuple(writes))
 
@@ -117,6 +118,7 @@ def alter_configs(
         except Refusal as refused:
             response.error_code, response.error_message = refused.code, refused.message
         responses.append(response)
+    assert len(responses) == len(request.resources)
     reply = legacy_wire.AlterConfigsResponse(responses=responses)
     return Decision(reply, () if request.validate_only else tuple(writes))
 
@@ -248,10 +250,12 @@ def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[
             altered[name] = value
         else:
             altered[name] = alter_list(BROKER_SETTINGS[name], altered.get(name), operation, value)
+    assert altered.keys() - before.keys() <= {name for name, _, _ in changes}
     return altered
 
 
 def _unalterable(name: str) -> Refusal | ConfigError:
+    assert name not in DYNAMIC_BROKER_SETTINGS
     if name in BROKER_SETTINGS or (name in NODE and not NODE[name].alterable):
         return Refusal(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
     row = unsupported_row(name)
@@ -275,6 +279,7 @@ def _records(
         _check_min_isr(resource, after)
         topic = resource_name if kind == TOPIC_RESOURCE else EVERY_TOPIC
         writes.append(MetadataRecord(ClearElrRecord(topic_name=topic), 0))
+    assert bool(writes) == (dict(before) != dict(after))
     return writes
 
 

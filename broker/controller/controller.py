@@ -101,6 +101,7 @@ class Controller:
         assert before < self.next_offset, f"record {before} is in the image, and the next one is {self.next_offset}"
         decision = command_for(api_key)(self.command(now_ms), request)
         assert self.image.offset == before, "deciding changes nothing"
+        assert decision.session is None or decision.session.broker_id >= 0
         return decision
 
     def bootstrap(self, now_ms: int, formatted: Sequence[Any] = ()) -> Decision[None]:
@@ -117,6 +118,8 @@ class Controller:
         before = self.image.offset
         gap = now_ms - self._ticked_ms
         self._ticked_ms = now_ms
+        assert self._unclean_ms <= now_ms
+        assert self._balanced_ms <= now_ms
         if gap > self.sessions.timeout_ms // 2:
             self.sessions.prolong_all(gap, now_ms)
         command = self.command(now_ms)
@@ -132,6 +135,7 @@ class Controller:
 
     def next_tick_ms(self, now_ms: int) -> int:
         """Return when to call `tick` next: when the next session may expire, and ten times in each session time-out."""
+        assert now_ms >= self._ticked_ms
         regular_ms = now_ms + max(1, self.sessions.timeout_ms // TICKS_PER_SESSION)
         end_ms = self.sessions.next_end_ms(self.image)
         next_ms = regular_ms if end_ms is None else min(regular_ms, max(end_ms, now_ms + 1))
@@ -149,6 +153,7 @@ class Controller:
         for write in decision.records:
             replay(self.image, write.record, self.next_offset, epoch)
             self.next_offset += 1
+        assert not decision.records or self.image.offset == self.next_offset - 1
         if decision.session is not None:
             self.sessions.apply(decision.session, now_ms, self.image.offset)
         assert self.image.offset < self.next_offset

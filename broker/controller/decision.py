@@ -75,4 +75,5 @@ def duplicates(names: list[R]) -> Mapping[R, None]:
     seen: dict[R, int] = {}
     for name in names:
         seen[name] = seen.get(name, 0) + 1
+    assert len(seen) <= len(names)
     return {name: None for name, count in seen.items() if count > 1}

@@ -70,6 +70,7 @@ class PartitionChange:
         target.keep_eligible(self)
         leader, unclean = self._elect(target)
         assert leader == NO_NODE or leader in target.replicas
+        assert not unclean or leader != NO_NODE
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
         if leader != before.leader:
             record.leader = leader
@@ -87,11 +88,16 @@ class PartitionChange:
         assert leader == NO_NODE or leader in target.isr
         assert set(target.isr) <= set(target.replicas)
         assert not set(target.isr) & set(target.elr)
+        assert set(target.elr) <= set(target.replicas)
+        assert set(target.adding) <= set(target.replicas)
+        assert set(target.removing) <= set(target.replicas)
+        assert not set(target.adding) & set(target.removing)
         self._fill(record, target)
         return None if record == PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index) else record
 
     def _elect(self, target: _PlannedPartition) -> tuple[int, bool]:
         """Return the leader, and whether its election is unclean."""
+        assert target.replicas
         valid = [replica for replica in target.replicas if self._valid(replica, target)]
         preferred = target.replicas[0]
         if self.election is ElectionType.PREFERRED and preferred in valid:
@@ -163,6 +169,7 @@ class _PlannedPartition:
 
     def complete_reassignment(self) -> None:
         """Finish a reassignment once every added and at least one remaining replica is in the ISR (KIP-455)."""
+        assert set(self.isr) <= set(self.replicas)
         if not self.adding and not self.removing:
             return
         isr = tuple(replica for replica in self.isr if replica not in self.removing)
@@ -194,12 +201,14 @@ def partition_change(command: Command, topic_id: bytes, index: int, before: Part
     """Return a change of one partition with its topic's rules. The caller then sets the wanted fields."""
     image = command.image
     topic = image.topics_by_id[topic_id].name
+    min_isr = min(command.settings.min_insync_replicas(image, topic), len(before.replicas))
+    assert min_isr >= 1
     return PartitionChange(
         topic_id=topic_id,
         index=index,
         before=before,
         acceptable=image.is_active,
-        min_isr=min(command.settings.min_insync_replicas(image, topic), len(before.replicas)),
+        min_isr=min_isr,
         election=election_for(command, topic),
         elr_enabled=elr_enabled(image),
     )

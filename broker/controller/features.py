@@ -117,6 +117,7 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
         writes, code, message = [], refused.code, refused.message
     # With a top-level error there are no results per feature: clients apply that error to each (KIP-1022).
     results = [] if code else [wire.UpdatableFeatureResult(update.feature) for update in request.feature_updates]
+    assert not (code and writes)
     reply = wire.UpdateFeaturesResponse(error_code=code, error_message=message, results=results)
     return Decision(reply, () if request.validate_only else tuple(writes))
 
@@ -182,5 +183,6 @@ def _one_min_isr(command: Command) -> list[MetadataRecord]:
 
 
 def _min_isr_record(resource: str, value: str | None) -> MetadataRecord:
+    assert value is not None or resource, "with ELR the cluster's own min ISR is never removed"
     record = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=resource, name=MIN_INSYNC_REPLICAS, value=value)
     return MetadataRecord(record, 0)

@@ -14,6 +14,7 @@ from squall.broker.cluster.replay import LEADER_UNCHANGED, MetadataRecord, chang
 from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
 from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
 from squall.broker.protocol.schema import alter_partition as wire
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> D
         )
         for topic in request.topics
     ]
+    assert len(work.decided) <= len(work.writes)
     return Decision(wire.AlterPartitionResponse(topics=topics), tuple(work.writes))
 
 
@@ -82,6 +84,8 @@ class _AlterPartitionHandler:
         return self._change(topic_id, index, before, asked)
 
     def _change(self, topic_id: bytes, index: int, before: PartitionImage, asked: Asked) -> PartitionImage:
+        assert before.leader == self.broker_id
+        assert before.leader != NO_NODE
         change = partition_change(self.command, topic_id, index, before)
         change.isr = tuple(member.broker_id for member in asked.new_isr_with_epochs)
         change.leader_recovery_state = asked.leader_recovery_state

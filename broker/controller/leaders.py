@@ -79,6 +79,7 @@ def _elect(command: Command, name: str, index: int, election: ElectionType) -> M
 def _election(
     command: Command, topic_id: bytes, index: int, partition: PartitionImage, election: ElectionType
 ) -> MetadataRecord | None:
+    assert election is not ElectionType.ONLINE, "a leader fails over with the change that removes it"
     change = partition_change(command, topic_id, index, partition)
     change.election = election
     record = change.plan()

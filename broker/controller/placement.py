@@ -38,6 +38,7 @@ def place(command: Command, count: int, replication_factor: int) -> list[tuple[i
     if not live:
         raise _impossible(replication_factor, "All brokers are currently fenced.")
     spare = ring([broker for broker in usable if broker.fenced])
+    assert len(live) + len(spare) == len(usable)
     # A new random start per request: otherwise the first broker would lead all topics of one partition.
     start = command.rng.randrange(len(live))
     shift = command.rng.randrange(len(live))
@@ -47,11 +48,13 @@ def place(command: Command, count: int, replication_factor: int) -> list[tuple[i
 def _replicas(live: list[Broker], spare: list[Broker], nth: int, shift: int, wanted: int) -> tuple[int, ...]:
     turn, at = divmod(nth, len(live))
     leader = live[at]
+    assert not leader.fenced
     others = live[at + 1 :] + live[:at]
     if others:
         distance = (shift + turn) % len(others)
         others = others[distance:] + others[:distance]
     others += spare[nth % len(spare) :] + spare[: nth % len(spare)] if spare else []
+    assert wanted <= 1 + len(others)
     chosen = [leader]
     while len(chosen) < wanted:
         racks = {broker.rack for broker in chosen}

@@ -68,6 +68,7 @@ def _reassign(
     replicas = tuple(target.replicas)
     check_manual(command.image, replicas, None)
     before = original_replicas(partition)
+    assert before
     if not may_change_factor and len(replicas) != len(before):
         message = f"The replication factor is changed from {len(before)} to {len(replicas)}"
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
@@ -101,6 +102,7 @@ def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImag
             raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         change.isr = change.replicas[:1]
         change.leader_recovery_state = RECOVERING
+    assert change.isr
     return _written(change.plan())
 
 

@@ -38,3 +38,4 @@ class ReplicaCountLimit:
                 raise Refusal(ErrorCode.POLICY_VIOLATION, message)
         # Count last: a refused topic must not use up the limit of later topics in the request.
         self._hosted.update(more)
+        assert all(self._hosted[broker] <= self._limit for broker in more)

@@ -41,6 +41,7 @@ class BrokerSessions:
     """Holds the broker sessions of one controller's term. Times are monotonic ms of the controller's clock."""
 
     def __init__(self, timeout_ms: int) -> None:
+        assert timeout_ms > 0
         self.timeout_ms = timeout_ms
         self.sessions: dict[int, BrokerSession] = {}
 
@@ -51,6 +52,7 @@ class BrokerSessions:
         for broker in image.brokers.values():
             shutdown_offset = image.offset if broker.in_controlled_shutdown else None
             sessions.sessions[broker.id] = BrokerSession(now_ms, -1, shutdown_offset)
+        assert sessions.sessions.keys() == image.brokers.keys()
         return sessions
 
     def apply(self, change: BrokerSessionChange, now_ms: int, offset: int) -> None:
@@ -61,6 +63,7 @@ class BrokerSessions:
         # The offset may go back: a restarted broker has replayed nothing yet.
         session.metadata_offset = change.metadata_offset
         if change.begins_shutdown:
+            assert offset >= 0
             session.shutdown_offset = offset
 
     def inherit(self, broker_id: int, heard_ms: int, now_ms: int, grace_ms: int) -> None:
@@ -107,6 +110,7 @@ class BrokerSessions:
         session = self.sessions.get(broker_id)
         if session is None or session.shutdown_offset is None:
             return True
+        assert session.shutdown_offset <= image.offset
         return all(
             broker.id in self.sessions and self.sessions[broker.id].metadata_offset >= session.shutdown_offset
             for broker in image.brokers.values()

@@ -235,6 +235,7 @@ def _manual_placements(image: ClusterImage, topic: create_wire.CreatableTopic) -
     if sorted(placements) != list(range(len(placements))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    assert placements
     return [placements[index] for index in range(len(placements))]
 
 
@@ -338,6 +339,7 @@ def _added_placements(
 ) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = asked.count - present
+    assert additional > 0
     # Reassignments may have changed the factor of some partitions. Partition 0 decides for new ones.
     factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
@@ -389,6 +391,7 @@ def delete_topics(
         except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.message
         results += [result] * rows
+    assert len({write.record.topic_id for write in writes}) == len(writes)
     return Decision(delete_wire.DeleteTopicsResponse(responses=results), tuple(writes))
 
 

@@ -48,6 +48,8 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
         found.append(tuple.__new__(LocatedBatch, (header, at, stop)))
         expected = base + delta + 1
         at = stop
+    assert at <= end
+    assert not found or found[-1].stop == at
     return found
 
 

@@ -78,6 +78,7 @@ def _rows(text: str | None, columns: int) -> list[list[str]] | None:
 
 
 def _checkpoint(rows: list[str]) -> bytes:
+    assert not any("\n" in row for row in rows)
     return "\n".join(["0", str(len(rows)), *rows, ""]).encode()
 
 
@@ -87,9 +88,10 @@ def read_offsets(fs: Fs, path: str) -> Offsets:
     """
     try:
         rows = _rows(read_text(fs, path), 3) or []
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError:
         return {}
+    return {} if min(offsets.values(), default=0) < 0 else offsets
 
 
 def write_offsets(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -103,6 +105,7 @@ def write_offsets_to(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) 
 
 
 def _offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    assert min(offsets.values(), default=0) >= 0, "the next start would take the checkpoint for damaged"
     return _checkpoint([f"{topic} {index} {offsets[topic, index]}" for topic, index in sorted(offsets)])
 
 
@@ -124,7 +127,7 @@ def read_epochs(fs: Fs, path: str) -> list[EpochEntry] | None:
         entries = [EpochEntry(int(epoch), int(start)) for epoch, start in rows]
     except ValueError:
         return None
-    return entries if _are_rising(entries) else None
+    return entries if _are_rising([EpochEntry(-1, -1), *entries]) else None
 
 
 def _are_rising(entries: Sequence[EpochEntry]) -> bool:
@@ -140,6 +143,7 @@ def write_epochs(fs: Fs, path: str, entries: Sequence[EpochEntry]) -> None:
 
 def uuid_text(value: bytes) -> str:
     """Return Kafka's text form of a 16-byte id: URL-safe base64 without padding."""
+    assert len(value) == 16
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
@@ -176,6 +180,7 @@ def read_properties(fs: Fs, path: str) -> dict[str, str]:
 
 def write_properties(fs: Fs, path: str, values: Mapping[str, str]) -> None:
     """Replace a properties file durably. Kafka also writes the date as a comment, which nothing reads."""
+    assert not any("=" in name for name in values)
     replace_file(fs, path, "".join(f"{name}={value}\n" for name, value in values.items()).encode())
 
 

@@ -99,6 +99,7 @@ class DurabilityTracker:
         active = segments[-1]
         assert active.next_offset == end_offset
         assert self.recovery_point <= end_offset
+        assert self._names_durable <= self._names
         for segment in reversed(segments):
             full = segment is not active
             if segment.next_offset <= self.recovery_point and (segment.indexes_durable or not (full or indexes)):
@@ -107,6 +108,7 @@ class DurabilityTracker:
             files += segment.unsynced(indexes=full or indexes)
             if full:
                 inactive.append(segment)
+        assert len(inactive) <= len(files)
         if not files and not self.has_unsynced_names:
             return None
         # Oldest first: after a crash between two fsyncs, the durable part is a prefix of the log without a gap.
@@ -121,6 +123,7 @@ class DurabilityTracker:
         """
         assert job.generation <= generation
         assert job.names <= self._names
+        # This may lower the count, if the directory was synced while the job ran. The next job then syncs it once more.
         self._names_durable = job.names
         if job.generation != generation:
             # The log was truncated meanwhile; new batches may have the offsets of the flushed ones (Redpanda 15201).

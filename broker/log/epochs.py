@@ -48,6 +48,7 @@ class EpochCache:
         Removes the entries that contradict this: those from `start_offset` on and those of a higher epoch. An entry of
         the same epoch with an earlier start stays, even if this broker led in that epoch and wrote nothing.
         """
+        assert epoch >= 0
         entries = self.entries
         if epoch == self.latest and start_offset >= entries[-1].start_offset:
             return False
@@ -79,6 +80,7 @@ class EpochCache:
         assert following < len(entries)
         if following == 0:
             return epoch, entries[0].start_offset
+        assert entries[following - 1].epoch <= epoch
         return entries[following - 1].epoch, entries[following].start_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
@@ -88,6 +90,7 @@ class EpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that begin at or after `end_offset`, the log's new end."""
+        assert end_offset >= 0
         entries = self.entries
         # An epoch that begins at the end has no batch in this log any more.
         if entries and entries[-1].start_offset >= end_offset:
@@ -107,11 +110,14 @@ class EpochCache:
             del self.entries[: following - 1]
             self._changed()
         assert not self.entries or self.entries[0].start_offset >= start_offset
+        assert len(self.entries) < 2 or self.entries[0].start_offset < self.entries[1].start_offset
+        assert self.latest == (self.entries[-1].epoch if self.entries else None)
 
     def clear(self) -> None:
         """Remove all epochs."""
         self.entries.clear()
         self._changed()
+        assert self.latest is None
 
     def must_be_written(self, epoch: int) -> bool:
         """Return whether the file must be written before an append in `epoch`."""

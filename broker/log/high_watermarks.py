@@ -53,8 +53,7 @@ class HighWatermarkCheckpoint:
         if self._draft is not None and self._draft.offsets.get(place, 0) > end_offset:
             self._draft = None
         self.correct({place: end_offset})
-        assert self._offsets.get(place, 0) <= end_offset
-        assert self._previous.get(place, 0) <= end_offset
+        assert self._draft is None or self._draft.offsets.get(place, 0) <= end_offset
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
         """Lower the high watermarks of several partitions as `cut` does; `ends` has the end offset of each log."""
@@ -67,6 +66,8 @@ class HighWatermarkCheckpoint:
         }
         if beyond:
             self._replace({**offsets, **beyond})
+        assert all(self._offsets.get(place, 0) <= end for place, end in ends.items())
+        assert all(self._previous.get(place, 0) <= end for place, end in ends.items())
 
     def replace_with(self, draft: CheckpointDraft) -> bool:
         """Rename a written draft to the checkpoint's name. Returns False, and does nothing, if `cut` has made the draft
@@ -76,6 +77,7 @@ class HighWatermarkCheckpoint:
             return False
         self._draft = None
         self._fs.rename(draft.path, self.path)
+        assert not self._previous, "a power loss could still bring the file before the last one back"
         self._previous, self._offsets = self._offsets, draft.offsets
         return True
 

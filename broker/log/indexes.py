@@ -96,12 +96,15 @@ class IndexFile(Generic[E]):
             self.write_out()  # Some of the entries that stay may still be in memory.
             self.file.truncate(count * self.ENTRY.size)
             self._count = count
+            assert not self._pending
         assert len(self) <= count
 
     def write_out(self) -> None:
         """Write the pending entries to the page cache."""
         if self._pending:
+            assert len(self._pending) % self.ENTRY.size == 0
             start = len(self) * self.ENTRY.size - len(self._pending)
+            assert start % self.ENTRY.size == 0
             self.file.pwrite(self._pending, start)  # Not append: a torn entry may be at the end of the file.
             self._count += len(self._pending) // self.ENTRY.size
             self._pending = bytearray()
@@ -133,6 +136,7 @@ class OffsetIndex(IndexFile[OffsetIndexEntry]):
         """Return the position of an indexed batch such that no earlier batch reaches `relative_offset`; 0 if no entry
         is below it.
         """
+        assert relative_offset >= 0
         at = self.last_where(lambda entry: entry.relative_offset <= relative_offset)
         return 0 if at < 0 else self[at].position
 
@@ -140,6 +144,8 @@ class OffsetIndex(IndexFile[OffsetIndexEntry]):
         """Return a position, at most `position`, where a batch begins and before which all offsets are below
         `relative_limit`.
         """
+        assert relative_limit >= 0
+        assert position >= 0
         at = self.last_where(lambda entry: entry.relative_offset < relative_limit and entry.position <= position)
         return 0 if at < 0 else self[at].position
 
@@ -216,8 +222,10 @@ class AbortedIndex(IndexFile[AbortedTxn]):
         size, count = self.ENTRY.size, len(self)
         at = 1 + self.last_where(lambda entry: entry.last_offset < offset)
         in_file = count - len(self._pending) // size
+        assert 0 <= in_file <= count
         while at < in_file:
             wanted = min(in_file - at, READ_ENTRIES)
+            assert wanted > 0
             rows = self.file.pread(wanted * size, at * size)
             if len(rows) != wanted * size:
                 raise OSError(f"{self._path} ends before entry {at + wanted}")

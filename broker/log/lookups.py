@@ -40,6 +40,8 @@ class SearchBudget:
     __slots__ = ("bytes", "headers")
 
     def __init__(self, headers: int = HEADERS_A_TURN, bytes_: int = BYTES_A_TURN) -> None:
+        assert headers > 0, "the search would pause for ever"
+        assert bytes_ > 0
         self.headers, self.bytes = headers, bytes_
 
     @property
@@ -120,6 +122,7 @@ class TimestampLookup:
         """Note the result of searching a batch."""
         assert self.found is None
         self.found = found
+        assert candidate.start <= self._start
         # A batch without the record must not be searched again, however the log changes between two steps.
         self._start = max(self._start, candidate.header.next_offset)
 
@@ -131,6 +134,7 @@ class TimestampLookup:
         return self.found
 
     def _candidate(self, segment: Segment, placed: LocatedBatch, timestamp: int) -> CandidateBatch:
+        assert placed.header.base_offset < self._limit
         data = segment.file.pread(placed.stop - placed.start, placed.start)
         return CandidateBatch(placed.header, data, timestamp, self._start, self._limit, self._max_bytes)
 

@@ -94,6 +94,7 @@ class LogManager:
         if merged != found:
             checkpoints.write_properties(self._fs, path, merged)
             self._fs.fsync_dir(checkpoints.parent(self.log_dir))
+        assert len(directory_id) == len(ZERO_ID)
         return directory_id
 
     def _new_id(self) -> bytes:
@@ -139,6 +140,8 @@ class LogManager:
         ):
             self.checkpoint_recovery_points()
         self.high_watermarks.correct({place: log.log_end_offset for place, log in self.logs.items()})
+        assert self._starts_written.keys() <= self.logs.keys()
+        assert all(log.log_start_offset <= log.log_end_offset for log in self.logs.values())
         return list(self.logs.values())
 
     def _ended_cleanly(self, marker_epoch: int | None) -> bool:
@@ -196,6 +199,7 @@ class LogManager:
             if (topic, partition) in self._deleted_since_checkpoint:
                 # The new log must not inherit the recovery point of the deleted one.
                 self.checkpoint_recovery_points()
+                assert (topic, partition) not in self._deleted_since_checkpoint
             # Nor its high watermark: consumers would read uncommitted records.
             self.high_watermarks.cut((topic, partition), 0)
             directory = self._path(f"{topic}-{partition}")
@@ -224,6 +228,7 @@ class LogManager:
         log.generation += 1  # Slices of the deleted log must not be sent any more.
         suffix = f".{self._rng.randbytes(16).hex()}{DELETED}"
         name = f"{topic}-{partition}"
+        assert log.directory == self._path(name)
         renamed = self._path(name[: LONGEST_NAME - len(suffix)] + suffix)
         self._fs.rename(log.directory, renamed)
         self._deleted_since_checkpoint[topic, partition] = None
@@ -297,6 +302,7 @@ class LogManager:
         """Flush and close every log, and write the checkpoints."""
         for log in self.logs.values():
             log.close(wall_ms)
+            assert log.recovery_point >= log.log_end_offset, "the next start does not recover this log"
         self.checkpoint_recovery_points()
 
     def mark_clean_shutdown(self, broker_epoch: int) -> None:

@@ -23,6 +23,7 @@ def answer_to(
     earlier offsets. `place`: topic and partition, for messages. `verify`: a transaction needs its coordinator's consent
     to begin here.
     """
+    assert header.producer_id >= 0
     if header.attributes & CONTROL_BIT:
         try:
             marker = read_marker(header, batch)

@@ -120,6 +120,7 @@ class ProducerRules:
 
     def expected_sequence(self, entry: ProducerStateEntry, epoch: int) -> int:
         """Return the first sequence that the producer's next batch must have."""
+        assert epoch >= entry.epoch
         return 0 if epoch > entry.epoch else entry.next_sequence
 
     def begins_too_late(self, verification: VerificationStateEntry | None, first_sequence: int) -> bool:

@@ -124,6 +124,7 @@ class ProducerStates(ProducerRules):
         of_producer.pop(epoch, None)
         if not of_producer:
             self.verifications.pop(producer_id, None)
+        assert self.verifications.get(producer_id) != {}
 
     def verification(self, producer_id: int, epoch: int) -> VerificationStateEntry | None:
         """Return the verification of a producer's epoch, answered or not; None if none was begun or a marker removed
@@ -147,6 +148,7 @@ class ProducerStates(ProducerRules):
         if asked is None:
             asked = VerificationStateEntry(epoch, first, raises_epoch)
             self.verifications.setdefault(producer_id, {})[epoch] = asked
+        assert asked.epoch == epoch
         asked.lowest_sequence = min(asked.lowest_sequence, first)
         asked.wall_ms = wall_ms
         return None if self.is_verified(asked, epoch) else asked
@@ -172,6 +174,8 @@ class ProducerStates(ProducerRules):
             # Offsets only grow, so the first key is always the start of the oldest open transaction.
             self.ongoing[base_offset] = producer_id
             self._forget_verification(producer_id, epoch)
+        assert entry.epoch == epoch
+        assert not txn or entry.txn_first_offset >= 0
 
     def ended(self, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
         """Update the state after a marker was appended. Returns the entry for the transaction index if it aborted a
@@ -187,6 +191,7 @@ class ProducerStates(ProducerRules):
         entry.timestamp = header.max_timestamp
         # A batch does not show its marker's generation. Taken as the second, the next transaction's verification stays.
         self._void(header.producer_id, header.producer_epoch, EPOCH_RAISED_BY_END)
+        assert entry.epoch == header.producer_epoch
         first, entry.txn_first_offset = entry.txn_first_offset, -1
         if first < 0:
             return None
@@ -286,6 +291,7 @@ class ProducerStates(ProducerRules):
                 entry.next_sequence = last + 1 & SEQUENCE_MASK
         pairs = [(entry.txn_first_offset, pid) for pid, entry in states.entries.items() if entry.txn_first_offset >= 0]
         states.ongoing = dict(sorted(pairs))
+        assert len(states.ongoing) <= len(states.entries)
         return states
 
 
@@ -306,6 +312,7 @@ def write_snapshot(fs: Fs, directory: str, offset: int, states: ProducerStates) 
 
 def snapshot_offsets(fs: Fs, directory: str) -> list[int]:
     """Return the offsets of a directory's snapshots, ascending."""
+    # `Fs.list` sorts by name, which is by offset: names have 20 digits.
     names = [name for name in fs.list(directory) if name.endswith(".snapshot")]
     return [int(name[:-9]) for name in names if name[:-9].isdigit()]
 

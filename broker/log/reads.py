@@ -88,6 +88,7 @@ def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) 
     segment = segments[segment_at(segments, snapshot - 1)]
     end = segment.position_before(snapshot)
     position = segment.index.boundary_before(max(0, snapshot - segment.base_offset), max(0, end - REFILL_BYTES))
+    assert position <= end
     sent: dict[int, tuple[int, deque[BatchMetadata]]] = {}
     for header, _, _ in walk(segment.file, position, segment.size):
         last_offset = header.base_offset + header.last_offset_delta

@@ -45,6 +45,8 @@ def load(
 
     `clean`: the clean-shutdown file was there. `recovery_point`, `log_start_offset`: from the checkpoints.
     """
+    assert recovery_point >= 0
+    assert log_start_offset >= 0
     fs.mkdirs(directory)
     bases = _remove_leftovers(fs, directory)
     loading = _LogLoader(fs, directory, config, bases, clean, recovery_point, log_start_offset)
@@ -79,6 +81,8 @@ def load(
     log.increment_log_start(log_start_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     log.recovery = loading.report(log.log_end_offset)
+    assert log.log_start_offset == max(log_start_offset, segments[0].base_offset)
+    assert log.recovery_point <= log.log_end_offset
     return log
 
 
@@ -99,6 +103,7 @@ def _remove_leftovers(fs: Fs, directory: str) -> list[int]:
         orphan = stem.isdigit() and dot + suffix in (*SUFFIXES, TRUNCATING) and int(stem) not in bases
         if orphan or name.endswith(checkpoints.TEMPORARY):
             fs.remove(f"{directory}/{name}")
+    assert len(set(bases)) == len(bases)
     return sorted(bases)
 
 
@@ -181,6 +186,7 @@ class _LogLoader:
 
     def _scan(self, first: int) -> None:
         assert first < len(self.segments)
+        assert not self._scanned_segments
         start = self.segments[first].base_offset
         if self._epochs_known:
             self.epochs.truncate_from_end(start)
@@ -217,6 +223,8 @@ class _LogLoader:
                 break
         damage = damage or scan.damage
         assert segment.size <= size
+        assert segment.base_offset <= segment.next_offset
+        assert segment.next_offset <= segment.offset_limit + 1
         self._scanned_segments += 1
         self._scanned_bytes += segment.size
         if damage is not None:
@@ -248,6 +256,8 @@ class _LogLoader:
 
     def discard_from(self, at: int, reason: str) -> None:
         """Remove the segments from index `at` on, newest first."""
+        assert 0 <= at
+        assert at <= len(self.segments)
         for segment in reversed(self.segments[at:]):
             self._truncated_bytes += segment.file.size()
             segment.remove()
@@ -258,6 +268,7 @@ class _LogLoader:
 
     def _assign_epochs(self, end: int) -> None:
         """Rebuild the epochs from all batches that begin before `end`."""
+        assert self.segments
         for _, header, _, _ in reads.headers(self.segments, self.segments[0].base_offset, LONG_MAX):
             if header.base_offset >= end:
                 return
@@ -276,9 +287,13 @@ class _LogLoader:
             self._assign_epochs(later[0].start_offset)
             for epoch, start in later:
                 self.epochs.assign(epoch, start)
+            assert self.epochs.latest == later[-1].epoch
+            assert self.epochs.entries[0].start_offset <= later[0].start_offset
 
     def report(self, log_end_offset: int) -> RecoveryResult:
         """Return what loading found and did."""
+        assert self._truncated_bytes == 0 or self._reason is not None
+        assert self._scanned_bytes == 0 or self._scanned_segments > 0
         return RecoveryResult(
             self._clean and not self._scanned_segments,
             self._scanned_segments,

@@ -28,4 +28,6 @@ def deletable(
             break
         excess -= segment.size
         count += 1
+    assert not count or segments[count - 1].next_offset <= high_watermark
+    assert not count or segments[count - 1].size > 0
     return count

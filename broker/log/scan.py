@@ -57,6 +57,7 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
 
     Ends at bytes that are not a batch. Reads only headers, and skips the rest of batches larger than a chunk.
     """
+    assert chunk_bytes >= HEADER_SIZE, "no header could ever be read"
     chunk, origin = b"", position
     while position + HEADER_SIZE <= end:
         at = position - origin
@@ -74,6 +75,7 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
 
 def walk_ends(file: File, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, int, int]]:
     """Yield last offset and byte range of each complete batch between two positions. Costs a third of `walk`."""
+    assert chunk_bytes >= HEADER_SIZE, "no header could ever be read"
     chunk, origin = b"", position
     while position + HEADER_SIZE <= end:
         at = position - origin
@@ -129,3 +131,4 @@ class BatchScanner:
             if left < needed:
                 self.damage = f"byte {position} cannot be read"
                 return
+        assert position == self._size

@@ -72,6 +72,7 @@ class Segment:
         """Create empty files if `fresh`. Otherwise open the existing files; the caller then sets the state that it
         finds.
         """
+        assert base_offset >= 0
         self._fs = fs
         self._path = f"{directory}/{file_name(base_offset, '')}"
         self._index_interval = config.index_interval_bytes
@@ -80,6 +81,7 @@ class Segment:
         self.base_offset = base_offset
         self.file: File = fs.open(self._path + LOG, create=fresh, truncate=fresh)
         self.size = self.file.size()
+        assert not fresh or self.size == 0  # else batches of an earlier file would count again
         self.next_offset = base_offset
         """Gives the smallest offset that the next batch may have."""
         self.offset_limit = base_offset + LARGEST_RELATIVE_OFFSET
@@ -117,6 +119,7 @@ class Segment:
         assert next_offset > self.next_offset
         assert length > 0
         position = self.size
+        assert self._index_position <= position
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = next_offset - 1
@@ -131,6 +134,7 @@ class Segment:
         if len(self.ends) > 2 * TAIL_BATCHES:
             del self.ends[:TAIL_BATCHES]
             del self.stops[:TAIL_BATCHES]
+            assert len(self.ends) == len(self.stops)
 
     def _index_batch(self, last_offset: int, position: int) -> None:
         assert last_offset >= self.base_offset
@@ -149,6 +153,7 @@ class Segment:
         """Complete the time index and write out pending entries, because nothing more will be appended."""
         assert len(self.ends) == len(self.stops)
         assert self.ends[-1] == self.next_offset
+        assert self.stops[-1] == self.size
         # The largest timestamp may be after the last indexed batch, and lookups in closed segments use the index only.
         self._index_time()
         self.write_out()
@@ -216,6 +221,7 @@ class Segment:
                 last = first + 1
             length = stops[last] - start
         assert length > 0
+        assert start + length <= self.size
         return FileSlice(self.file, start, length)
 
     def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
@@ -272,7 +278,8 @@ class Segment:
             self.roll_timestamp = first.header.max_timestamp
         end = self._walk_behind_index()
         self.drop_tail()
-        return end == self.size
+        # No checksum covers a batch's base offset: an end that no append could have made is damage as well.
+        return end == self.size and self.base_offset <= self.next_offset <= self.offset_limit + 1
 
     def _load_time_index(self) -> None:
         self.max_timestamp = self.max_timestamp_offset = -1
@@ -321,6 +328,7 @@ class Segment:
         """
         assert 0 <= position
         assert position <= self.size
+        assert next_offset <= self.next_offset
         mark = self._path + TRUNCATING
         self._fs.open(mark, create=True).close()
         self._fs.fsync_dir(parent(mark))

@@ -73,6 +73,7 @@ def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> Checked
     free = config.message_timestamp_type == "LogAppendTime"
     earliest = -LONG_MAX if free else wall_ms - config.message_timestamp_before_max_ms
     latest = LONG_MAX if free else wall_ms + config.message_timestamp_after_max_ms
+    assert earliest <= latest
     try:
         found = check_records(
             header,
@@ -210,12 +211,14 @@ def with_timestamp(records: memoryview, timestamp: int, append_time: bool) -> me
     """Return the batch with another largest timestamp and a new CRC. With `append_time` the timestamp applies to every
     record. Changes the batch in place unless it is read-only.
     """
+    assert len(records) >= HEADER_SIZE
     if records.readonly:
         records = memoryview(bytearray(records))
     attributes = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)[0]
     attributes = attributes | TIMESTAMP_TYPE_BIT if append_time else attributes & ~TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(records, _ATTRIBUTES_AT, attributes)
     _MAX_TIMESTAMP.pack_into(records, _MAX_TIMESTAMP_AT, timestamp)
+    assert not records.readonly
     # The CRC covers both fields; base offset and leader epoch lie before what it covers, so an append leaves it alone.
     _CRC.pack_into(records, _CRC_AT, crc32c(records[CRC_FROM:]))
     return records

@@ -156,11 +156,12 @@ def test_damaged_checkpoints_read_as_absent() -> None:
         b"0\n1\na 0\n",
         b"0\n1\na 0 x\n",
         b"0\n1\na x 1\n",
+        b"0\n2\na 0 1\na 1 -1\n",
         b"\xff\xff",
     ):
         fs.write("c", text)
         assert checkpoints.read_offsets(fs, "c") == {}
-    for text in (b"0\n2\n1 5\n1 6\n", b"0\n2\n1 5\n2 5\n", b"0\n1\nx 5\n", b"0\n1\n5\n", b"zero"):
+    for text in (b"0\n2\n1 5\n1 6\n", b"0\n2\n1 5\n2 5\n", b"0\n1\nx 5\n", b"0\n1\n5\n", b"zero", b"0\n1\n-1 0\n"):
         fs.write("c", text)
         assert checkpoints.read_epochs(fs, "c") is None
     assert checkpoints.read_offsets(fs, "missing") == {}

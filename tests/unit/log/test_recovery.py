@@ -72,6 +72,19 @@ def test_an_undamaged_log_is_kept_whole() -> None:
     assert again.aborted_transactions(0, 60) == log.aborted_transactions(0, 60) != []
 
 
+def test_a_clean_log_whose_last_batch_has_an_impossible_offset_is_scanned() -> None:
+    fs = MemoryFs()
+    log = filled(fs)
+    batches = stored_batches(log)
+    log.close(0)
+    last = log.segments[-1]
+    pack_into(">q", content(fs, path(log, -1, ".log")).cached, last.size - len(batches[-1].data), 1)
+    again = reload(fs, clean=True, recovery_point=log.recovery_point)
+    assert again.recovery.scanned_segments == 1
+    assert again.recovery.reason is not None
+    assert again.log_end_offset == batches[-2].end
+
+
 def test_only_segments_from_the_recovery_point_on_are_scanned() -> None:
     fs = MemoryFs()
     log = filled(fs)
