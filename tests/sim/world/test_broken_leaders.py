@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from squall.broker.apis.offsets import OffsetApis
+from squall.broker.controller.sessions import BrokerSessions
 from squall.broker.log.manager import LogManager
 from squall.broker.protocol.timestamps import LATEST
 from squall.broker.replicas.isr_proposals import IsrProposals, _asked
@@ -72,6 +73,16 @@ def sent_once(rule: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def heartbeats_missed(rule: Callable[..., None]) -> Callable[..., None]:
+    """A heartbeat does not extend the session of a broker."""
+    return lambda self, change, now_ms, offset: None
+
+
+def sessions_never_end(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """No session expires."""
+    return lambda self, image, now_ms: None
+
+
 def settings_stay(rule: Callable[..., None]) -> Callable[..., None]:
     """Settings that are altered at run time have no effect."""
     return lambda self, kind, name, now_ms: None
@@ -85,6 +96,8 @@ def no_checkpoint(rule: Callable[..., None]) -> Callable[..., None]:
 BROKEN: dict[str, tuple[Any, str, Callable[..., Any], list[dict[str, Any]]]] = {
     "removed-after-the-lag-time": (PartitionRules, "is_out_of_sync", behind_at_all, PAUSES),
     "listed-offset-is-committed": (OffsetApis, "_list_one", up_to_the_log_end, PAUSES),
+    "fenced-after-its-session": (BrokerSessions, "apply", heartbeats_missed, PAUSES),
+    "silent-broker-is-fenced": (BrokerSessions, "expired", sessions_never_end, ALONE[:1]),
     "proposal-is-sent-again": (IsrProposals, "run", sent_once, ALONE),
     "log-start-is-kept": (LogManager, "checkpoint_log_starts", no_checkpoint, DELETED),
     "settings-in-force": (ReplicaManager, "_settings_changed", settings_stay, ALTERED),

@@ -5,6 +5,7 @@ nearest situation that does not.
 from __future__ import annotations
 
 from squall.broker.log.config import LogConfig
+from squall.chaos.runtimes.sim.invariants.broker_sessions import BrokerSilence
 from squall.chaos.runtimes.sim.invariants.leaders import (
     RESEND_MS,
     IsrRemoval,
@@ -23,6 +24,10 @@ def settings(retention_ms: int = 1_000, min_isr: int = 2) -> Arguments:
     return (SettingsInForce(LogConfig(retention_ms=retention_ms), LogConfig(retention_ms=1_000), min_isr, 2),)
 
 
+def silent(for_ms: int) -> Arguments:
+    return (BrokerSilence(2, for_ms, 9_000),)
+
+
 LEADERS: dict[str, list[Case]] = {
     "removed-after-the-lag-time": [
         ("one ms too early", removal(1_500), removal(1_501)),
@@ -31,6 +36,8 @@ LEADERS: dict[str, list[Case]] = {
     "proposal-is-sent-again": [
         ("one ms too late", (UnsentProposals(1, RESEND_MS + 1),), (UnsentProposals(1, RESEND_MS),))
     ],
+    "silent-broker-is-fenced": [("one ms too long", silent(9_001), silent(9_000))],
+    "fenced-after-its-session": [("one ms too early", silent(9_000), silent(9_001))],
     "listed-offset-is-committed": [("one beyond", (LatestOffsetResponse(8, 7),), (LatestOffsetResponse(7, 7),))],
     "settings-in-force": [
         ("another retention", settings(retention_ms=999), settings()),

@@ -12,6 +12,7 @@ that the configuration allows, for example by an unclean election.
 
 from squall.chaos.runtimes.sim.invariants import (
     acks,
+    broker_sessions,
     commitment,
     decisions,
     derived,
@@ -33,8 +34,8 @@ from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
 CHECK_MODULES = (
-    *(acks, commitment, decisions, derived, fetch_sessions, group_times, groups, leaders, metadata, producers),
-    *(reads, replicas, request_order, transactions, txn_times),
+    *(acks, broker_sessions, commitment, decisions, derived, fetch_sessions, group_times, groups, leaders, metadata),
+    *(producers, reads, replicas, request_order, transactions, txn_times),
 )
 """Lists the modules that define invariants. Importing such a module adds its invariants to the table."""
 

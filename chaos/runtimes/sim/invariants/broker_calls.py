@@ -20,6 +20,7 @@ from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.protocol.timestamps import LATEST
 from squall.broker.replicas.isr_proposals import IsrProposals
 from squall.broker.replication.partition import Partition
+from squall.chaos.runtimes.sim.invariants.broker_sessions import BrokerSessionObserver
 from squall.chaos.runtimes.sim.invariants.group_clock import MemberRequestTimes, waits
 from squall.chaos.runtimes.sim.invariants.leaders import FetchHistory, LatestOffsetResponse, UnsentProposals
 from squall.chaos.runtimes.sim.invariants.session_calls import FetchSessionObserver
@@ -47,6 +48,7 @@ class BrokerCallObserver:
         self._fetches: dict[Partition, FetchHistory] = {}
         self._clocks: dict[GroupCoordinatorShard, MemberRequestTimes] = {}
         self._sessions = FetchSessionObserver(self._found)
+        self._brokers = BrokerSessionObserver(self._found_on)
         self._in_flight: Counter[BrokerToControllerRequests] = Counter()
         """Counts the AlterPartition requests in flight, by their sender."""
         self._unsent_since: dict[IsrProposals, float] = {}
@@ -80,12 +82,16 @@ class BrokerCallObserver:
             (GroupCoordinatorShard, "settle", self._settled),
             *((GroupCoordinatorShard, name, self._moved) for name in ("begin", "tick")),
         ]
-        with wrapped([*wrappers, *self._sessions.wrappers()]):
+        with wrapped([*wrappers, *self._sessions.wrappers(), *self._brokers.wrappers()]):
             yield
 
     def _found(self, trigger: CheckTrigger, found: Any, state: Partition) -> None:
         if self.observer is not None:
             self.observer.found(trigger, found, state)
+
+    def _found_on(self, trigger: CheckTrigger, found: Any, node: int) -> None:
+        if self.observer is not None:
+            self.observer.found_on(trigger, found, node)
 
     def _read(self, rule: Callable[..., FetchResponsePartition]) -> Callable[..., FetchResponsePartition]:
         @wraps(rule)

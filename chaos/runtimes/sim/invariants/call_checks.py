@@ -29,6 +29,12 @@ class CallChecks:
         if replica is not None:
             check_replica(self._report, trigger, found, replica)
 
+    def found_on(self, trigger: CheckTrigger, found: Any, node: int) -> None:
+        """Check the invariants of this trigger for a value that concerns a node and no replica."""
+        for each in entered(trigger):
+            if (wrong := each.check(found)) is not None:
+                self._report(each, wrong, node, None, {})
+
     def fetched(self, hosted: HostedPartition, offset: int, answer: FetchResponsePartition) -> None:
         """Check the part of a Fetch response for one partition. `offset`: the requested offset."""
         replica = self._replicas.of(hosted.state)

@@ -140,6 +140,12 @@ class CheckTrigger(StrEnum):
     UNSENT = "unsent"
     """Means a look at a leader with ISR proposals that wait, and no request in flight: check(found: UnsentProposals).
     """
+    SILENT = "silent"
+    """Means that a controller has nothing more to decide: check(found: BrokerSilence), for each broker that is not
+    fenced.
+    """
+    EXPIRED = "expired"
+    """Means that a controller fences a broker because time has passed: check(found: BrokerSilence)."""
     LISTED = "listed"
     """Means that ListOffsets gives a consumer the latest offset of a partition: check(found: LatestOffsetResponse)."""
     SESSION = "session"
