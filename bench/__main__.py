@@ -24,8 +24,8 @@ SWARM_SEEDS = 12
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run the benchmark. Exit code 1: a figure of Squall is missing, or is worse than that of --against beyond its
-    interval; 3: the peer or the other checkout is not available.
+    """Run the benchmark, and return the exit code. 1: a figure of Squall is missing, or the confidence interval shows
+    that it is worse than that of --against. 3: the peer or the other checkout is not available.
     """
     arguments = _arguments(given)
     before = snapshot()

@@ -112,8 +112,8 @@ def steps(
 
 
 def active_controller(cluster: MeasuredCluster) -> int:
-    """Return the leader of the metadata quorum. It is not asked by Metadata, which names any broker to clients
-    (KIP-590).
+    """Return the leader of the metadata quorum. DescribeQuorum is used, because Metadata names any broker as the
+    controller to clients (KIP-590).
     """
 
     async def ask() -> int:

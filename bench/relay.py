@@ -141,7 +141,7 @@ def _answer(port: int) -> None:
 
 
 def _keep_busy(ports: Sequence[int], rate: int) -> None:
-    """Send requests at a fixed rate, over one connection after the other, without waiting for answers."""
+    """Send requests at a fixed rate over the connections in turn, without waiting for answers."""
     ends = [socket.create_connection((HERE, ports[at % len(ports)])) for at in range(BUSY)]
     for end in ends:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -20,8 +20,9 @@ WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
 """Lists record size and idempotence of the loads that warm a JVM up, a quarter of the time each."""
 ASKED_FIRST = ((100, True, False), (1024, True, False))
 FURTHER = ((100, True, True), (1024, False, False), (100, False, False))
-"""Lists record size, idempotence, and whether librdkafka is called directly, as ASKED_FIRST does. The loads of
-ASKED_FIRST come right after the warm-up, because every load warms the cluster up further; those of FURTHER come later.
+"""Lists loads as (record size, idempotence, whether librdkafka is called directly), in the same form as ASKED_FIRST.
+The loads of ASKED_FIRST come right after the warm-up, because every load warms the cluster up further; those of FURTHER
+come later.
 """
 RATES = ((1000, 5), (1000, 0), (5000, 5))
 """Lists records per second with the client's linger.ms."""

@@ -40,7 +40,8 @@ class RecordedHistory(Protocol):
 
     @property
     def declared(self) -> int:
-        """Return the CRC-32 of the lines that declare partitions and their settings, as `History.declared`."""
+        """Return the CRC-32 of the history's lines that declare partitions and their settings, as `History.declared`.
+        """
 
     @property
     def partitions(self) -> Sequence[ObservedPartition]:

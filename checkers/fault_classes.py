@@ -54,7 +54,9 @@ def classes_of(faults: Iterable[RecordedFault]) -> tuple[FaultClass, ...]:
 
 
 def losses_without_isr(faults: Iterable[RecordedFault]) -> list[RecordedFault]:
-    """Return the power losses that began and whose evidence has no ISR: they may have hit all in-sync replicas (WM)."""
+    """Return the power losses that began and whose evidence has no ISR. They may have hit all in-sync replicas (class
+    WM).
+    """
     return [
         fault
         for fault in faults

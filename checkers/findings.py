@@ -47,7 +47,7 @@ class Finding:
     witnesses: tuple[Witness, ...]
     """Holds the witnesses that `kept` chooses, at most WITNESSES, by partition and offset."""
     parts: tuple[tuple[int, int], ...] = ()
-    """Holds (dense partition id, number of witnesses), ascending; the id -1 counts witnesses that belong to no
+    """Holds (partition id in the history, number of witnesses), ascending; the id -1 counts witnesses that belong to no
     partition.
     """
     signs: int = 0

@@ -59,8 +59,8 @@ def given_up(one: OperationAttempt) -> int:
 
 
 def _joined(found: dict[bool, Gap]) -> list[Gap]:
-    """Return the gap whose operations failed and the gap that ended with an acknowledgement, in order of time; as one
-    gap if they overlap. `found` maps whether the operations were acknowledged to the gap.
+    """Return the gaps in `found`, in order of time: that of the operations that failed (key False) and that of the
+    operations that were acknowledged in the end (key True). If they overlap, return them as one gap.
     """
     gaps = sorted(found.values())
     if len(gaps) == 2 and gaps[1][0] <= gaps[0][1]:

@@ -1,9 +1,9 @@
-"""Defines what a configuration guarantees under which faults: the matrix, as data.
+"""Defines what a configuration guarantees under which faults, as data: the guarantee matrix.
 
-A row of the matrix holds for a configuration, and a cell of the row for a class of faults. A cell lists the anomalies
-that may happen all the same, each with its reason, and says where that is written. An anomaly that no cell permits
-fails the run. So does a permitted one whose mechanism did not happen (`reasons.mechanism_of`), because then the reason
-explains nothing.
+A row of the guarantee matrix holds for a configuration, and a cell of the row for a class of faults. A cell lists the
+anomalies that may happen all the same, each with its reason, and says where that is written. An anomaly that no cell
+permits fails the run. So does a permitted one whose mechanism did not happen (`reasons.mechanism_of`), because then the
+reason explains nothing.
 
 If records may be lost, the consequences of a loss are permitted too (`ACKED_ONLY`, `COMMITTED`), for example that the
 offset of a lost record is given to another record. They are never permitted among final reads, because the cluster has
@@ -97,7 +97,8 @@ NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
 
 @dataclass(frozen=True, slots=True)
 class PermissionCellName:
-    """Names a cell of the matrix, or a promise: its row, the faults that it covers, and where it is written."""
+    """Names a cell of the guarantee matrix, or a promise: its row, the faults that it covers, and where it is written.
+    """
 
     row: str
     under: str
@@ -106,8 +107,8 @@ class PermissionCellName:
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeRow:
-    """Describes one row of the matrix: a kind of configuration and its cells. The cell `always` holds under P, N and C,
-    and without any fault.
+    """Describes one row of the guarantee matrix: a kind of configuration and its cells. The cell `always` holds without
+    faults, and under the classes P, N and C (faults of processes, network and clocks).
     """
 
     name: str
@@ -119,8 +120,8 @@ class GuaranteeRow:
     dm: PermissionCell
 
     def cells(self, classes: Iterable[FaultClass]) -> list[tuple[PermissionCellName, PermissionCell]]:
-        """Return the cells that apply under these classes, each once, with their names; the last is the cell of the
-        worst faults.
+        """Return the cells that apply under these classes of faults, each once, with their names. The cell of the worst
+        faults comes last.
         """
         by_class = {
             FaultClass.W1: self.w1,
@@ -164,7 +165,7 @@ class PermittedAnomalies:
         return permits or self._promise(anomaly)
 
     def _promise(self, anomaly: str) -> PermissionCellName | None:
-        """Return the promise that a finding breaks; for a loss, or if nothing is permitted at all, the cell that
+        """Return the promise that a finding breaks. For a loss, or if nothing is permitted at all, return the cell that
         forbids it.
         """
         if self.forbids is None or self.forbids == SAFE_EXPECTED or anomaly not in CATALOG or anomaly in LOSS:
@@ -256,7 +257,7 @@ BASE: tuple[GuaranteeRow, ...] = (
     ),
     GuaranteeRow("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
 )
-"""Lists the base rows of the matrix; the first that holds for a configuration is its row."""
+"""Lists the base rows of the guarantee matrix; the first that holds for a configuration is its row."""
 
 
 def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: PermissionCell) -> GuaranteeRow:
@@ -427,7 +428,7 @@ def guarantee_for(
     if "lost-write" in ways:
         # The cell that permits a loss also permits the loss's consequences.
         by = next(iter(ways["lost-write"].values()))
-        for each, reason in _followers(config, ways).items():
+        for each, reason in _consequences_of_loss(config, ways).items():
             ways.setdefault(each, {}).setdefault(reason, by)
     sources = dict.fromkeys(name.source for name, _ in cells)
     return PermittedAnomalies(
@@ -442,7 +443,7 @@ def guarantee_for(
     )
 
 
-def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, str]:
+def _consequences_of_loss(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, str]:
     """Return the anomalies that are permitted as consequences of a permitted loss: in transactions and groups, and if a
     record had two copies of which one was lost.
     """

@@ -19,7 +19,7 @@ from squall.checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from squall.checkers.anomalies.replica_divergence import NOT_COMPARED
 from squall.checkers.findings import Finding
 from squall.checkers.history.parser import parse
-from squall.checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
+from squall.checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, changed_files
 from squall.checkers.history.tables import History, HistoryProblem, RecordedFault
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.metrics import context_of
@@ -70,7 +70,7 @@ def judge_bytes(
     reported = run_facts.facts_of(info or {})
     disagreeing, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, reported.info)
     unsealed = broken_seal(parsed, reported.info)
-    changed = unlike(parsed.seals, parsed.run, facts.seal, nemesis, info or {})
+    changed = changed_files(parsed.seals, parsed.run, facts.seal, nemesis, info or {})
     wrong_plan = [*facts.of_another_run(parsed.run)]
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []

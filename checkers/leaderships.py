@@ -40,7 +40,7 @@ _STARTED, _READY, _STOPPED, _LAST = "node_started", "node_ready", "node_stopped"
 _NODE = (_STARTED, _READY, _STOPPED)
 _EVENT_MARKS = (b'"became_', b'"node_', b'"leader_elected"')
 REASONS = 3
-"""Is the number of missing things that a reason names at most."""
+"""Limits how many missing traces one sentence names."""
 
 
 class LeaderTerm(NamedTuple):
@@ -163,7 +163,8 @@ def of_events(
 
     The events are `became_leader` with `topic`, `partition`, `epoch` and `leo`; `became_follower` and `leader_elected`
     with the `leader`; and those of nodes that start and stop. `t` is in seconds on the run's clock, and `i` is the
-    incarnation. The last event must be that of the last line, whatever it reports.
+    incarnation. A broker's last event must come from the last line of its trace, so that it shows until when the trace
+    goes.
     """
     led: dict[str, list[list[int]]] = {}
     reported = {_id(node): list(events) for node, events in nodes.items()}

@@ -29,8 +29,8 @@ class LossCount:
     partitions: tuple[tuple[str, int, int | None], ...] = ()
     """Holds (partition, lost records, acknowledged records) of each partition, the worst first."""
     grounds: tuple[str, ...] = ()
-    """Holds a clause for each cell of the matrix that permits the loss, such as "acks=1 permits it"; empty if it is not
-    permitted.
+    """Holds a clause for each cell of the guarantee matrix that permits the loss, such as "acks=1 permits it"; empty if
+    the loss is not permitted.
     """
     reasons: tuple[str, ...] = ()
     """Holds the verdict's reasons for the losses, each once."""

@@ -37,8 +37,8 @@ class TransactionAttempt(NamedTuple):
     """Is the result that was requested, as `Txn.how`."""
     st: int
     t0: int
-    """Is when the end was requested, in ns; if it never was, when the transaction began. Until then its client takes
-    its time.
+    """Is when the end was requested, in ns; if it never was, when the transaction began. Time before the request is the
+    client's own, and does not count as waiting.
     """
     t1: int
 

@@ -243,8 +243,8 @@ Reader = tuple[int, int]
 
 
 def _ages(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
-    """Yield, for each poll, its reader and how long before the poll began some client had first learned of an offset
-    behind the reader's new position, in latency units; 0 if no client had.
+    """Yield, for each poll, its reader and its age in latency units. The age is how long before the poll began some
+    client had first learned of an offset behind the reader's new position; 0 if no client had.
     """
     ends: dict[int, list[tuple[int, int]]] = {}
     for each in reported:

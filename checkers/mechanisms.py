@@ -59,8 +59,8 @@ class MechanismSign(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class AnomalyMechanism:
-    """Describes what must have happened for a finding to be explained. Each sign of `needs` must be set; of a
-    combination of signs in `needs`, any one.
+    """Describes what must have happened for a finding to be explained. `needs` lists conditions, all of which must be
+    met; a condition is a combination of signs, of which at least one must be set.
     """
 
     name: str

@@ -120,7 +120,8 @@ class MeasurementRow(NamedTuple):
 
     The age of a poll is the time from when somebody first learned of an offset behind its last record until the poll
     began; 0 if nobody did. A reader sometimes requests the latest offset (with read_committed the last stable offset):
-    that offset less the reader's position is its lag (R6). Final reads count for neither.
+    that offset less the reader's position is its lag (R6: consumers count lag from such offsets). Final reads count for
+    neither.
 
     The processes that follow one another as one producer of the load are one producer. A transactional id waits from
     when a transaction's end was requested until it is acknowledged, commit or abort. A transaction that failed before

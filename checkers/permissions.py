@@ -1,5 +1,5 @@
-"""Decides whether a reason of the matrix explains a finding: whether the reason applies to its partitions, and whether
-its mechanism happened. Pure.
+"""Decides whether a reason of the guarantee matrix explains a finding: whether the reason applies to its partitions,
+and whether its mechanism happened. Pure.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check
 
 
 class PermissionContext(NamedTuple):
-    """Holds what decides whether a reason for permitting a finding applies to its partitions, which are given by their
-    dense ids.
+    """Holds what decides whether a reason for permitting a finding applies to its partitions. Partitions are given by
+    their ids in the history.
     """
 
     plain: frozenset[int]

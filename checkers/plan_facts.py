@@ -46,7 +46,7 @@ class PlanFacts:
     brokers: tuple[int, ...] = ()
     """Lists the ids of the cluster's brokers; empty if the plan does not say how many there are."""
     seal: int | None = None
-    """Is the seal of the plan, as the history's header has it (`squall.checkers.history.seal`)."""
+    """Is the plan's CRC-32 (`squall.checkers.history.seal.plan_seal`); the history's header has the same."""
     topic: Mapping[str, str] = field(default_factory=dict)
     """Maps the settings with which the workload's topics are created to their values."""
     cleanup: str = "delete"

@@ -1,5 +1,5 @@
-"""Names the promise that a finding breaks if the finding is no loss, and where that promise is written. For losses, the
-matrix names it.
+"""Names the promise that a finding breaks, and where that promise is written. For losses, the guarantee matrix names it
+instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Defines the reasons, in words, why a cell of the matrix permits a finding, and the mechanism that each reason needs.
+"""Defines the reasons, in words, why a cell of the guarantee matrix permits a finding, and the mechanism that each
+reason needs.
 """
 
 from __future__ import annotations

@@ -23,10 +23,11 @@ from squall.checkers.leaderships import EVER, Leaderships
 from squall.checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, MechanismSign
 
 BEFORE_NS = 5_000_000_000
-"""Is how long before a disturbance, in ns, a record may have been sent that was still under way when it began."""
+"""Is for how long, in ns, a record may have been under way when a disturbance began: records sent earlier are not
+affected.
+"""
 AFTER_NS = 30_000_000_000
-"""Is how long after a disturbance, in ns, clients may still send again what was not answered: Kafka's
-`request.timeout.ms`.
+"""Is how long after a disturbance, in ns, clients may still resend an unanswered request: Kafka's `request.timeout.ms`.
 """
 
 

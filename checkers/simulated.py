@@ -1,9 +1,9 @@
-"""Reads the failures that a simulator saw in its run and that no history shows: broken invariants, crashes, a world
-without progress.
+"""Reads the failures that a simulator saw in its run and that no history shows: broken invariants, crashes, a
+simulation in which nothing can happen any more.
 
-The simulator writes them to run.json (`simulated`) and violations.json. The history's last line seals the violations
-that were seen before it (`seal_of`), and run.json holds the size and CRC-32 of the whole file. The verdict counts these
-failures.
+The simulator writes them to run.json (`simulated`) and violations.json. The history's last line holds the CRC-32 of the
+violations that were seen before it (`seal_of`), and run.json holds the size and CRC-32 of the whole file. The verdict
+counts these failures.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class SimulatorFindings:
 
 
 def seal_of(violations: Sequence[Mapping[str, Any]]) -> int:
-    """Return the seal of these violations, which are as in violations.json; 0 for none."""
+    """Return the CRC-32 of these violations, which are as in violations.json; 0 for none."""
     return _seals(violations)[-1]
 
 
 def _seals(violations: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the seals of the first 0, 1, 2 ... violations, because some may have been found after the history was
+    """Return the CRC-32 of the first 0, 1, 2 ... violations, because some may have been found after the history was
     closed.
     """
     found = [0]

@@ -58,10 +58,10 @@ class JudgedFinding:
     processes: tuple[int, ...]
     witnesses: tuple[Witness, ...]
     parts: tuple[tuple[int, int], ...] = ()
-    """Holds (dense partition id, number of witnesses), ascending."""
+    """Holds (partition id in the history, number of witnesses), ascending."""
     cell: PermissionCellName | None = None
-    """Is the cell of the matrix that permits the finding, or the promise that forbids it; None if it is not known what
-    was promised.
+    """Is the cell of the guarantee matrix that permits the finding, or the promise that forbids it; None if it is not
+    known what was promised.
     """
     blames: str = ""
     """Names the client whose fault the finding is; empty if it is the cluster's, or if it is permitted."""

@@ -108,7 +108,7 @@ class _HistorySummary:
     problem: HistoryProblem | None = None
     """Says why reading the history stopped early, as `History.problem`."""
     declared: int = 0
-    """Is the seal of the declared partitions and settings, as `History.declared`."""
+    """Is the CRC-32 of the lines that declare partitions and topic settings, as `History.declared`."""
 
 
 def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
@@ -168,7 +168,7 @@ def read_inputs(
     unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, reported.info, notes)
     kept = _converted(run_dir, troubles, notes) if history is None else _parsed(history, run_dir, troubles, notes)
     run, partitions = kept.run or run_dir.name, kept.partitions
-    changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), reported.info)
+    changed = seal.changed_files(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), reported.info)
     other_plan, edited = plan.of_another_run(run) if plan else [], agreement.edited(kept, reported.info)
     apart = agreement.disagreements(kept, reported.info, None if other_plan else plan, faults, metrics or {})
     seen, there = simulated.read(run_dir, reported.info, kept.seals), plan.brokers if plan else ()

@@ -94,8 +94,8 @@ def _joined(sentences: Iterable[str]) -> str:
 
 
 def _span(facts: PartitionFacts, story: PartitionStory, about: Sequence[LabelledRecord]) -> tuple[float, float]:
-    """Return the time from shortly before the record was written until no log held it any more, else to the last known
-    moment. For a broken invariant the time ends with its break: later events have no part in it.
+    """Return (begin, end) of the time that concerns the finding: from shortly before its records were written until no
+    log held them any more, else until the last final read. For a broken invariant, the end is when it broke.
     """
     if facts.problem.t is not None:
         return float("-inf"), facts.problem.t

@@ -270,8 +270,8 @@ class KeyFigures:
     unavailable_partition: str
     stuck_clients: dict[str, str]
     clients: dict[str, str]
-    """Maps a partition that was unavailable to only one client to that client, from `summary.unavailable_to`.
-    `stuck_clients` is `summary.stuck_clients`.
+    """Maps each partition that was unavailable to a single client, while it served others, to that client
+    (`summary.unavailable_to`). `stuck_clients` is `summary.stuck_clients`.
     """
     p50_ms: float | None
     p99_ms: float | None

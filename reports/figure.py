@@ -246,7 +246,9 @@ def throughput(axis: Any, files: RunFiles) -> None:
 
 
 def _before_final_reads(files: RunFiles, key: str) -> list[float]:
-    """Return a series up to the final reads, in which fresh readers read as fast as they can."""
+    """Return a series up to the begin of the final reads. Fresh readers read as fast as they can then, so later values
+    would dwarf those of the load.
+    """
     until = files.phase("final reads")[0]
     pairs = zip(_numbers(files.series.get("second")), _numbers(files.series.get(key)), strict=False)
     return [value for second, value in pairs if until is None or second + 1 <= until]

@@ -252,7 +252,9 @@ class _InputHistory:
         return int(came[0]) if len(came) == 1 else -1
 
     def positions(self, begin: float) -> Iterator[GroupPosition]:
-        """Yield the positions that `again` yields as a story has them: their seconds count from `begin`."""
+        """Yield the positions that `again` yields, each after the commit that it should have returned, in the form that
+        stories use. Times are in seconds since `begin`.
+        """
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():
             newer = integer(mapping(commit["at"]).get(str(self.part)))

@@ -90,7 +90,7 @@ class RunFiles:
     does not count. Empty if that is not so.
     """
     part_names: dict[int, str] = field(default_factory=dict)
-    """Maps a dense partition id to TOPIC-NUMBER."""
+    """Maps the id of a partition in the history to TOPIC-NUMBER."""
     origin_ns: float | None = None
     """Is the origin of the page's time axis on the run's clock: the begin of the load with faults, as in plans; else
     the time of the history's header, else the run's begin.
@@ -133,7 +133,9 @@ class RunFiles:
 
     @property
     def foreign(self) -> str:
-        """Returns the name of the brokers if they are not Squall's own, which alone write traces; else empty."""
+        """Returns the name of the brokers' program if the brokers are not Squall's own; else empty. Foreign brokers
+        write no traces.
+        """
         planned = str(self.plan.get("target") or OURS)
         return str(mapping(self.run.get("target")).get("name") or ("" if planned == OURS else planned))
 

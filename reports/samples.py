@@ -67,10 +67,11 @@ def read_samples(files: RunFiles, begin: float, end: float) -> LatencySamples:
 
 
 def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> list[LaneSpan]:
-    """Return the spans in which writes waited and none was acknowledged for UNAVAILABLE_S, or for much longer than is
-    usual in a slow load.
+    """Return the spans in which writes waited and none was acknowledged. A span is returned if it is longer than
+    UNAVAILABLE_S and than 20 times the median span.
 
-    `squall.checkers.metrics` defines the gaps: writes that failed, and writes that the next acknowledgement ends.
+    The spans are the gaps that `squall.checkers.metrics` defines: of writes that failed, and of writes that wait for
+    the next acknowledgement.
     """
     import numpy as np
 

@@ -85,8 +85,8 @@ def acks_words(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings])
 def _mixed(
     sent: Sequence[ProduceRequestSettings], word: Callable[[ProduceRequestSettings], str]
 ) -> tuple[str, str] | None:
-    """Describe requests of one producer that differ in `word`, and say why it is not known which of them had a record.
-    Return None if they do not differ.
+    """Return two texts if one producer sent requests that differ in `word`: what was sent, and why it is not known
+    which kind of request carried a given record. Return None if they do not differ.
 
     Requests whose client id names no process may be from any such producer.
     """

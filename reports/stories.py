@@ -128,8 +128,8 @@ def _recoveries(files: RunFiles, name: str) -> Iterable[StoryLine]:
 
 
 def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json]) -> Iterable[StoryLine]:
-    """Yield each time a broker took the record for a batch that its producer had sent before. If no read has the
-    record, it was lost by that: either the earlier batch had other records, or the earlier batch is gone.
+    """Yield each time a broker took the record for a duplicate of an earlier batch of its producer, and appended
+    nothing. If no reader got the record, this was its loss: the earlier batch had other records, or is gone.
     """
     unread = not any(row["kind"] == 1 for row in rows)
     sends = [(row["t0"], row["t1"]) for row in rows if row["kind"] == 0 and row["t0"] is not None]

@@ -22,7 +22,7 @@ from squall.reports.story_client import sentences_of
 from squall.reports.story_facts import ACKNOWLEDGED, GroupPosition, PartitionFacts, all_facts
 from squall.reports.story_moments import MUST, NOISE, READERS, TURN, LabelledRecord, StoryMoment, StoryMoments
 from squall.reports.story_records import is_misplaced, named_records, with_names
-from squall.reports.story_teller import tell
+from squall.reports.story_teller import replay_moments
 
 MOMENTS_AT_MOST = 48
 _KEY = "Seconds count from the beginning of the load."
@@ -96,7 +96,7 @@ def story_of(facts: PartitionFacts, acted: GroupMemberActions | None = None) -> 
         return _of_members(facts, acted)
     producers = producers_of(facts)
     records = named_records(facts)
-    told = tell(facts, records, producers)
+    told = replay_moments(facts, records, producers)
     moments = chosen(told.moments, facts.problem)
     shown = {moment.lane for moment in moments}
     processes = [*(each.sent.process for each in records), *(each.process for each in facts.positions)]
@@ -125,7 +125,7 @@ def _of_members(facts: PartitionFacts, acted: GroupMemberActions) -> PartitionSt
     it.
     """
     producers, records = producers_of(facts), named_records(facts)
-    told, begin = tell(facts, records, producers), load_begin(acted.files)
+    told, begin = replay_moments(facts, records, producers), load_begin(acted.files)
     did = [
         StoryMoment((acted.files.seconds(each.t) or 0.0) - begin, f"process {each.process} (member)", each.kind,
                members.sentence(each), each.label, MUST, grave=each.grave)
@@ -321,8 +321,8 @@ def _nowhere(facts: PartitionFacts, record: LabelledRecord, records: Sequence[La
 
 
 def _differs(facts: PartitionFacts, records: Sequence[LabelledRecord]) -> list[UnrequestedSetting]:
-    """Return the settings that the producers of the records in question sent without a request; without such records,
-    those of all producers.
+    """Return the settings that the producers of the records in question sent although they were asked for others.
+    Without such records, all producers count.
     """
     processes = dict.fromkeys(each.sent.process for each in records if each.is_subject)
     return differences(facts.asked, facts.requests.of_processes(processes) if processes else facts.sent)

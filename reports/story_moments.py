@@ -50,7 +50,8 @@ class StoryMoment:
     about: tuple[str, ...] = ()
     """Names the records that the moment is about."""
     group: tuple[object, ...] = ()
-    """Identifies consecutive moments that become one sentence: `plural`, in which {who} is replaced by their brokers.
+    """Identifies consecutive moments that share one sentence: `plural`, with {who} replaced by the brokers of these
+    moments.
     """
     plural: str = ""
     fault: int = -1
@@ -119,7 +120,7 @@ def known_words(
     which = "" if has else ", though its log does not have that"
     return (
         f"Broker {node} takes {names} for the batch at {where} that producer id {producer_id} sent before{which}. "
-        f"It appends nothing, and answers with that offset{stand(replica)}."
+        f"It appends nothing, and answers with that offset{leo_and_hw(replica)}."
     )
 
 
@@ -131,8 +132,10 @@ def is_of_another(record: LabelledRecord, records: Iterable[LabelledRecord]) -> 
     )
 
 
-def stand(replica: ReconstructedReplica, *, surely: bool = True) -> str:
-    """Return LEO and HW in brackets; if not `surely`, they are those of the broker's last trace line."""
+def leo_and_hw(replica: ReconstructedReplica, *, surely: bool = True) -> str:
+    """Return the log end offset and high watermark of a replica, as in " (LEO 7, HW 5)". If not `surely`, they are
+    lower bounds.
+    """
     least = "" if surely else "≥ "
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"
 

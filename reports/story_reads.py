@@ -9,7 +9,8 @@ THROWN = ("log_truncated", "offset_out_of_range")
 
 
 class PolledRange(NamedTuple):
-    """Holds the offsets that one read got of the partition. `at` is its position before. -1 means not known, or none.
+    """Holds the offsets of the partition that one read returned. `at` is the reader's position before the read. -1
+    means not known, or none.
     """
 
     t: float

@@ -1,6 +1,6 @@
-"""Turns facts into moments, one after the other, each with the content of its log then. Pure.
+"""Turns facts into moments in order of time, each with the broker's log as it was then. Pure.
 
-All moments are described; `squall.reports.story` selects those that a reader needs.
+`squall.reports.story` selects the moments that a reader needs.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from squall.reports.story_moments import (
     is_of_another,
     it,
     known_words,
+    leo_and_hw,
     offsets_of,
     outcome_words,
     position_words,
-    stand,
 )
 from squall.reports.story_records import final_words, is_misplaced, with_names
 
 
-def tell(facts: PartitionFacts, records: list[LabelledRecord], producers: dict[int, str]) -> StoryMoments:
-    """Return every moment of the partition, in order. `producers` maps a process to its lane."""
+def replay_moments(facts: PartitionFacts, records: list[LabelledRecord], producers: dict[int, str]) -> StoryMoments:
+    """Replay all events of the partition and return its moments, in order. `producers` maps a process to its lane."""
     return _StoryBuilder(facts, records, producers).run()
 
 
@@ -60,7 +60,8 @@ class _StoryBuilder:
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
-        """Holds restarted brokers that do not serve yet, of which the controller has the state before the restart."""
+        """Holds restarted brokers that do not serve yet: the controller still has their state from before the restart.
+        """
         self._on_event: dict[str, Callable[[BrokerTraceLine, ReconstructedReplica], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
@@ -135,7 +136,7 @@ class _StoryBuilder:
         return [each.name for each in there if replica.epoch_at(each.offset) == each.epoch]
 
     def _note_lost_copies(self, moment: StoryMoment) -> None:
-        """Say so in a moment that took the last copy of a record from all logs."""
+        """Mark the moment as a loss of each acknowledged record of which no log holds a copy any more."""
         for record in self._records:
             if record.epoch < 0 or record.name in self._told.lost or record.name not in self._acknowledged:
                 continue
@@ -178,7 +179,7 @@ class _StoryBuilder:
                 word = "program's answer" if sent.process in self._facts.programs else "acknowledgement"
                 told = f"Inferred from the {word}: broker {leader.node} has appended {name}"
                 self._note(
-                    sent.done, str(leader.node), "appends", f"{told}{stand(leader, surely=False)}.", f"has {name}",
+                    sent.done, str(leader.node), "appends", f"{told}{leo_and_hw(leader, surely=False)}.", f"has {name}",
                     offsets_of(leader, surely=False),
                     weight=weight, replica=leader.snapshot(), about=(name,), came_from=(lane, "sends"),
                 )  # fmt: skip
@@ -235,7 +236,7 @@ class _StoryBuilder:
         replica = self._logs.of(bar.node)
         text = f"Broker {bar.node} is {bar.words}"
         if bar.down:
-            text += stand(replica, surely=self._told.exact)
+            text += leo_and_hw(replica, surely=self._told.exact)
             replica.up = False
         self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot(),
                    fault=bar.number)  # fmt: skip
@@ -276,7 +277,7 @@ class _StoryBuilder:
             for r in self._records
             if r.name in self._acknowledged and r.name not in self._hold(replica) and 0 <= r.epoch < replica.epoch
         ]
-        text = f"Broker {event.node} leads in epoch {replica.epoch}{stand(replica)}, in sync: {ids(replica.isr)}."
+        text = f"Broker {event.node} leads in epoch {replica.epoch}{leo_and_hw(replica)}, in sync: {ids(replica.isr)}."
         moment = self._at(
             event, "leads", text, f"leads epoch {replica.epoch}", offsets_of(replica), f"ISR {ids(replica.isr)}",
             weight=TURN,
@@ -299,11 +300,11 @@ class _StoryBuilder:
             self._at(event, "leaderless", text, "no leader", offsets_of(replica), weight=DETAIL,
                      group=("leaderless", replica.epoch))  # fmt: skip
             return
-        text = f"Broker {event.node} follows broker {leader} in epoch {replica.epoch}{stand(replica)}."
+        text = f"Broker {event.node} follows broker {leader} in epoch {replica.epoch}{leo_and_hw(replica)}."
         moment = self._at(
             event, "follows", text, f"follows {leader}, epoch {replica.epoch}", offsets_of(replica),
             weight=DETAIL if was[0] < 0 else TURN, group=("follows", leader, replica.epoch, replica.leo, replica.hw),
-            plural=f"Brokers {{who}} follow broker {leader} in epoch {replica.epoch}{stand(replica)}.",
+            plural=f"Brokers {{who}} follow broker {leader} in epoch {replica.epoch}{leo_and_hw(replica)}.",
         )  # fmt: skip
         if replica.leo < leo:
             self._note_lost_copies(moment)
@@ -322,7 +323,7 @@ class _StoryBuilder:
         verb = "appends" if leads else "copies"
         where = f" at offset {start}" if leads and end - start == 1 else ""
         source = self._producers.get(new[0].sent.process, "") if leads and new else str(replica.leader)
-        text = f"Broker {event.node} {verb} {names}{where}{stand(replica)}."
+        text = f"Broker {event.node} {verb} {names}{where}{leo_and_hw(replica)}."
         self._at(
             event, verb, text, f"{verb} {names}", offsets_of(replica), weight=weight, about=tuple(r.name for r in new),
             came_from=(source, "sends" if leads else "appends") if source else None,
@@ -460,7 +461,7 @@ class _StoryBuilder:
 
     def _node_stopped(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:
         replica.up = False
-        text = f"Broker {event.node} has stopped{stand(replica)}."
+        text = f"Broker {event.node} has stopped{leo_and_hw(replica)}."
         self._at(event, "stopped", text, "stopped", offsets_of(replica), weight=DETAIL)
 
     def _broker_fenced(self, event: BrokerTraceLine, replica: ReconstructedReplica) -> None:

@@ -91,8 +91,8 @@ def _of_member(entry: Json) -> str:
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:
-    """Return the number in the sentence about an anomaly, over all kinds of evidence: of witnesses, or of the processes
-    or partitions that `AnomalyDefinition.counts` names.
+    """Return the number that the sentence about an anomaly names, over all kinds of evidence: the witnesses, or the
+    processes or partitions if `AnomalyDefinition.counts` says so.
     """
     counts = CATALOG[name].counts if name in CATALOG else ""
     named = {key for each in entries for key in each.get(counts) or ()} if counts else set()

@@ -79,10 +79,10 @@ def analyse(
 ) -> Analysis:
     """Analyse a run, and write the results into `out`; None: into `run_dir`.
 
-    The history is converted while the JVM of `java_home` starts. `limits` are the plan's if None, and if there is a
-    plan. `stage` is called with each stage that begins. The other arguments are those of `session.start`. Raises what
-    the converter raises for missing files, and what `session.start` and Spark raise. findings.json is removed first, so
-    a findings.json that exists is complete and belongs to this history.
+    The history is converted while the JVM of `java_home` starts. `limits` limits the time without progress; None: as
+    the run's plan says, if there is one. `stage` is called with each stage that begins. The other arguments are those
+    of `session.start`. Raises what the converter raises for missing files, and what `session.start` and Spark raise.
+    findings.json is removed first, so a findings.json that exists is complete and belongs to this history.
 
     `ahead` is given if the run has no history yet: it is a function that returns when the history is there. Meanwhile
     Spark starts and runs every statement once over a history of a few records, so that its code is compiled. An

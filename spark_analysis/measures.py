@@ -37,14 +37,14 @@ def views(context: MeasurementContext) -> tuple[str, ...]:
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:
-    """Return the SQL of a row that COUNTS aggregates: `x` is summed and its minimum taken, and `took` is used for
-    percentiles.
+    """Return the SQL of a row for the statement COUNTS, which aggregates the rows: `x` is summed and its minimum taken,
+    and `took` is used for percentiles.
     """
     return f"named_struct('name', '{name}', 'a', int({a}), 'b', int({b}), 'x', bigint({x}), 'took', bigint({took}))"
 
 
 def _gap(name: str, a: str, b: str, since: str) -> str:
-    """Return the SQL of a row that GAPS aggregates."""
+    """Return the SQL of a row for the statement GAPS, which aggregates the rows."""
     return f"named_struct('name', {name}, 'a', int({a}), 'b', int({b}), 'since', {since}, 'till', till)"
 
 
@@ -158,13 +158,13 @@ RECOVERIES = f""",
 
 
 def unanswered(group: str, sends: str) -> str:
-    """Return common table expressions, of which the last, `unanswered`, has the gaps of `squall.checkers.metrics` as
-    group, since, till.
+    """Return common table expressions. The last one, `unanswered`, has the gaps of `squall.checkers.metrics` as group,
+    since, till.
 
-    `group` names columns of `sends`, which has st, t0 and t1 too. There is one sort: begins and ends of writes in
-    order, how many writes wait after each, and how many acknowledgements there were until then. Between two
-    acknowledgements there is one stretch of writes that are acknowledged at its end (`a0`, `a1`), and one from the
-    first to the last write that failed (`f0`, `f1`).
+    `group` names columns of `sends`, which has st, t0 and t1 too. There is one sort, of the begins and ends of all
+    writes. It gives, after each of them, how many writes wait and how many acknowledgements there were. Between two
+    acknowledgements there are at most two stretches: one of writes that are acknowledged in the end (from `a0` to
+    `a1`), and one of writes that failed (from `f0` to `f1`). Stretches that overlap become one gap.
     """
     order = f"partition by {group} order by t, ends, acked"
     return f"""
@@ -283,7 +283,7 @@ def statements(
     faults = _faults(context.faults)
     wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"
     load = f" and not {wrote_after}" if context.afterwards else ""
-    whose = _whose(context.producers)
+    whose = _producer_sql(context.producers)
     counts = COUNTS.format(
         load=load,
         whose=whose,
@@ -309,8 +309,8 @@ def statements(
     return counts, GAPS.format(load=load, whose=whose, readers=readers, more=more, fresh=fresh)
 
 
-def _whose(producers: Mapping[int, int]) -> str:
-    """Return the SQL of the first process of a send's producer."""
+def _producer_sql(producers: Mapping[int, int]) -> str:
+    """Return an SQL expression that maps the column `producer` of a send to the first process of the same producer."""
     pairs = ", ".join(f"{proc}L, {first}L" for proc, first in producers.items())
     return f"int(coalesce(try_element_at(map({pairs}), producer), producer))" if pairs else "int(producer)"
 

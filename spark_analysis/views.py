@@ -76,8 +76,9 @@ where r.kind = 1 and r.iso = 1 and r.val >= 0 and r.t1 <= t.te and t.how = 1 and
   and w.txn <> t.op
 group by w.txn, t.op, w.te, t.te
 """
-"""Selects a row for each two transactions that may have committed, of which one read a record of the other before its
-own commit was requested. `read` is the first such record; `late` says that a late EndTxn may have committed the writer.
+"""Selects a row for each two transactions (`writer`, `reader`) that may have committed, if the reader got a record of
+the writer before the reader's commit was requested. `read` is the first such record; `late` says that a late EndTxn may
+have committed the writer.
 """
 
 GROUP_COMMITS = """

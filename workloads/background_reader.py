@@ -50,12 +50,12 @@ async def tail(
     *,
     lookups: bool = False,
 ) -> None:
-    """Run the reader of this number until it may end and has done its last poll. It uses Squall's own client, or the
-    client library of its zone.
+    """Run the reader of this number until the harness lets readers end and its last poll is done. It uses the client
+    library of its zone (clients with network links of their own), or Squall's own client.
 
-    Squall's own reader starts at each of `beginnings` in turn, every `again_s` seconds while the load lasts; it uses
-    the settings `consumer` except for their isolation. A library's reader starts at the log's start, with its own
-    settings. If `lookups`, Squall's own reader also looks up offsets by timestamp.
+    Squall's own reader has the settings `consumer`, with `isolation` in place of their own level. It starts at each of
+    `beginnings` in turn, and changes to the next one every `again_s` seconds while the load lasts. If `lookups`, it
+    also looks up offsets by timestamp. A library's reader has its own settings and starts at the log's start.
     """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
@@ -98,8 +98,8 @@ async def _read(
     *,
     lookups: bool,
 ) -> None:
-    """Run the reader as one process of the history, until it may end or one of its topics was deleted and created
-    again. In the latter case the next process reads the new topic.
+    """Run the reader as one process of the history (Jepsen's logical process). It ends when the harness lets readers
+    end, or when one of its topics was deleted and created again; then the next process reads the new topic.
     """
     readers, handle = around.readers, around.controls.readers[number]
     parts = [around.recorder.partitions[place] for place in places]
@@ -137,8 +137,8 @@ class _StartPositionCycle:
         self._again_s, self._again_at = again_s, inf
 
     async def first(self, places: Sequence[Place]) -> None:
-        """Start to read once the start offsets of all partitions are known. If the reader may end before that, start
-        with the known ones.
+        """Start to read at the first kind of position, once the offsets of all partitions are known. If the harness
+        lets readers end before that, start in the partitions whose offsets are known.
         """
         beginning, found = next(self._coming), dict[Place, int]()
         while len(found) < len(places) and not self._readers.may_end.is_set():

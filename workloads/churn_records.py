@@ -77,8 +77,8 @@ async def write_to(
 
 
 class _ChurnRecordSender:
-    """Sends these records, and writes their outcomes into the history. A record that has no outcome when the time is
-    over never gets one.
+    """Sends the records of `write_to`, and writes their outcomes into the history. A record without an outcome at the
+    time limit never gets one.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -1,11 +1,11 @@
 """Crashes and pauses a workload's clients from outside, for fault injection.
 
-A client is one of the workload's producers or readers. It runs as one process of the history after the other: a
-"process" here is Jepsen's logical process. A crash ends the present process without a close: records without an answer
-stay without an outcome. A pause stops the application: nothing is sent or polled, while the connections of its library
-stay open, as in a long garbage collection of a program whose network thread keeps running. A zombie pauses inside a
-transaction until another process has taken over its transactional id, and then continues as if nothing had happened. A
-client that is a member of a group may get a duplicate: a second process with the same group.instance.id.
+A client is one of the workload's producers or readers. Over time it has several processes (logical processes, in
+Jepsen's sense): when one ends, a successor begins. A crash ends the present process without a close: records without an
+answer stay without an outcome. A pause stops the application: nothing is sent or polled, while the connections of its
+library stay open, as in a long garbage collection of a program whose network thread keeps running. A zombie pauses
+inside a transaction until another process has taken over its transactional id, and then continues as if nothing had
+happened. A client that is a member of a group may get a duplicate: a second process with the same group.instance.id.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ class GroupIdentity(NamedTuple):
 
 
 class ClientHandle:
-    """Lets faults pause, crash and duplicate one client of the workload. `done` counts the records that the client has
-    sent, or its polls. A `holder` in its methods is the id of a fault, because several faults may act at once.
+    """Lets faults pause, crash and duplicate one client of the workload. `done` counts the records that a producer has
+    sent, or the polls of a reader. Several faults may act on the client at once: `holder` in the methods is the id of
+    the fault that calls.
     """
 
     def __init__(self, name: str) -> None:
@@ -198,8 +199,8 @@ class ClientHandle:
 
     @property
     def has_paused_zombie(self) -> bool:
-        """Is True if a zombie is paused and its successor has ended no transaction yet. The successor should then do
-        one at once.
+        """Is True if a zombie is paused and its successor has ended no transaction yet. The successor should then do a
+        transaction at once.
         """
         return any(zombie_run.zombie >= 0 and not zombie_run.transactions for zombie_run in self._zombie_runs.values())
 
@@ -291,8 +292,9 @@ class AdminLog:
     recorder: Recorder
     bootstrap: Sequence[Address]
     turns: dict[tuple[str, str], trio.Lock] = field(default_factory=dict)
-    """Maps (topic, setting) to a lock that is held from the change of the setting until the old value is restored. The
-    lock with an empty setting is held by requests that must not hit the next topic of the same name.
+    """Maps (topic, setting) to a lock. A fault that changes the setting holds the lock until the old value is restored.
+    The lock with an empty setting is that of the topic's name: it is held while a request is sent that names the topic,
+    so that the request cannot hit a later topic of that name.
     """
 
 

@@ -15,8 +15,8 @@ FACTOR = "offsets.topic.replication.factor"
 """
 PARTITIONS, SEGMENT_BYTES = "offsets.topic.num.partitions", "offsets.topic.segment.bytes"
 SEGMENTS = ("4000", "12000")
-"""Lists segment sizes in bytes. A batch has to fit into a segment; the largest batches come from a consumer group that
-becomes a classic group, with 450 bytes per member.
+"""Lists segment sizes of __consumer_offsets, in bytes. The largest batch has to fit: it is written when a consumer
+group becomes a classic group, with 450 bytes per member.
 """
 SHORTEST_SESSION, LONGEST_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
 FIRST_REBALANCE = "group.initial.rebalance.delay.ms"
@@ -71,7 +71,7 @@ def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
     return {RETENTION_MINUTES: "1", RETENTION_CHECK: "1000"}
 
 
-def often_asked(protocol: str, *commits: str, both: bool = False) -> tuple[str, ...]:
+def frequent_coordinator_apis(protocol: str, *commits: str, both: bool = False) -> tuple[str, ...]:
     """Return the APIs of the requests that group members send to their coordinator throughout a load, for faults that
     act on requests. If the group has members of both protocols, return only what both send: which protocol the group
     has depends on timing.
@@ -93,7 +93,9 @@ def sessions_of(session_ms: int) -> dict[str, str]:
 
 
 def drawn_of_groups(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
-    """Draw broker settings for one plan of a swarm: few partitions of __consumer_offsets, sometimes many segments."""
+    """Draw broker settings for one random plan: few partitions of __consumer_offsets, and sometimes small segments, so
+    that there are many.
+    """
     found = {**SUITED_TO_GROUPS, PARTITIONS: rng.choice(("1", "2", "3"))}
     found[FIRST_REBALANCE] = rng.choice(("0", "500"))
     if workload["topic_settings"].get("flush.messages") == "1":

@@ -26,8 +26,8 @@ class MemberIdentity(NamedTuple):
 
 
 class HeartbeatTimes(NamedTuple):
-    """Gives the times of the last successful request that kept the member's session, in ns on the run's clock; -1 if
-    there was none.
+    """Holds when the last successful request that kept the member's session was sent and when it was answered, in ns on
+    the run's clock; -1 if there was none.
     """
 
     sent: int = -1

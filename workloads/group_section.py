@@ -55,7 +55,9 @@ def _sentence(name: str, group: Mapping[str, Any]) -> str:
 
 
 def _returns(static: Mapping[str, int]) -> str:
-    """Describe static members that came back in time; empty if there were none."""
+    """Return sentences about static members that came back within their session time-out, and about the rebalances
+    after that; empty if none came back.
+    """
     if not static.get("returns"):
         return ""
     said = f" Static members came back within their session time-out {_count(static['returns'], 'time', 'times')}; the"

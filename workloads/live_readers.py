@@ -57,7 +57,7 @@ class LiveReaders:
         self.settled = trio.Event()
         """Is set once every operation of the load has its outcome."""
         self.may_end = trio.Event()
-        """Is set when readers may end after their last poll."""
+        """Is set when the harness lets the readers end; each then does a last poll."""
 
     # ------------------------------------------------------------------------------------------ by the workload
 

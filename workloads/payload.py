@@ -26,7 +26,9 @@ HEADER_EVERY = 4
 MIN_SIZE = 3 + 8 + 4 + 8 + 2
 NO_KEY = 0xFFFF
 NOT_PROMISED = -1
-"""Is the timestamp in the payload of a record whose timestamp may change: its sender sets its own."""
+"""Replaces the timestamp in the payloads of a producer that sets timestamps of its own, as a user's program may: the
+payload is made before the timestamp is known.
+"""
 NOT_KNOWN = -2
 """Is the timestamp of a read record if the leader set it (LogAppendTime), or if the client does not report it."""
 
@@ -134,7 +136,7 @@ def _padding(value: int, length: int) -> bytes:
 
 
 def _digest_of_headers(headers: Headers, digest: int) -> int:
-    """Return `digest`, which ends before the headers, continued over the headers."""
+    """Return the CRC-32C of the headers that continues `digest`, the CRC of the bytes before them."""
     for name, content in headers:
         encoded = name.encode()
         digest = crc32c(_LENGTH.pack(len(encoded)) + encoded, digest)

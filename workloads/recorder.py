@@ -119,7 +119,7 @@ class Recorder:
         """Maps a topic to its settings in force, from the last call of `topic_settings`."""
         self._places: list[tuple[str, int]] = []
         self._declared: list[Mapping[str, Any]] = []
-        """Holds the declaration of each partition, by dense id."""
+        """Holds the declaration of each partition, by the partition's number in the history."""
         self._declarations = 0
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put({**header, **(about or {}), "ends": True, "seal": SEAL})

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from squall.workloads.section import WorkloadSection
 
 POLLS_TO_READ = 3
-"""Is after how many of its polls a reader has certainly returned a record: polls before may return an earlier answer,
-or wait for another broker. A group's partition needs as many to move: its owner gives it up, the next owner joins, and
-then reads.
+"""Is the number of polls that a reader may need before it returns a waiting record: earlier polls may return an older
+response, or wait for another broker. A partition that moves to another group member needs as many: its owner gives it
+up, the next owner joins, and then reads.
 """
 BATCH_BYTES = 256
 """Is an upper bound of the bytes that a batch of one record adds to the record's value."""
@@ -78,10 +78,10 @@ class WorkloadFailed(Exception):
 
 
 class LoadProfile(NamedTuple):
-    """Describes a load for faults, invariants and swarms: its clients, rate, groups and transactional ids."""
+    """Describes a load for faults, invariants and random plans: its clients, rate, groups and transactional ids."""
 
     producers: int
-    """Counts the producers; each is one process of the history after the other."""
+    """Counts the producers. Each is a sequence of processes of the history: when one ends, a successor begins."""
     readers: int
     rate: int
     """Gives the records per second of all producers together, rounded up."""
@@ -121,7 +121,9 @@ class BrokerLimit(NamedTuple):
 
 
 class SwarmCluster(NamedTuple):
-    """Describes the cluster and faults that a swarm has drawn before it draws a workload's settings."""
+    """Describes the cluster and faults of one random plan of a swarm (many simulated runs), which are drawn before the
+    workload's settings.
+    """
 
     nodes: int
     hurts_fsyncs: bool
@@ -209,7 +211,9 @@ class Scenario(BaseModel, ABC):
     COORDINATOR_LOGS: ClassVar[tuple[str, ...]] = ()
     """Names the replication-factor settings of the internal topics that the workload cannot work without."""
     SWARM_SHARE: ClassVar[float] = 0.0
-    """Gives the share of a swarm's seeds that run this workload if the user names none; the rest run the default."""
+    """Gives the share of random plans of a swarm (many simulated runs) that have this workload if the user names none;
+    the rest have the default workload.
+    """
     COUNTED: ClassVar[tuple[str, ...]] = ()
     """Lists the settings that are counts: shrinking searches for the smallest values."""
     PLAIN: ClassVar[Mapping[int, Any]] = {}
@@ -274,7 +278,7 @@ class Scenario(BaseModel, ABC):
 
     @abstractmethod
     def traffic(self) -> LoadProfile:
-        """Return what faults, invariants and swarms have to know of the load."""
+        """Return what faults, invariants and random plans have to know of the load."""
 
     @abstractmethod
     def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
@@ -299,7 +303,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     def drawn_brokers(cls, stream: RandomStreamFactory, table: Table) -> dict[str, str]:
-        """Draw the broker settings of a swarm's plan, for the drawn workload settings `table`."""
+        """Draw the broker settings of one random plan, for the drawn workload settings `table`."""
         return dict(cls.BROKERS)
 
     def longest_wait_s(self) -> float:
@@ -317,8 +321,8 @@ class Scenario(BaseModel, ABC):
         return (BrokerLimit(name, bytes_, asked_by, "records are refused"),)
 
     def batch_size(self) -> int:
-        """Return the size of the largest batch, in bytes, that producers without a setting for it make: a batch that
-        does not fit into a segment would be refused.
+        """Return the largest batch size, in bytes, for producers that have no setting for it. Their batches must fit
+        into a segment, because a broker refuses larger ones.
         """
         segment_bytes = self.topic_settings.get("segment.bytes")
         return BATCH_SIZE if segment_bytes is None else max(min(BATCH_SIZE, int(segment_bytes) - BATCH_BYTES), 1)
@@ -341,7 +345,9 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     def simplifications(cls, operation: list[Any]) -> Iterator[list[Any]]:
-        """Yield each way to simplify an operation, which is a list as in a plan's file, by one thing."""
+        """Yield simpler variants of one operation for shrinking, each simplified in one place. An operation is a list
+        here, as in a plan's file.
+        """
         return iter(())
 
     # --------------------------------------------------------------------------------------------- how it runs
@@ -378,7 +384,7 @@ class Scenario(BaseModel, ABC):
     @classmethod
     @abstractmethod
     def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
-        """Draw the workload table of a swarm's plan, including the workload's name."""
+        """Draw the `[workload]` table of one random plan, including the workload's name."""
 
     # ------------------------------------------------------------------------------------------ how it is judged
 

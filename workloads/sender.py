@@ -1,5 +1,5 @@
-"""Runs one of a workload's producers: one process of the history after the other. Records are due by the clock (an open
-loop).
+"""Runs one of a workload's producers as a sequence of processes of the history (Jepsen's logical processes). Records
+are due by the clock (an open loop).
 
 The cluster's answers do not slow the load down, so an outage does not either, until the producer's buffer is full. A
 process that ends with records in doubt is never used again; a successor with a new process id, a new client and a new
@@ -62,7 +62,7 @@ class _ProducerProcess:
 
 
 class ProducerLoop:
-    """Runs one producer of the load as one process of the history after the other."""
+    """Runs one producer of the load as a sequence of processes of the history: when one ends, a successor begins."""
 
     def __init__(
         self, env: Env, around: ScenarioEnvironment, settings: SenderSettings, number: int, agenda: RecordSchedule
@@ -113,7 +113,9 @@ class ProducerLoop:
             task_status.started()
 
     async def _live(self, stop: trio.Event, running: _ProducerProcess) -> None:
-        """Run one process. It reports "started" when a successor may take over; then it only finishes."""
+        """Run one process of the history: send records until a successor may take over, report that by
+        `running.task_status.started`, and then wait for the outcomes of the sent records.
+        """
         settings = self._settings
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about["producer"] = self._number

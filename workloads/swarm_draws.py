@@ -1,4 +1,5 @@
-"""Draws settings that several workloads share, for the small random loads of a swarm (many simulated runs)."""
+"""Draws settings that several workloads share, for the small loads of random plans that are simulated in large numbers.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ if TYPE_CHECKING:
 
 INDEX_INTERVAL = "index.interval.bytes"
 INDEX_INTERVALS = ("0", "300", "1000")
-"""Lists intervals below the default of 4096 only: a node loads its logs before it knows the settings of their topics,
-and the invariant `offset-index-is-dense` would then expect the entries of the default.
+"""Lists values of a topic's index.interval.bytes. All are below the default of 4096: a node loads its logs before it
+knows their topics' settings, so a larger value would break the invariant `offset-index-is-dense`, which expects at
+least the entries of the default.
 """
 SEGMENT_BYTES = ("4096", "16384")
 FLUSH_SHARE, SEGMENT_SHARE, INDEX_SHARE, FETCH_SHARE = 0.25, 0.25, 0.15, 0.25

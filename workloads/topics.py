@@ -23,8 +23,8 @@ TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 async def make_topics(
     env: Env, bootstrap: Sequence[Address], scenario: Scenario, recorder: Recorder, ready_s: float = READY_S
 ) -> dict[Place, int]:
-    """Create the topics unless they exist, wait for leaders, declare the partitions, and map each partition to its
-    dense id.
+    """Create the topics unless they exist, wait for their leaders, and declare the partitions in the history. Return
+    each partition's number in the history.
     """
     wanted, places = scenario.topic_list(), scenario.places()
     trouble = ["no answer"]

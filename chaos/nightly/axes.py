@@ -16,7 +16,7 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.mutants import find
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.plans.plan import Plan, PlanError, make_plan
-from squall.checkers.nightly.matrix import said as as_word
+from squall.checkers.nightly.matrix import axis_word
 from squall.workloads.registry import DEFAULT, SCENARIOS
 
 Cell = Mapping[str, str]
@@ -99,7 +99,7 @@ def word(axis: str, value: Any) -> str:
     cannot have.
     """
     known = AXES[axis]
-    said = as_word(axis, value)
+    said = axis_word(axis, value)
     if known.values and said not in known.values:
         raise ValueError(f"{axis}: {value!r} is not possible: one of {', '.join(known.values)}")
     if known.numeric and not (said.isdecimal() and int(said) > 0):

@@ -27,8 +27,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each visible output of an input after its first. An input that is at two places counts as two
-    inputs, and is left out.
+    """Yield a witness for each further visible output of an input that has several. Inputs that readers found at two
+    offsets are left out, because the application reads such an input twice.
     """
     if not seen.history.outputs:
         return

@@ -31,8 +31,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each input below the group's furthest committed position that final reads show and that has
-    no visible output.
+    """Yield a witness for each input that has no visible output although the group committed a position behind it.
+    Inputs are the records that final reads return.
     """
     history = seen.history
     positions = seen.view(positions_of)

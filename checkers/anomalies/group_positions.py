@@ -61,8 +61,8 @@ class GroupPositions:
         return commit.txn >= 0 and ABORT in self.late[commit.txn]
 
     def uncommitted(self, commit: GroupCommit, t: int) -> bool:
-        """Return whether no client had requested the commit of this commit's transaction by `t` ns, or none ever did.
-        False outside of transactions.
+        """Return whether the position's commit was part of a transaction that could not have committed by `t` ns,
+        because its client had not requested that. False outside of transactions.
         """
         if commit.txn < 0:
             return False

@@ -34,9 +34,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     epoch. A response counts as earlier if it came before the other one's request was sent.
 
     A new leader may know a lower high watermark than the old leader, so a response whose epoch is unknown proves
-    nothing. Nor does the first fetch after a ListOffsets request, because its own request may have been sent before
-    that one. The second fetch does, because a client has one fetch at a time under way to a leader. A new leader
-    returns no latest offset before it knows one that is at least as high as those that its predecessors returned
+    nothing. The first fetch after a ListOffsets response proves nothing either, because its request may have been sent
+    before ListOffsets. The second fetch does, because a client has one fetch at a time under way to a leader. A new
+    leader returns no latest offset before it knows one that is at least as high as those that its predecessors returned
     (KIP-207). The same holds for the last stable offset: each decision below it was committed, so the new leader has it
     (Redpanda PR 7544).
     """

@@ -25,7 +25,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each reported position that only transactions can explain which had not committed by then."""
+    """Yield a witness for each reported position that was set by a transaction which had not committed when the
+    position was reported, and that nothing else explains.
+    """
     positions = seen.view(positions_of)
     for place in positions.places:
         for fetch in place.fetches:

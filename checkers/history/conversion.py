@@ -46,11 +46,13 @@ class ConversionResult:
     ends: bool = True
     """Is True if the history's recorder was to write a last line that counts the others, as `History.ends`."""
     seals: dict[str, int] = field(default_factory=dict)
-    """Holds the seals of the run's other files, as `History.seals`."""
+    """Maps other files of the run to their CRC-32, as `History.seals`."""
     source: dict[str, int] | None = None
-    """Is the `seal.stamp` of history.jsonl; None if there was none, or if an early version converted it."""
+    """Holds the size and CRC-32 of history.jsonl (`seal.stamp`); None if there was no such file, or if an early version
+    converted it.
+    """
     tables: dict[str, dict[str, int] | None] = field(default_factory=dict)
-    """Maps the name of each table's file to its `seal.stamp`."""
+    """Maps the name of each table's file to its size and CRC-32 (`seal.stamp`)."""
     holds: int = 0
     """Counts how often a member of a group owned a partition."""
     outputs: int = 0
@@ -71,7 +73,7 @@ class ConversionResult:
     heartbeats.
     """
     declared: int = 0
-    """Is the seal of the declared partitions and settings, as `History.declared`."""
+    """Is the CRC-32 of the lines that declare partitions and topic settings, as `History.declared`."""
     skew_ms: int = 0
     """Is `nemesis_log.skew_ms`, which decides what retention could have removed."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -191,8 +193,8 @@ def read_faults(run_dir: Path) -> tuple[list[RecordedFault], HistoryProblem | No
 
 
 def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[RecordedFault]]:
-    """Return the converted history and its faults in memory. If `large` is False, the large tables are left empty,
-    except for `holds`: from these ownerships the Spark engine knows for which partitions a member waited.
+    """Return the converted history and its faults in memory. If `large` is False, all large tables but `holds` (the
+    ownerships of group members) are left empty: the Spark engine needs `holds` in memory.
     """
     from squall.checkers.history.parquet import read_large, read_small
 

@@ -52,7 +52,7 @@ class PartitionOwnership(NamedTuple):
     last_gen: int
     """Is the last generation or member epoch that assigned the partition to the member while it owned it."""
     told: int
-    """Is when the member first learned of that assignment."""
+    """Is when the member first learned that `last_gen` assigns the partition to it."""
 
 
 class MemberPause(NamedTuple):

@@ -50,8 +50,8 @@ class PartitionRetentionTracker:
         self._once = True
         """Is True if nothing is appended twice, because all producers are idempotent."""
         self._acked: list[tuple[int, int, int]] = []
-        """Holds (offset, its bytes at most, `_bytes` when it was acknowledged) of each record, if retention.bytes is
-        set.
+        """Holds, for each acknowledged record, its offset, the most bytes that it can take, and the value of `_bytes`
+        when it was acknowledged. Empty if retention.bytes is not set.
         """
         self._starts: list[tuple[int, int, int]] = []
         """Holds (log start, wall clock in ms when it was first seen, `_bytes` by then); both ascend."""
@@ -152,7 +152,7 @@ class RetentionTracker:
         self._shortened: dict[str, int] = {}
         """Maps each topic to the shortest retention.ms that an administrator requested, for partitions added later."""
         self.seal = 0
-        """Is the `declared_seal` of all lines so far."""
+        """Is the CRC-32 of all declarations so far (`seal.declared_seal`)."""
 
     def began(self, wall_ms: int, mono_ns: int) -> None:
         """Record the two clocks of the header."""

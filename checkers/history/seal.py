@@ -1,8 +1,8 @@
-"""Seals a history and the files beside it, so that damage, or a file of another run, shows.
+"""Seals a history and the files beside it with checksums, so that damage, or a file of another run, shows.
 
 The history's last line counts the lines before it, and holds the CRC-32 of their bytes. Its header holds the CRC-32 of
 the plan, and its last line those of nemesis.jsonl and of the entries of run.json. Histories of killed harnesses lack
-the last line, and those of early versions lack all seals: they are judged as they are.
+the last line, and those of early versions lack all checksums: they are judged as they are.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from squall.checkers.history.tables import History, HistoryProblem, int64
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
-"""Lists keys of run.json that only versions write which also close the history with a last line."""
+"""Lists keys of run.json by which a version is recognised that also ends the history with a sealed last line."""
 NOTE = "history.jsonl does not promise a last line, as in early versions: lines of its end may be gone"
 SEALED_KEYS = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads", "history")
 """Lists the keys of run.json on which the verdict depends. Their values do not change once the history is closed."""
 UNSEALED = ("operations",)
-"""Lists keys of a plan that are not sealed: the load as it was drawn, by which nothing is judged."""
+"""Lists keys of a plan that `plan_seal` leaves out: the load as it was drawn, by which nothing is judged."""
 
 
 def seals_of(seals: Any) -> dict[str, int]:
@@ -31,22 +31,25 @@ def seals_of(seals: Any) -> dict[str, int]:
 
 
 def plan_seal(plan: Mapping[str, Any]) -> int:
-    """Return the seal of a parsed plan. Comments and the order of keys do not change it."""
+    """Return the CRC-32 of a parsed plan. Comments and the order of keys do not change it."""
     return _of({name: value for name, value in plan.items() if name not in UNSEALED})
 
 
 def info_seal(info: Mapping[str, Any]) -> int:
-    """Return the seal of the values that run.json has under SEALED_KEYS."""
+    """Return the CRC-32 of the values that run.json has under SEALED_KEYS."""
     return _of({name: info.get(name) for name in SEALED_KEYS})
 
 
 def value_seal(value: Any) -> int:
-    """Return the seal of any plain value. The way in which the value was written down does not change it."""
+    """Return the CRC-32 of a value in its canonical form: the format of the file from which it was read does not change
+    it.
+    """
     return _of(value)
 
 
 def declared_seal(before: int, line: Mapping[str, Any]) -> int:
-    """Return the CRC-32 of all declarations of partitions and of topics' settings: of `before`, and of one more line.
+    """Return the CRC-32 of all lines that declare partitions or topic settings so far. `before` is that of the earlier
+    lines, `line` is the next one.
     """
     return _of([before, line])
 
@@ -58,8 +61,8 @@ def _of(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in the form that is sealed: keys with an empty value are removed, as TOML cannot write them, and
-    30.0 becomes 30.
+    """Return a value in the form of which the CRC-32 is taken: keys with an empty value are removed, as TOML cannot
+    write them, and 30.0 becomes 30.
     """
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items() if each not in (None, [], {})}
@@ -68,11 +71,11 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def unlike(
+def changed_files(
     seals: Mapping[str, int], run: str, plan: int | None, nemesis: bytes, info: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the files that are not those with which the history was recorded, each with the reason. Nothing may be
-    derived from their content.
+    """Return the files that were changed since the history was recorded, or belong to another run, each with the
+    reason. Nothing may be derived from their content.
 
     `seals` and `run` are those of `History`. `plan` is the `plan_seal`, None if the plan cannot be read. `info` is
     run.json, empty if there is none or it cannot be read.
@@ -129,7 +132,7 @@ def read_info(run_dir: Path) -> Mapping[str, Any]:
 
 
 JUDGED = "history"
-"""Is the key of verdict.json with the `stamp` of the history that was judged."""
+"""Is the key of verdict.json with the size and CRC-32 (`stamp`) of the history that was judged."""
 NOT_JUDGED = f"{FILE} is not the one that was judged"
 _CHUNK = 1 << 20
 

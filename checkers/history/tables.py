@@ -86,7 +86,7 @@ class RecordRow(NamedTuple):
     inside: int
     """Is 1 if the record before came from the same poll, else 0."""
     key: int
-    """Is the dense id of the key of a send to a compacted partition; else -1."""
+    """Identifies the key of a send to a compacted partition by a number; -1 for other rows."""
     tries: int
     """Counts how often an acknowledged send was written to a connection; -1 for clients that do not report it, and for
     reads.
@@ -351,7 +351,9 @@ class History:
     torn_bytes: int = 0
     """Is the length of an unfinished last line, which was left out; 0 if there is none."""
     seals: dict[str, int] = field(default_factory=dict)
-    """Holds the seals of the run's other files in the header and the last line (`squall.checkers.history.seal`)."""
+    """Maps other files of the run to their CRC-32, as the header and the last line have them
+    (`squall.checkers.history.seal`).
+    """
     problem: HistoryProblem | None = None
     """Says why reading stopped early; None if it did not. The lines before are a sound history that was cut short."""
     names: list[str] = field(default_factory=list)
@@ -392,7 +394,7 @@ class History:
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Maps each operation to the number of its outcomes: "ok" | "fail" | "info" | "error NAME"."""
     declared: int = 0
-    """Is the `seal.declared_seal` of its partitions and topic settings."""
+    """Is the CRC-32 of the lines that declare partitions and topic settings (`seal.declared_seal`)."""
 
     def process(self, proc: int) -> ClientProcess | None:
         """Return the process with this id; None if there is none."""
@@ -427,7 +429,9 @@ class RecordedFault:
     id: int
     action: str
     fault_class: str
-    """Is the fault's class as the nemesis reports it: P, N, C, W1, WM or D; empty if it does not."""
+    """Is the fault's class as the nemesis reports it, a `FaultClass` such as P for processes or N for the network;
+    empty if it does not report one.
+    """
     traits: tuple[str, ...]
     """Lists the fault's traits as the nemesis reports them (`squall.checkers.fault_traits`)."""
     target: str
@@ -445,5 +449,5 @@ class RecordedFault:
 
     @property
     def whole_since(self) -> int:
-        """Return the time in ns from which on every send met the whole fault; -1 if the fault never began."""
+        """Return the time in ns from which on the fault was on for every target; -1 if the fault never began."""
         return max(self.began, self.on)

@@ -1,4 +1,5 @@
-"""Reads a night's matrix from its files: the anomalies that the night forbids, and later changes of the matrix. Pure.
+"""Reads a night's test matrix from its files: the anomalies that the night forbids, and later changes of the matrix.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ ALIASES = {"ours": "squall"}
 """Maps words for a target to the words that plans use."""
 
 
-def said(axis: str, value: Any) -> str:
-    """Return a value of an axis in the words that the configuration of an item has."""
+def axis_word(axis: str, value: Any) -> str:
+    """Return the value of an axis in the words that the names of configurations have."""
     word = ("on" if value else "off") if isinstance(value, bool) else str(value)
     if axis == "acks":
         return {"-1": "all"}.get(word, word)
@@ -25,7 +26,7 @@ def said(axis: str, value: Any) -> str:
 @dataclass(frozen=True, slots=True)
 class ForbiddenAnomalies:
     """Lists anomalies that a night forbids although configurations may permit them. `where` maps each axis of the
-    matrix to the values for which the rule holds.
+    night's test matrix to the values for which the rule holds.
     """
 
     where: Mapping[str, tuple[str, ...]]
@@ -37,12 +38,14 @@ class ForbiddenAnomalies:
 
 
 def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
-    """Return the rules of a matrix, which is as night.json or its file has it. Malformed rules are left out."""
+    """Return the rules of a night's test matrix that forbid anomalies. `matrix` is the parsed matrix, from night.json
+    or from a file of its own. Malformed rules are left out.
+    """
     listed = matrix.get("expect")
     return tuple(
         ForbiddenAnomalies(
             {
-                axis: tuple(said(axis, each) for each in _many(values))
+                axis: tuple(axis_word(axis, each) for each in _many(values))
                 for axis, values in _table(reported, "where").items()
             },
             tuple(map(str, _many(reported.get("never", ())))),

@@ -68,7 +68,8 @@ class RunOfNight:
     configuration: str
     """Says in words on what the durability of the run's records depends."""
     classes: str
-    """Names the classes of the faults that began, as "P N"; `NO_CLASS` if none did, `NOT_KNOWN` if they are not known.
+    """Names the classes of the faults that began (`FaultClass`), such as "P N" for processes and network; `NO_CLASS` if
+    none began, `NOT_KNOWN` if they are not known.
     """
     promise: str
     """Is the row of the guarantees that applies to its configuration; empty if it is not known."""
@@ -149,7 +150,9 @@ def _verdict(attempt: RunAttempt, reported: Mapping[str, Any]) -> tuple[str, str
 
 
 def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, str]:
-    """Return the value of each axis in words: as the plan has it, or as the night's matrix has it if it does."""
+    """Return the value of each axis (such as acks or faults) of a run in words: from the item's entry in night.json
+    (`planned`), and from the run's plan for axes that the entry lacks.
+    """
     reported = _cell(planned)
     for name in ("target", "runtime", "workload", "faults"):
         if planned.get(name):
@@ -158,7 +161,7 @@ def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, st
 
 
 def _cell(planned: Mapping[str, Any]) -> dict[str, str]:
-    """Return the configuration of an item, as the matrix has it."""
+    """Return the values of the axes of an item in words, as its entry in night.json has them."""
     cell = planned.get("cell")
     return {str(name): _word(value) for name, value in cell.items()} if isinstance(cell, dict) else {}
 

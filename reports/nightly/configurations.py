@@ -35,10 +35,14 @@ class ConfigurationNight:
     lost: int
     duplicated: int
     unavailable_ms: float | None
-    """Gives the longest unavailability of the worst run with a verdict; the next field is of the worst run, too."""
+    """Gives the longest unavailability in any of the runs with a verdict; `recovery_ms` gives the longest time to
+    recovery.
+    """
     recovery_ms: float | None
     p99_ms: float | None
-    """Gives the median over the runs, as in the trends; the next field is a median, too."""
+    """Gives the median of the runs' p99 latencies, as in the trends; `p99_faulty_ms` gives the same for the time of
+    faults.
+    """
     p99_faulty_ms: float | None
 
     @property

@@ -70,7 +70,9 @@ def describe(cells: Sequence[DurabilityCell]) -> str:
 
 
 def _places(cells: Sequence[DurabilityCell], rows: Sequence[tuple[str, str]]) -> list[tuple[DurabilityCell, float]]:
-    """Place each cell: the cells of one row are above each other."""
+    """Return each cell of the durability table with its y position in the figure. Cells of the same row are one above
+    the other, around the row's number.
+    """
     placed = []
     for row, key in enumerate(rows):
         mine = [cell for cell in cells if (cell.configuration, cell.class_words) == key]

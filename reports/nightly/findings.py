@@ -95,8 +95,8 @@ def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
 
 
 def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> Iterator[Row]:
-    """Yield a row for a failed simulation in which no check found anything: a broker ended by itself, nothing could
-    happen any more, or the run did not come to its end.
+    """Yield a row for a failed simulation in which no check found anything: a broker ended by itself, no event was left
+    to simulate, or the run did not come to its end.
     """
     told = mapping(files.run.get(simulated.KEY))
     failure = mapping(told.get("failure"))
@@ -197,7 +197,9 @@ def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
 
 
 def _moment(files: RunFiles, story: Iterable[StoryLine]) -> tuple[str, str]:
-    """Return the phase in which it happened, and the kind of the fault that had begun last; empty for neither."""
+    """Return the phase of the run in which the finding's cause happened, and the kind of the fault that had begun last;
+    an empty text for each that is not known.
+    """
     lines = [line for line in story if not line.text.startswith(NOT_READ)]
     if not lines:
         return "", ""

@@ -101,8 +101,8 @@ class NightlyReport:
 
     @property
     def beside(self) -> list[tuple[str, str, dict[str, DurabilityCell]]]:
-        """Returns (configuration, faults, target and runtime -> its cell) for each configuration and faults that ran on
-        several targets or runtimes; empty if none did.
+        """Returns a row for each configuration and fault classes that ran on several targets or runtimes:
+        (configuration, fault classes, cells of the durability table by target and runtime). Empty if there is none.
         """
         rows: dict[tuple[str, str], dict[str, DurabilityCell]] = {}
         for cell in self.cells:
@@ -112,7 +112,7 @@ class NightlyReport:
 
     @property
     def places(self) -> list[str]:
-        """Returns the targets and runtimes on which something of `beside` ran."""
+        """Returns the targets and runtimes that have a cell in `beside`, as text, sorted."""
         return sorted({where for _, _, found in self.beside for where in found})
 
     @property
@@ -207,8 +207,8 @@ class NightlyReport:
 
     @property
     def too_little(self) -> bool:
-        """Is True if too many runs ended without a verdict: by the night's own exit code, which knows its matrix, else
-        by UNKNOWN_SHARE.
+        """Is True if too many runs ended without a verdict. The night's own exit code decides, because it knows the
+        night's test matrix; if that code says neither, UNKNOWN_SHARE decides.
         """
         if self.night["exit"] in (WELL, TOO_LITTLE):
             return bool(self.night["exit"] == TOO_LITTLE)
@@ -304,7 +304,7 @@ def report_of(
     nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
     here = next(row for row in nights if row["night"] == night)
     before = nights[: nights.index(here) + 1]
-    tables = {**tables, "runs": [_as_the_night_has_it(row) for row in tables["runs"]]}
+    tables = {**tables, "runs": [_with_night_verdict(row) for row in tables["runs"]]}
     runs = [row for row in tables["runs"] if row["night"] == night]
     told_of = {(row["item"], row["attempt"]) for row in tables["findings"] if row["night"] == night}
     found, gone = compare_findings(tables["findings"], [row["night"] for row in before])
@@ -332,9 +332,9 @@ def report_of(
     )
 
 
-def _as_the_night_has_it(run: Row) -> Row:
-    """Return a run with the verdict that counts for its night: invalid also if it shows an anomaly that the night's
-    matrix forbids. The night's exit code and summary count so, too.
+def _with_night_verdict(run: Row) -> Row:
+    """Return a run with the verdict that counts for its night: it is invalid also if the run shows an anomaly that the
+    night forbids. The night's exit code and summary follow the same rule.
     """
     if not run["unexpected"] or run["verdict"] == INVALID:
         against = _against(run)
@@ -343,7 +343,9 @@ def _as_the_night_has_it(run: Row) -> Row:
 
 
 def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:
-    """Return a cell of the table whose runs have the verdicts of `runs`, which count what each night forbids."""
+    """Return a cell of the durability table in which each run has its verdict from `runs`, so that anomalies that a
+    night forbids make a run invalid here, too.
+    """
     verdicts = {(run["night"], run["item"], run["attempt"]): run["verdict"] for run in runs}
     behind = [
         {**each, "verdict": verdicts.get((each["night"], each["item"], each["attempt"]), each["verdict"])}

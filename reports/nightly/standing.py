@@ -132,7 +132,7 @@ def _gravity(each: FindingStatus) -> tuple[bool, bool, bool, bool, int]:
 
 
 def wrong(row: Row) -> bool:
-    """Return whether a finding needs a look: it is not permitted, or the night was not to show it."""
+    """Return whether a finding needs a look: its configuration does not permit it, or its night forbids it."""
     return row["permitted"] is False or bool(row["unexpected"])
 
 

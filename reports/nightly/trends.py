@@ -48,7 +48,7 @@ class NightSummary:
 
 @dataclass(frozen=True, slots=True)
 class FlakyItem:
-    """Describes an item of the matrix that sometimes ended without a verdict."""
+    """Describes an item (a configuration with faults and a seed) that sometimes ended without a verdict."""
 
     item: str
     unknown: int
@@ -72,7 +72,7 @@ class MeasureSeries:
 
     @property
     def name(self) -> str:
-        """Returns the configuration and the place of the trend."""
+        """Returns the configuration with its target and runtime, as text."""
         return f"{self.configuration}, {self.where}"
 
 

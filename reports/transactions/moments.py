@@ -69,8 +69,8 @@ def names_of(txn: ObservedTxn) -> dict[int, str]:
 def moments_of(
     txn: ObservedTxn, found: TransactionFacts, names: Mapping[int, str] | None = None, called: str = "the transaction"
 ) -> list[TxnMoment]:
-    """Return all known moments of a transaction, in order of time; of reads the first ones. `names` maps values to
-    names.
+    """Return all known moments of a transaction, in order of time, but only the first read of each partition and
+    isolation level. `names` maps the values of records to names.
     """
     names = names_of(txn) if names is None else names
     told = [*_of_client(txn, called), *_of_coordinator(txn, found, called)]

@@ -295,7 +295,9 @@ def _cell(
 
 
 def _bar(columns: Sequence[int | None], mark: int, x: float, y: float, width: float, colour: str) -> Iterable[str]:
-    """Draw a bar before the first offset that is not below the mark; nothing if the mark is outside of the picture."""
+    """Draw a bar in a log at the offset `mark` (a high watermark or last stable offset): before the first cell whose
+    offset is not below it. Draw nothing if the mark is outside of the picture.
+    """
     known = [offset for offset in columns if offset is not None]
     if mark < 0 or not known or mark < known[0] or mark > known[-1] + 1:
         return

@@ -223,8 +223,9 @@ def _share_out(txns: Sequence[ObservedTxn], runs: Sequence[list[CoordinatorDecis
 
 
 def _share_markers(found: TransactionFacts) -> None:
-    """Give each marker to the transaction of the latest Prepare with its producer id, epoch and outcome before it. If
-    there is no such decision, give it to the latest with its producer id and epoch, which it contradicts.
+    """Give each marker to its transaction: the one whose coordinator decided last before the marker, with the same
+    producer id, epoch and outcome. If none decided that outcome, give it to the last one with the same producer id and
+    epoch, although the marker contradicts it.
     """
     prepared: dict[tuple[int, int], list[tuple[float, bool, ObservedTxn]]] = {}
     for txn in found.txns:

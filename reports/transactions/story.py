@@ -50,7 +50,7 @@ ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "ha
 BESIDE = ("begun", "sent", "acked", "failed", "asked", "told", "prepared", "marked", "refused")
 """Lists the kinds of moments that the story has of the transaction before, which had the same transactional id."""
 BESIDE_S = 1.0
-"""A transaction that ended more than this time before has no part in the story."""
+"""An earlier transaction is left out if it ended more than this number of seconds before the one in question began."""
 AT_ONCE_S = 0.001
 """Sends within this time of each other are one sentence."""
 NEXT_ANSWER_S = 5.0
@@ -144,7 +144,7 @@ def subjects_of(found: TransactionFacts, problem: StorySubject) -> list[Observed
 
 
 def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> list[ObservedTxn]:
-    """Return the transaction before each of these with the same id, if it ended less than BESIDE_S before, or later."""
+    """Return each subject's predecessor with the same id, if it ended at most BESIDE_S before the subject began."""
     chosen: dict[int, ObservedTxn] = {}
     for txn in subjects:
         earlier = [each for each in found.txns if each.id == txn.id and each.began < txn.began]
@@ -226,7 +226,8 @@ class _TxnStoryBuilder:
         return placed
 
     def _touches(self, moment: TxnMoment) -> bool:
-        """Return whether a moment of one of `_neighbours` is of its client, coordinator, or a partition in question."""
+        """Return whether an earlier transaction's moment is of the client, its coordinator, or a partition in question.
+        """
         return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
 
     @property

@@ -61,9 +61,9 @@ tails as (
   select run, part, tail, count(*) records, max(t) - min(t) ns from numbered group by run, part, tail)
 select run, count(*) lost_tails, max(records) lost_tail_records, max(ns) / 1e6 lost_tail_ms from tails group by run
 """
-"""Counts lost tails. A tail consists of lost records of one partition, in the order of their acknowledgement, between
-which no record was acknowledged that survived and is behind the last of them in the log. docs/durability.md gives the
-reasons.
+"""Counts lost tails: records at the end of a partition's log that were lost at once. Lost records are taken in the
+order of their acknowledgement. A new tail begins after a record that was acknowledged between them, survived, and has a
+higher offset than the tail's last record. docs/durability.md gives the reasons.
 """
 
 LEADERS = """

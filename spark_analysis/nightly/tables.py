@@ -96,8 +96,8 @@ def stage(runs: Sequence[ConvertedRun], folder: Path) -> None:
 
 
 def register(spark: SparkSession, runs: Sequence[ConvertedRun], folder: Path) -> list[DataFrame]:
-    """Create temporary views of the tables staged in `folder`, of `judged` and all views below it, of `runs`, and of
-    `played` (the runs' faults).
+    """Create temporary views: of the tables staged in `folder`, of the shared view `judged` and all views that it
+    reads, of the runs themselves (`runs`), and of their faults (`played`).
 
     Return the data frames that must be unpersisted afterwards.
     """
@@ -116,8 +116,8 @@ def register(spark: SparkSession, runs: Sequence[ConvertedRun], folder: Path) ->
 
 
 def together(runs: Sequence[ConvertedRun]) -> ConversionResult:
-    """Return a conversion result of all runs together, for the rules: whether something is damaged or compacted in any
-    run.
+    """Return one conversion result for all runs. The rules of the queries need it to know whether some history has
+    damaged records or compacted partitions.
     """
     one = runs[0].converted
     return ConversionResult(

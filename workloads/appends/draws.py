@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 BURST_SHARE, CLOSED_SHARE = 0.12, 0.5
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
 FITS: Mapping[str, int] = {SMALL_SEGMENT: SMALL_BYTES, "16384": 16_000}
-"""Maps a segment size to the largest batch size that fits into the segment. A larger batch is refused and stops an
-idempotent producer; in a burst every batch would be.
+"""Maps a topic's segment size to the largest batch size for its producers, both in bytes. A broker refuses a batch that
+does not fit into a segment, and an idempotent producer stops after that.
 """
 
 
@@ -78,7 +78,9 @@ def _bursts(
 
 
 def settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[str, Any]:
-    """Draw the settings of a small load: replication breaks by the timing of events, not by the amount of data."""
+    """Draw the workload's settings for one random plan. The load is small, because replication breaks by the timing of
+    events and not by the amount of data.
+    """
     rng = stream("workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= drawn_cluster.nodes] or [1])
     min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
@@ -110,14 +112,16 @@ def settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[s
 
 
 def _of_segments(segment_bytes: str) -> dict[str, Any]:
-    """Return workload settings for topics with this segment size: a batch fits into a segment, and readers keep up
-    although each fetch of a partition ends at the segment's end.
+    """Return the workload settings that a topic with this segment size needs: batches that fit into a segment, and
+    short pauses between polls, because a fetch of a partition ends at the segment's end.
     """
     return {"batch_bytes": FITS[segment_bytes], "poll_pause_ms": 20} if segment_bytes in FITS else {}
 
 
 def _of_clients(stream: RandomStreamFactory, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Draw settings that make Squall's clients behave more like Kafka's own; each is on in some seeds only."""
+    """Draw settings with which Squall's clients behave more like Kafka's own, for example bursts and fetch sessions.
+    Each setting is on in some random plans only.
+    """
     found: dict[str, Any] = {}
     if stream("bursts").random() < BURST_SHARE:
         # In between there is less, so that the seed costs hardly more.

@@ -156,8 +156,8 @@ class AppendsLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the base limit plus the longer of two waits, in seconds: pauses between polls and fetch.max.wait, or
-        linger. A reader that pauses after a poll fetches nothing meanwhile; a swallowed request comes before either.
+        """Return the base limit plus the client's own delay, in seconds. The delay is the linger of a producer, or the
+        pauses between polls plus fetch.max.wait.ms of a reader, whichever is longer.
         """
         waits_ms = self.fetch_max_wait_ms if self.fetch_min_bytes > 1 else 0
         return super().longest_wait_s() + max(POLLS_TO_READ * self.poll_pause_ms + waits_ms, self.linger_ms) / 1000

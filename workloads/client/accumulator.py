@@ -1,8 +1,8 @@
-"""Decides batches, sequences, retries and outcomes of one producer's records, without I/O (mechanisms P1, P2: producers
-batch records for leaders, and a batch sent again is not appended again).
+"""Decides batches, sequences, retries and outcomes of one producer's records, without I/O. Producers batch records for
+leaders, and a batch that is sent again is not appended again (mechanisms P1, P2).
 
-Records of a partition queue in the partition's *lane*, in batches numbered in the order of sending. The edge
-(`producer`) takes batches out, sends them, and reports the result of each attempt: `acked`, `refused` with an error, or
+Records of a partition queue in the partition's *lane*, in batches numbered in the order of sending. `producer` does the
+I/O: it takes batches out, sends them, and reports the result of each attempt: `acked`, `refused` with an error, or
 `lost` with its connection. Every call returns the batches that now have their final outcome ("settled").
 
 How order is kept (with idempotence, or with one batch in flight):
@@ -293,8 +293,8 @@ class RecordAccumulator:
         return self._requeue(batch, now_ms)
 
     def expire(self, now_ms: int) -> list[SettledBatch]:
-        """Give waiting batches whose delivery time-out has passed their final outcome. Batches in flight wait for their
-        response or for the end of their connection.
+        """Settle the waiting batches whose delivery time-out has passed: each gets its final outcome. Batches in flight
+        wait for their response or for the end of their connection.
         """
         settled: list[SettledBatch] = []
         for lane in list(self._busy.values()):
@@ -406,8 +406,7 @@ class RecordAccumulator:
         return int(exponential * (0.8 + 0.4 * self._rng.random()))
 
     def _give_up(self, batch: ProducerBatch) -> list[SettledBatch]:
-        """Give a batch that was not acknowledged its final outcome. Stop its partition's queue if later batches could
-        get out of order.
+        """Settle a batch that was not acknowledged. Stop its partition's queue if later batches could get out of order.
         """
         lane = batch.lane
         gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 IDEMPOTENT_IN_FLIGHT = 5
+"""Limits the unanswered Produce requests of an idempotent producer on one connection: a broker remembers the last five
+batches of a producer in each partition, and could not detect duplicates of earlier ones.
+"""
 BATCH_SIZE = 16 * 1024
 FETCH_MAX_BYTES, FETCH_PARTITION_MAX_BYTES = 4 * 1024 * 1024, 1024 * 1024
-"""Limits the batches in flight: a broker remembers the last five batches of a producer and partition, and could not
-detect duplicates of more.
-"""
 
 
 class SettingsError(ValueError):
@@ -69,8 +69,8 @@ class ProducerSettings:
     max_in_flight: int = IDEMPOTENT_IN_FLIGHT
     """Limits the unanswered Produce requests on one connection."""
     delivery_timeout_ms: int = 30_000
-    """Limits the time in which a record is sent again. A request in flight then still waits for its response or its
-    connection's end.
+    """Limits, per record, the time from `send` in which retries are sent. A request that is in flight when the time is
+    over still waits for its response or for the end of its connection.
     """
     buffer_bytes: int = 32 * 1024 * 1024
     """Limits the bytes of records without an outcome."""

@@ -134,9 +134,9 @@ class CommandLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the base limit in seconds, or, if that is longer, the sum of readers' pauses, linger and, for members,
-        session and poll time-outs. A silent member is removed only after its session, and then a rebalance waits for
-        members that do not poll.
+        """Return the base limit or the client's own delay, whichever is longer, in seconds. The delay is the linger of
+        a producer, or the pauses between polls of a reader. For a group member, session and poll time-outs are added: a
+        silent member is removed only after its session, and then a rebalance waits for members that do not poll.
         """
         kept_ms = self.session_timeout_ms + self.max_poll_interval_ms if self.role == MEMBER else 0
         own_ms = max(kept_ms + POLLS_TO_READ * self.poll_pause_ms, self.linger_ms)
@@ -189,7 +189,7 @@ class CommandLoad(Scenario):
     @classmethod
     @override
     def drawn_settings(cls, stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> Table:
-        """Return no settings: a swarm is simulated, and this workload cannot be."""
+        """Return no settings: random plans are for the simulator, which cannot run this workload."""
         return {"name": "command"}
 
     @override

@@ -1,4 +1,5 @@
-"""Runs one member of the load: one process of the history after the other, each of which joins the group anew.
+"""Runs one member of the load: a sequence of processes of the history (Jepsen's logical processes), each of which joins
+the group anew.
 
 A process polls and commits what its polls returned. In between it does the actions that are due: it pauses, leaves or
 crashes.
@@ -40,8 +41,8 @@ LAST_LIMIT_S = 3.0
 
 
 class MemberSlot:
-    """Runs one member of the group as one process of the history after the other, and duplicates: second processes with
-    its group.instance.id.
+    """Runs one member of the group as a sequence of processes of the history: when one ends, a successor joins. It also
+    runs duplicates: second processes with the member's group.instance.id.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class MemberSlot:
         """Is True once a process of this slot has been a member: then the settings fit."""
 
     async def run(self) -> None:
-        """Run processes until readers may end."""
+        """Run processes until the harness lets readers end."""
         async with trio.open_nursery() as twins:
             while not self._end.is_set():
                 self._absent_s = SUCCESSOR_PAUSE_S
@@ -131,8 +132,8 @@ class MemberSlot:
             nursery.cancel_scope.cancel()
 
     async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
-        """Poll and commit until the process leaves, crashes or loses its membership. Once readers may end, it waits for
-        nothing.
+        """Poll and commit until the process leaves, crashes or loses its membership. Once the harness lets readers end,
+        it waits for nothing.
         """
         stays, born = True, self._group_pause.number
         async with trio.open_nursery() as nursery:
@@ -256,7 +257,7 @@ class MemberSlot:
             subscriber.crashed()
 
     async def _rest(self, for_s: float) -> None:
-        """Wait for `for_s` seconds, or until readers may end."""
+        """Wait for `for_s` seconds, or until the harness lets readers end."""
         with self._env.timeout(for_s):
             await self._end.wait()
 

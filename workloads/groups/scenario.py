@@ -20,7 +20,7 @@ from squall.workloads.group_brokers import (
     SUITED_TO_GROUPS,
     drawn_of_groups,
     expiry_asked_by,
-    often_asked,
+    frequent_coordinator_apis,
     session_limits,
     sessions_asked_by,
 )
@@ -57,11 +57,12 @@ if TYPE_CHECKING:
 
 TOPIC, GROUP = "groups-0", "squall-group"
 CONSUMER_SHARE = 0.4
-"""Gives the share of a swarm's seeds that have a consumer group (KIP-848)."""
+"""Gives the share of random plans whose group is a consumer group (KIP-848)."""
 MIXED_SHARE = 0.15
-"""Gives the share of a swarm's seeds in which one group has members of both protocols."""
+"""Gives the share of random plans whose group has members of both protocols."""
 RECESS_SHARE = 0.25
-"""Gives the share of a swarm's seeds in which all members leave from time to time: the group is converted, or deleted.
+"""Gives the share of random plans in which all members leave from time to time, so that the group can change its
+protocol or be deleted.
 """
 ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
 
@@ -177,9 +178,11 @@ class GroupsLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the session and poll time-outs plus whole seconds of pauses between polls, at least the base limit, in
-        seconds. A silent member is removed only after its session, and then a rebalance waits for members that do not
-        poll. Each member gives up partitions, joins and begins to read in polls of its own, with a pause between any
+        """Return session time-out plus poll time-out plus the pauses between polls (as whole seconds), but at least the
+        base limit, in seconds.
+
+        A silent member is removed only after its session, and then a rebalance waits for members that do not poll.
+        After that each member gives up partitions, joins and begins to read in three polls, with a pause between any
         two.
         """
         pauses_s = POLLS_TO_READ * self.poll_pause_ms // 1000
@@ -209,7 +212,7 @@ class GroupsLoad(Scenario):
             in_flight,
             self.record_bytes,
             groups=(GROUP,),
-            coordinator_apis=often_asked(
+            coordinator_apis=frequent_coordinator_apis(
                 self.group_protocol, COMMITS, both=self.conversions > 0 or self.group_protocol == MIXED
             ),
             members=tuple(f"reader:{number}" for number in range(self.members)),

@@ -1,7 +1,7 @@
-"""Runs one instance of an application that reads, transforms and writes. It is a group member, and one process of the
-history after the other.
+"""Runs one instance of an application that reads, transforms and writes. The instance is a group member, and a sequence
+of processes of the history (Jepsen's logical processes).
 
-The instance does the actions that are due: it pauses, leaves in good order, or crashes while it processes a poll.
+It does the actions that are due: it pauses, leaves in good order, or crashes while it processes a poll.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class InstanceProcessFactory(Protocol):
 
 
 class ApplicationInstance:
-    """Runs one instance of an application as one process of the history after the other. `handle` is its number among
-    the load's producers, by which faults find it.
+    """Runs one instance of an application as a sequence of processes of the history: when one ends, a successor begins.
+    `handle` is its number among the load's producers, by which faults find it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ApplicationInstance:
         self._absent_s = 0.0
 
     async def run(self) -> None:
-        """Run processes until readers may end and the records of the last poll are processed."""
+        """Run processes until the harness lets readers end and the records of the last poll are processed."""
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             while not self._end.is_set():
@@ -169,6 +169,7 @@ class ApplicationInstance:
                 await running.subscriber.leave()
 
     async def _rest(self, for_s: float) -> None:
-        """Wait for `for_s` seconds, but no longer than until a zombie is wanted or readers may end."""
+        """Wait for `for_s` seconds. End the wait early if a fault wants a zombie, or if the harness lets readers end.
+        """
         with self._env.timeout(for_s):
             await self._handle.until_zombie_wanted(self._end)

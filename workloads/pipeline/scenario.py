@@ -24,7 +24,7 @@ from squall.workloads.group_brokers import (
     SUITED_TO_GROUPS,
     TXN_COMMITS,
     drawn_of_groups,
-    often_asked,
+    frequent_coordinator_apis,
     session_limits,
     sessions_asked_by,
 )
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 CONSUMER_SHARE = 0.4
-"""Gives the share of a swarm's seeds that have consumer groups (KIP-848)."""
+"""Gives the share of random plans whose applications are consumer groups (KIP-848)."""
 
 
 class PipelineApplication(NamedTuple):
@@ -140,9 +140,11 @@ class MultiInstanceLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the longer of a member's and a transaction's time-out plus whole seconds of pauses between polls, at
-        least the base limit, in seconds. A silent member is removed only after its session, and then a rebalance waits
-        for members that do not poll; the open transaction of a dead instance blocks readers of its output.
+        """Return a time-out plus the pauses between polls (as whole seconds), but at least the base limit, in seconds.
+        The time-out is that of a member (session plus poll time-out) or that of a transaction, whichever is longer.
+
+        A silent member is removed only after its session, and then a rebalance waits for members that do not poll. The
+        open transaction of a dead instance blocks readers of its output.
         """
         kept_ms = max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms)
         return max(super().longest_wait_s(), kept_ms / 1000 + POLLS_TO_READ * self.poll_pause_ms // 1000)
@@ -166,7 +168,7 @@ class MultiInstanceLoad(Scenario):
 
     @override
     def traffic(self) -> LoadProfile:
-        """Return the load's profile. Instances come after the producers of inputs, one application after the other."""
+        """Return the load's profile. Producers of inputs are numbered first, then the instances of each application."""
         settings, applications = self.producer_settings(), self.APPLICATIONS
         writing = any(each.transactional for each in applications)
         return LoadProfile(
@@ -186,7 +188,7 @@ class MultiInstanceLoad(Scenario):
     def _asked(self) -> tuple[str, ...]:
         """Return the names of the requests that the clients send."""
         commits = dict.fromkeys(TXN_COMMITS if each.transactional else COMMITS for each in self.APPLICATIONS)
-        return often_asked(self.group_protocol, *commits)
+        return frequent_coordinator_apis(self.group_protocol, *commits)
 
     def _zombies(self) -> tuple[int, ...]:
         """Return the numbers of the instances that can become zombies. An instance without partitions has no

@@ -173,9 +173,11 @@ class TransactionalInstanceProcess(InstanceProcess):
     async def _gather(
         self, zombie_run: ZombieRun, end: trio.Event
     ) -> tuple[list[tuple[Place, int]], dict[Place, int], CommitIdentity] | None:
-        """Poll inputs for a zombie, so that at least one is left when it wakes up. Return the inputs, the positions
-        behind them, and the member that read them; None if the process must not continue or is not to be a zombie any
-        more: then its successor processes the inputs.
+        """Poll inputs for a zombie's transaction until there are at least two: one is written before its pause, and one
+        is left for the time after. Return the inputs, the positions behind them, and the member that read them.
+
+        Return None if the process must not continue, or if no zombie is wanted any more: then its successor processes
+        the inputs.
         """
         inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), CommitIdentity()
         subscriber, _ = self._own()

@@ -1,8 +1,8 @@
 """Measures from the history for how long no operation succeeded. Pure.
 
-A write succeeds when its acknowledgement comes, a read when a poll is answered, with records or without. Time without
-success lies between two consecutive successes. Only the time from the first to the last due record counts, and its ends
-count as successes: what had not succeeded by the end of the load is not made longer by that.
+A write succeeds when its acknowledgement comes, a read when a poll is answered, with records or without. A gap is the
+time between two consecutive successes. Only the time from the first to the last due record counts. Its begin and its
+end count as successes, so that a gap never extends beyond the load.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from squall.checkers.history.tables import History, RecordedFault
 
 STANDSTILL_S = 1.0
-"""Gives the least length in seconds of time without success that counts: an empty poll is recorded twice a second."""
+"""Is the length in seconds from which a gap counts as a standstill. It is above half a second, because an empty poll is
+recorded only twice a second.
+"""
 INTERVALS = 3
-"""At a low rate acknowledgements are further apart: a standstill is longer than this number of intervals between
-records.
+"""Is the least length of a standstill in intervals between two records: at a low rate successes are further apart than
+STANDSTILL_S.
 """
 
 

@@ -33,8 +33,9 @@ def timeout_limit(timeout_ms: int) -> BrokerLimit:
 
 
 def drawn(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
-    """Draw broker settings for one plan of a swarm. Some plans make frequent what is rare with Kafka's defaults: a
-    coordinators' log with many segments, ids that expire while a fault lasts, producer ids whose epochs are used up.
+    """Draw broker settings for one random plan. Some plans make frequent what is rare with Kafka's defaults: a
+    coordinator's log with many segments, transactional ids that expire while a fault lasts, producer ids whose epochs
+    are used up.
     """
     found = {**SUITED, PARTITIONS: rng.choice(("1", "2", "3"))}
     if workload["topic_settings"].get("flush.messages") == "1":

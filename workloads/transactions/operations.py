@@ -136,7 +136,9 @@ class TransactionMix:
         return MicroOp(POLL) if rng.random() < POLLS else MicroOp(SEND, rng.randrange(self.partitions))
 
     def _outliving(self, rng: Random, steps: list[MicroOp]) -> list[MicroOp]:
-        """Return the steps behind a send and a pause that is longer than the time-out, if a pause may be that long."""
+        """Return the steps of a transaction that outlives its time-out: a send and a pause longer than the time-out,
+        then `steps`. If no pause may be that long, return `steps` alone.
+        """
         pause = MicroOp(PAUSE, self.timeout_ms + rng.randint(*LONGER_MS))
         first = MicroOp(SEND, rng.randrange(self.partitions))
         return [first, pause, *steps] if pause.number <= MAX_PAUSE_MS else steps

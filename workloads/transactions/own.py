@@ -13,8 +13,8 @@ from squall.workloads.libraries import TransactionalSender
 
 
 class OwnTransactionalProducer(TransactionalSender):
-    """Sends records in transactions with Squall's own client. It gives the producer its id and epoch only when it
-    initialises the transactional id.
+    """Sends records in transactions with Squall's own client. The record producer gets its producer id and epoch when
+    the transactional id is initialised, and again after each transaction, because the epoch may be a new one (V2).
     """
 
     def __init__(self, producer: Producer, coordinator: TransactionManager) -> None:

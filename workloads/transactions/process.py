@@ -1,5 +1,5 @@
-"""Runs one process (of the history) of a transactional producer: it takes over the transactional id, and does one
-transaction after the other.
+"""Runs one process of the history of a transactional producer: it takes over the transactional id, and does its
+transactions in sequence.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class TransactionalProcess:
         return True
 
     async def transaction(self, drawn: PlannedTransaction) -> bool:
-        """Do one drawn transaction. Return False if the process cannot continue, or must not."""
+        """Do one drawn transaction. Return False if the process must end: the transaction failed, its end is unknown,
+        or it was to stay open.
+        """
         recorder, producer = self._notes.recorder, self._producer
         identity = producer.identity
         txn = recorder.begin_txn(self._process, producer.id, producer.timeout_ms)

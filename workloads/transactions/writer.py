@@ -1,8 +1,8 @@
-"""Runs one of the workload's producers: one process of the history after the other, each doing transactions in
-sequence.
+"""Runs one of the workload's producers as a sequence of processes of the history (Jepsen's logical processes), each
+doing transactions in sequence.
 
-A process whose transaction came to an unknown or an impossible end is never used again, and a process that leaves a
-transaction open ends there. Its successor takes over its transactional id, which fences it.
+A process ends once one of its transactions failed, has an unknown end, or is left open on purpose. Its successor takes
+over its transactional id, which fences it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class WriterSettings:
 
 
 class TransactionalWriter:
-    """Runs one transactional producer: one process of the history after the other, all with the same transactional id.
-    """
+    """Runs one transactional producer as a sequence of processes of the history, all with the same transactional id."""
 
     def __init__(
         self, env: Env, around: ScenarioEnvironment, settings: WriterSettings, number: int, began: float
@@ -192,7 +191,7 @@ class TransactionalWriter:
         scope: trio.CancelScope,
         notes: TransactionRecording,
     ) -> None:
-        """Do transactions as a recorded process with this producer, until the process cannot continue or must not."""
+        """Do transactions as a recorded process with this producer, until the process must end."""
         self._handle.began(process, scope)
         one = TransactionalProcess(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
@@ -209,7 +208,9 @@ class TransactionalWriter:
         polling.close()
 
     async def _go_on(self, one: TransactionalProcess) -> None:
-        """Do the transactions that come due, until this process cannot continue."""
+        """Do the transactions that come due, until the process must end, the load ends, or the next process is to be a
+        zombie.
+        """
         while not self._stop.is_set() and self._handle.pending_zombie is None:
             await self._handle.until_released(self._stop)
             wait_s, zombie_paused = self._agenda.due_at - self._env.mono(), self._handle.has_paused_zombie

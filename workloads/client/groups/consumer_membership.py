@@ -1,9 +1,9 @@
-"""Decides for a member of a consumer group what its next heartbeat contains and what responses mean (KIP-848; mechanism
-P6: a partition has one owner at a time). The code is pure.
+"""Decides for a member of a consumer group what its next heartbeat contains and what responses mean (KIP-848). A
+partition has one owner at a time (mechanism P6). The code is pure.
 
-`ConsumerMember` does the I/O: it sends the requests and passes in the responses. The coordinator assigns partitions. A
-member gives up partitions that are no longer its own, says so in its next heartbeat, and gets partitions that other
-members have given up in a response.
+`ConsumerMember` does the I/O: it sends the requests and passes in the responses. The coordinator assigns partitions.
+When an assignment takes partitions away, the member gives them up and says so in its next heartbeat. A partition of
+another member is assigned in a later response, once that member has given it up.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ class ConsumerMembership:
 
     @property
     def _says_what_it_owns(self) -> bool:
-        """Return whether the next heartbeat lists the owned partitions: in doubt, if they have changed, and after each
-        assignment, because the coordinator may wait for an acknowledgement even if nothing has to be revoked.
+        """Return whether the next heartbeat lists the owned partitions. It does so if they have changed, or if it is
+        unknown which ones the coordinator knows. It also does so after each assignment, because the coordinator may
+        wait for an acknowledgement even if nothing has to be revoked.
         """
         return self._acknowledges or self._said is None or self.owned != self._said
 

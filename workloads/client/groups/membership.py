@@ -1,5 +1,5 @@
-"""Decides for a member of a classic group what it requests next and what each response means (mechanism P6: a partition
-has one owner in each generation). The code is pure.
+"""Decides for a member of a classic group what it requests next and what each response means. A partition has one owner
+in each generation (mechanism P6). The code is pure.
 
 `GroupMember` does the I/O: it sends the requests and passes in the responses. Errors mean what KIP-345, KIP-394 and
 KIP-429 say, and what Kafka's own consumer makes of them.

@@ -1,5 +1,5 @@
-"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), and tells certain failures from unknown results
-(mechanism P5: offsets are in a replicated log).
+"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), which coordinators keep in a replicated log
+(mechanism P5). It distinguishes certain failures from unknown results.
 """
 
 from __future__ import annotations
