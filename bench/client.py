@@ -25,7 +25,7 @@ count as the cluster's start.
 @dataclass(frozen=True, slots=True)
 class Throughput:
     """Holds the figures of one timed load: MB/s, thousand records/s, and CPU seconds per million records of the
-    brokers, of the kernel for the brokers (a part of the former), and of the client.
+    brokers, of the kernel for the brokers (a part of the brokers' CPU seconds), and of the client.
     """
 
     mb_s: float

@@ -34,8 +34,8 @@ def transactions(cluster: Any, producers: int, seconds: float) -> OperationRate:
 
 
 def _produce(bootstrap: str, topic: str, committed: list[int], number: int, crew: WorkerThreads) -> None:
-    """Commit transactions in one producer's thread. `committed`: the number of transactions of each producer, those
-    before the clock started included.
+    """Commit transactions in one producer's thread. `committed` counts the transactions of each producer, including
+    those before the clock started.
     """
     try:
         producer = Producer(

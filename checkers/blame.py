@@ -26,8 +26,8 @@ def load_producers(processes: Iterable[ClientProcess]) -> list[ClientProcess]:
 
 
 def attributed(case: VerdictInputs) -> list[Finding]:
-    """Return the findings of the run. The evidence `client` stays only if a client that is not ours can be blamed for
-    the finding; else the evidence becomes that of the cluster.
+    """Return the findings of the run. A finding has the evidence `client` only if a client that is not Squall's can be
+    blamed for it; otherwise its evidence is changed to the one that blames the cluster.
     """
     foreign = {each.proc for each in case.processes if each.client != OWN and "group" not in each.settings}
     load = {each.proc for each in load_producers(case.processes)}
@@ -65,7 +65,7 @@ def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[ClientProc
 
 
 REPORTS = "docs/workloads/command.md: a member reports what it processed, before it commits that"
-"""Names the page that says what members promise."""
+"""Names the documentation page that says what a program under test has to report as a group member."""
 SKIPS = tuple(each.name for each in poll_skip.ANOMALIES)
 _COMMITTED = commit_ahead.ANOMALIES[0].name
 _BY_REPORTS = {

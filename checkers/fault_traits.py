@@ -1,6 +1,6 @@
-"""Names the traits of a fault in its lines of nemesis.jsonl: what checkers and reports need to know of its action.
+"""Names the traits of faults, such as that a fault takes its nodes down. Checkers and reports decide by them.
 
-The nemesis writes the traits that a fault has, so no checker has to know a fault's action by its name.
+The nemesis writes the traits of each fault to nemesis.jsonl, so no checker has to know a fault's action by its name.
 """
 
 from __future__ import annotations

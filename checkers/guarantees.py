@@ -23,7 +23,7 @@ from squall.checkers.promises import IDEMPOTENCE, ONE_IN_FLIGHT
 
 
 class FaultClass(StrEnum):
-    """Names what a fault can do to data."""
+    """Classifies faults by what they can do to data."""
 
     P = "P"
     """Covers faults of processes: kill, pause, restart. Data that was written to files stays."""
@@ -63,8 +63,8 @@ class RunConfiguration:
     """Is True if followers truncate to the high watermark, as before KIP-101."""
     marks_of_several_moments: bool = False
     """Is True if a Fetch response may take the high watermark and the last stable offset at different times, both
-    before the records are read. Apache Kafka does so; our own broker does not. Disk damage in Apache Kafka is also
-    judged by rules of its own.
+    before the records are read. Apache Kafka may, Squall's broker does not. The rules for disk damage in Apache Kafka
+    are chosen by this field, too.
     """
     isr_by_messages: bool = False
     """Is True if a follower that lacks more than a number of records leaves the ISR, as before KIP-16."""

@@ -1,5 +1,5 @@
-"""Finds inputs that a group left unfinished, and inputs that it read again. The former explain missing outputs, the
-latter further outputs.
+"""Finds inputs that a group left unfinished, which explains missing outputs, and inputs that it read again, which
+explains further outputs.
 
 A member processes the records of one poll before it polls again. So if it crashes, or its partition goes to another
 member, it leaves unfinished at most the records of its last poll, and the inputs whose outputs it failed to write.

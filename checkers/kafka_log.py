@@ -47,7 +47,7 @@ class BrokerLogEvents:
 
     events: list[Event] = field(default_factory=list)
     last_t: float = 0.0
-    """Is the time of the last line that has one, in seconds as in a trace."""
+    """Is the time of the last line of the log, in seconds as in a trace. Lines without a time stamp do not count."""
     loggers: set[str] = field(default_factory=set)
     replayed: set[tuple[str, str]] = field(default_factory=set)
     """Holds (partition, change) of each partition change that this node's controller decided or replayed."""

@@ -91,18 +91,18 @@ class Leaderships:
     """Holds the leader terms of a run. By default nothing is known of them."""
 
     rows: tuple[LeaderTerm, ...] = ()
-    """Holds the terms of the history's partitions, by partition and epoch."""
+    """Holds the leader terms of the history's partitions, by partition and epoch."""
     unknown: str = "no broker's trace or log tells who led"
     """Says why some terms may be missing; empty if all are known."""
     moved: bool = False
     """Is True if some partition, coordinators' partitions included, had more than one leader epoch."""
 
     def cut_of(self, part: int, off: int, t0: int, t1: int) -> int:
-        """Return from which offset on a later leader may have truncated this record's log; EVER if no later leader can
-        have truncated the record.
+        """Return the offset from which on a later leader may have truncated the log of the leader that acknowledged
+        this record; EVER if the record is below every such offset.
 
-        It is the lowest start offset, at or below the record's offset, of the epochs after that of a leader which may
-        have acknowledged the record. -1 for `off` or `t1` means that it is not known.
+        It is the lowest start offset of the later leader epochs that start at or below the record. All leaders count
+        that may have acknowledged the record. -1 for `off` or `t1` means that it is not known.
         """
         place, done = off if off >= 0 else ANYWHERE, t1 if t1 >= 0 else EVER
         may_have = (each for each in self.rows if each.part == part and each.may_have_acknowledged(place, t0, done))

@@ -1,4 +1,6 @@
-"""Takes the measures of transactions of `squall.checkers.metrics` in the simplest way, for the reference engine."""
+"""Computes the measures about transactions that `squall.checkers.metrics` defines, in the simplest way, for the
+reference engine.
+"""
 
 from __future__ import annotations
 

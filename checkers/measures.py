@@ -1,4 +1,4 @@
-"""Takes the measures of `squall.checkers.metrics` in the simplest way, for the reference engine."""
+"""Computes the measures that `squall.checkers.metrics` defines, in the simplest way, for the reference engine."""
 
 from __future__ import annotations
 
@@ -286,7 +286,9 @@ def _lags(reported: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
 
 
 def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[MeasurementRow]:
-    """Yield the spread of each reader's values, and that of all values together."""
+    """Yield measurements with the spread (count, percentiles, maximum) of the values: for each reader, and for all
+    readers together.
+    """
     groups: dict[Reader, list[int]] = {}
     for reader, value in values:
         groups.setdefault(reader, []).append(value)

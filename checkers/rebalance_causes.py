@@ -90,7 +90,8 @@ class GenerationCauses:
 
     def follows_up(self, before: int, gen: int) -> bool:
         """Return whether a member gave partitions up because generation `before` did not assign them to it, and joined
-        again. Only classic members with a cooperative assignor do so, which keep their partitions while they join.
+        again. Only classic members with a cooperative assignor join again for that, because they keep their partitions
+        while they join.
         """
         took_part = [proc for proc, own in self.of_proc.items() if {each.gen for each in own} & {before, gen}]
         if any(self._setting(proc, "group_protocol", CLASSIC) != CLASSIC for proc in took_part):

@@ -24,7 +24,7 @@ broke. Runs of early versions lack the key.
 """
 INVARIANT = "invariant"
 OF_A_HISTORY = "anomaly"
-"""Is the kind of a failure that needs no place here, because the checkers find it again in the history."""
+"""Is the kind of a simulator's failure that is left out here, because the checkers find it again in the history."""
 GONE = f"{FILE} is gone, and it told of broken invariants"
 CHANGED = f"{FILE} is not as it was when the run was over: it was changed, or is another run's"
 NOT_OURS = f"{FILE} is of a simulation, and {seal.RUN} tells of none"

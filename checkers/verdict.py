@@ -194,8 +194,8 @@ known what was promised.
 def _promises(
     case: VerdictInputs, expect: str, unknown_because: list[str]
 ) -> tuple[GuaranteesByProcess, GuaranteesByProcess]:
-    """Return two maps of guarantees: those in force, and those that would be in force if the faults without evidence
-    had done their worst. The second map is empty if no fault lacks evidence.
+    """Return two maps of guarantees. The first has the guarantees in force. The second has the guarantees that would be
+    in force if each fault without evidence had done its worst; it is empty if all faults have evidence.
     """
     try:
         classes = fault_classes.classes_of(case.faults)

@@ -162,7 +162,9 @@ def _seen(files: RunFiles, facts: PartitionFacts) -> Iterator[str]:
 
 
 def _others(problem: StorySubject) -> str:
-    """Return the witness's own figure (`other`) with what the figure means; empty if there is none."""
+    """Return in words what the field `other` of the witness says, such as for how long nothing succeeded; empty if it
+    says nothing.
+    """
     known = CATALOG.get(problem.name)
     if known is None or not known.other or problem.other < 0:
         return ""

@@ -45,7 +45,7 @@ class LinkedWitnessGroup:
 
 
 def story_anchor(number: int) -> str:
-    """Return the anchor of a story; those of its moments (-mN) and sentences (-lN) begin with it."""
+    """Return the anchor of a story. The anchors of its moments (-mN) and of its sentences (-lN) begin with it."""
     return f"story-{number}"
 
 

@@ -266,7 +266,9 @@ class _InputHistory:
             yield GroupPosition(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
 
     def chosen(self, problem: StorySubject) -> list[Json]:
-        """Return the outputs of the group in question; unless the finding is a loss, only those that were read."""
+        """Return the outputs that the group in question made of the input. Outputs that no reader got are left out,
+        unless the finding is a loss.
+        """
         group = self.group(problem.process)
         found = [each for each in self.outputs if self.group(integer(each.get("p"))) == group]
         return found if problem.name in LOSSES else [e for e in found if integer(e.get("v")) in self.offsets]

@@ -126,8 +126,9 @@ _OTHER_TXN = ("G1c",)
 
 
 def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[StorySubject]:
-    """Return the first witness of each finding of these names that has such evidence, permitted or not, in the
-    partition that has most of it; for broken invariants, the first moment.
+    """Return one problem for each of these names that the run has: the finding's first witness in the partition that
+    has most of them, or the first moment of a broken invariant. A finding counts if its evidence is in `evidence`,
+    permitted or not.
     """
     broken = [each for each in _broken(files) if each.name in names]
     found = [each for each in _anomalies(files) if each.name in names and each.evidence in evidence]

@@ -33,7 +33,7 @@ class QueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Holds the rows of a statement. `types` are DuckDB's names."""
+    """Holds the rows of a statement. `types` lists the types of the columns by DuckDB's names."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]

@@ -24,13 +24,13 @@ OK = 0
 
 @dataclass
 class LatencySamples:
-    """Holds gaps, and in `points` (2, n) seconds and milliseconds of acknowledged sends; empty without a converted
-    history.
-    """
+    """Holds the gaps in which writes waited, and single latencies; empty without a converted history."""
 
     gaps: dict[str, list[LaneSpan]] = field(default_factory=dict)
     points: Any = None
-    """Is a numpy array, or None."""
+    """Is a numpy array with two rows: when each acknowledged send ended, in seconds, and its latency in ms. None if
+    unknown.
+    """
     exact_gaps: bool = False
     """Is False if only each partition's longest gap is known, from metrics.json."""
 
@@ -84,9 +84,9 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
     stretch = np.cumsum(ends & ok)
 
     def writes(acknowledged: bool) -> tuple[Any, Any]:
-        """Return when the first such write began to wait, and when the last one ended, for each stretch between two
-        acknowledgements; NaN if none waited. `acknowledged` selects the writes that were acknowledged in the end, or
-        those that were not.
+        """Return two arrays with an entry for each stretch between two acknowledgements: when the first of its writes
+        began to wait, and when the last one ended; NaN if none waited. `acknowledged` selects the writes: those that
+        were acknowledged in the end, or the others.
         """
         first, last = np.full((2, len(t) + 1), np.nan)
         waiting = np.flatnonzero(np.cumsum(np.where(ok == acknowledged, np.where(ends, -1, 1), 0)) > 0)

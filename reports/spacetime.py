@@ -304,7 +304,9 @@ def _wire(wires: list[SimMessage], source: StoryMoment, moment: StoryMoment) -> 
 
 
 def _is_at(host: str, lane: str) -> bool:
-    """Return whether the host belongs to the lane: clients share their hosts."""
+    """Return whether a host of simulated messages belongs to the lane. Brokers have a host each, and all clients share
+    theirs.
+    """
     return host == lane if lane.isdigit() else not host.isdigit()
 
 

@@ -148,7 +148,9 @@ def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json
 def _leaders(
     found: Sequence[LeaderEpochStart], offset: int, around: tuple[float, float] | None, *, missing: bool
 ) -> Iterable[StoryLine]:
-    """Yield the leader epoch that holds the offset, those that began below it, and those of the same time."""
+    """Yield the leader epochs that matter for the offset: the one that holds it, others that began at or below it,
+    epochs of unclean elections, and epochs that began around the time of the record.
+    """
     for index, term in enumerate(found):
         following = next((each.leo for each in found[index + 1 :] if each.leo is not None), None)
         holds = term.leo is not None and term.leo <= offset and (following is None or offset < following)

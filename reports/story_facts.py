@@ -195,7 +195,7 @@ def all_facts(files: RunFiles, problems: Sequence[StorySubject]) -> list[Partiti
 
 
 def _without_clients(files: RunFiles, problem: StorySubject, begin: float) -> PartitionFacts:
-    """Return all facts except those of the history."""
+    """Return all facts about the partition except what clients did, which is in the history."""
     facts = PartitionFacts(problem, files.nodes)
     facts.asked = asked_of(mapping(files.plan.get("workload")))
     facts.requests = files.sent

@@ -81,7 +81,7 @@ def _count(value: int | None) -> str:
 
 
 def _sent(figures: checks.KeyFigures) -> str:
-    """Describe the sent records. The history also has the writes after healing; latencies are those of the load."""
+    """Return the label of the number of sent records, which says how many of them were sent after healing."""
     return f"sent ({figures.sent_after:,} of them after healing)" if figures.sent_after else "sent"
 
 

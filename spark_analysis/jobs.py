@@ -213,8 +213,8 @@ def run_queries(
 
 
 def _queries() -> list[Query]:
-    """Return the query of each module of anomalies that a history shows, from the module of the same name in
-    `squall.spark_analysis.queries`.
+    """Return the Spark queries of all anomalies that a history can show. Each comes from the module of
+    `squall.spark_analysis.queries` that has the name of the anomalies' module.
     """
     return [import_module(f"squall.spark_analysis.queries.{check.name}").query for check in IN_HISTORY]
 

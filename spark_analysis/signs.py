@@ -67,8 +67,8 @@ left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} e
 
 
 def bounds(led: Sequence[LeaderTerm]) -> str:
-    """Return a statement for what `Leaderships.bounded_by` adds to these terms: their index, kept_until and cut_since;
-    terms without bounds have no row.
+    """Return an SQL statement that computes what `Leaderships.bounded_by` adds to these terms: the index of each term,
+    kept_until and cut_since. Terms without bounds have no row.
     """
     return f"""
 select nth, coalesce(max(if(acked_at < x.cut and t0 > x.alone, t0, null)), -1L) kept_until,
@@ -97,7 +97,9 @@ def _later_epoch(led: Sequence[LeaderTerm]) -> str:
 
 
 def _without_offset(led: Sequence[LeaderTerm]) -> str:
-    """Return an expression for the result of `Leaderships.explain_without_offset`, as a sign."""
+    """Return an SQL expression for the sign of a record that was acknowledged without an offset: LATER_EPOCH, UNPLACED
+    or 0, as `Leaderships.explain_without_offset` decides.
+    """
     if not led:
         return "0"
     assert MechanismSign.LATER_EPOCH < MechanismSign.UNPLACED

@@ -168,9 +168,9 @@ the acknowledged offset, else the highest offset that was read; -1 if neither is
 
 
 def standing(rows: Sequence[ObservedPartition]) -> str:
-    """Return the statement of `standing`. `acked` says that the broker promised to keep the value, by its
-    acknowledgement and by that of its transaction's commit; `in_txn` says that it was sent in a transaction. Without
-    transactions nothing is joined.
+    """Return the statement of the view `standing`. `acked` says that the broker promised to keep the value: it
+    acknowledged the send, and the commit of its transaction if there is one. `in_txn` says that the value was sent in a
+    transaction. In a history without transactions nothing is joined.
     """
     return IN_TRANSACTIONS.format(STANDING) if any(each.transactional for each in rows) else f"{ALONE} ({STANDING})"
 

@@ -33,12 +33,15 @@ HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
 
 
 SUITED_TO_GROUPS: Mapping[str, str] = {PARTITIONS: "5", SHORTEST_SESSION: "500", FIRST_REBALANCE: "500"}
-"""With these settings a coordinator removes a dead member within seconds."""
+"""Maps broker settings to values that suit group workloads: with these, a coordinator removes a dead member within
+seconds.
+"""
 
 
 def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]:
-    """Return broker settings that give members this load's session time-out. In consumer groups (KIP-848) the brokers
-    decide how long a session is, and not the members.
+    """Return broker settings with which the brokers give members the session time-out of this `[workload]` table, or
+    `usual_ms` if the table has none. Empty if the load has no consumer group (KIP-848): members of classic groups
+    choose their time-out themselves.
     """
     session_ms = table.get("session_timeout_ms", usual_ms)
     speaks = table.get("group_protocol") in ("consumer", "mixed") or table.get("conversions")
@@ -48,8 +51,8 @@ def sessions_asked_by(table: Mapping[str, Any], usual_ms: int) -> dict[str, str]
 
 def session_limits(protocols: Collection[str], session_ms: int) -> tuple[BrokerLimit, ...]:
     """Return the broker settings that bound session time-outs, for members of these protocols. In classic groups a
-    broker refuses a member whose time-out is out of bounds. In consumer groups the brokers decide: if their session is
-    longer than the workload's, dead members keep partitions longer than `longest_wait_s` says.
+    broker refuses a member whose time-out is out of bounds. In consumer groups the brokers decide the time-out: if it
+    is longer than the workload's, dead members keep partitions longer than `longest_wait_s` says.
     """
     asked, found = ("session_timeout_ms", "no member can join"), list[BrokerLimit]()
     if "classic" in protocols:

@@ -24,8 +24,8 @@ GONE = ("lost", "crashed")
 
 
 def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
-    """Return the section of these figures, or None if no process was a member of a group. Raise KeyError or TypeError
-    if the figures are not those of `squall.checkers.measured_groups`.
+    """Return the report's section that shows these figures of groups, or None if no process was a member of a group.
+    Raise KeyError or TypeError if the figures are not those of `squall.checkers.measured_groups`.
     """
     groups = {name: each for name, each in figures.items() if isinstance(each, Mapping)}
     if not groups:
@@ -117,7 +117,8 @@ def _spans(member: Mapping[str, Any]) -> Iterator[TimelineBar]:
 
 
 def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[SectionTable]:
-    """Return rebalances by their cause: members that joined or left, else a fault. Return no table if there were none.
+    """Return a table of the rebalances by their cause: members that joined or left, else a fault. Return an empty list
+    if there were none.
     """
     rows = [
         (name, _cause(each, group["rebalances"]), f"{each['count']:,}")

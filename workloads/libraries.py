@@ -243,7 +243,7 @@ class OffsetCommitBegan(NamedTuple):
 
     who: Member
     id: int
-    """Numbers the commit among those of its member."""
+    """Numbers the commit among the commits of its member."""
     at: Mapping[Place, int]
 
 

@@ -60,7 +60,7 @@ begin of the load with faults, negative in the warm-up.
 AT = 0
 """Is the index of `at_s` in an operation, also in the list that a plan's file has."""
 Table = dict[str, Any]
-"""Holds a `[workload]` table as JSON values, as shrinking changes it."""
+"""Is a plan's `[workload]` table as JSON values, the form in which shrinking changes it."""
 
 Acknowledged = Callable[[str, int, int, int], None]
 """Takes topic, partition, offset (-1: not known) and value of a record whose send succeeded."""
@@ -282,7 +282,9 @@ class Scenario(BaseModel, ABC):
 
     @abstractmethod
     def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
-        """Return what the workload requires of its client library. `operations` holds those that a plan gives."""
+        """Return what the workload requires of its client library. `operations` holds the plan's operations, if the
+        plan gives any.
+        """
 
     def topic_names(self) -> list[str]:
         """Return the names of the workload's topics."""

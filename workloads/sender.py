@@ -34,7 +34,7 @@ LOOK_EVERY_S = 60.0
 SUCCESSOR_PAUSE_S = 0.1
 SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
-"""Counts the different keys of each process."""
+"""Is the number of different record keys that each process uses."""
 
 
 @dataclass(frozen=True, slots=True)

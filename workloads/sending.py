@@ -1,4 +1,4 @@
-"""Checks what workloads that send single records have in common: contradicting settings, wrong operations."""
+"""Checks the settings and the planned operations of workloads that send single records."""
 
 from __future__ import annotations
 

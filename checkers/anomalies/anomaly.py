@@ -30,7 +30,7 @@ OWN, PROGRAM = "squall", "program"
 ACKS = "acks"
 
 JEPSEN = "jepsen.tests.kafka"
-"""Names Jepsen's Kafka workload as a source; its name for an anomaly is `AnomalyDefinition.jepsen`."""
+"""Names Jepsen's Kafka workload, for the anomalies that it defines too."""
 IN_ORDER = f"{JEPSEN}; Kafka documentation, introduction: a partition is read in the order in which it was written"
 """Names the source of the promise that readers get a partition's records in order."""
 
@@ -81,7 +81,9 @@ class AnomalyDefinition:
     family: AnomalyFamily
     definition: str
     source: str
-    """Says where it is written that this is wrong. If only Squall has this name, it says where the rule comes from."""
+    """Cites where it is written that a cluster must not show the anomaly. If only Squall uses the anomaly's name, says
+    where the rule comes from.
+    """
     jepsen: str = ""
     """Is the anomaly's name in jepsen.tests.kafka; empty if Jepsen has no name for it."""
     other: str = ""

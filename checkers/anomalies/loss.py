@@ -52,9 +52,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 def _of(log: ObservedLog) -> Iterator[Witness]:
     """Yield the lost records of one partition, as lost-write or unseen.
 
-    Acknowledged records count. Of other records, those count that some reader got, because readers get only replicated
-    records: a record whose send had no answer, and a record of a transaction that is not known to have committed. A
-    record whose send definitely failed never counts.
+    Acknowledged records count. So does any other record that some reader got, because readers get only replicated
+    records: for example one whose send had no answer, or whose transaction is not known to have committed. A record
+    whose send definitely failed never counts.
     """
     superseded = _last_of_key(log)
     for value in log.values.values():

@@ -44,7 +44,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each record whose offset is not above that of the record which its reader got before it."""
+    """Yield a witness for each record whose offset is not above the offset of the record that the reader got just
+    before it.
+    """
     for before, after in seen.view(consecutive_reads):
         if after.off <= before.off:
             yield witness("nonmonotonic-poll", before, after)

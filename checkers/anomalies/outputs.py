@@ -1,4 +1,5 @@
-"""Collects the outputs that members of groups made of their inputs, and says which of them read_committed readers got.
+"""Collects the outputs that members of groups made of their inputs, and for each output whether read_committed readers
+got it.
 """
 
 from __future__ import annotations

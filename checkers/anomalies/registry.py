@@ -111,8 +111,8 @@ SILENT_MEMBERS = {
     HistoryNeed.MEMBERS: f"the program reported no `processed`, and no `assigned` with an `offset`: {PAGE_OF_MEMBERS}",
     HistoryNeed.PROOFS: f"the program reported no commit in a `generation`: {PAGE_OF_MEMBERS}",
 }
-"""Gives the reason why anomalies were not looked for, for each `HistoryNeed` that is not met because the members of a
-program under test did not report something.
+"""Maps what an anomaly needs of a history (`HistoryNeed`) to a sentence for the case that it is missing, because the
+group members of a program under test did not report it.
 """
 LOOKED_FOR = "looked for: "
 """Begins the note of a verdict that lists the anomalies which the run could have shown."""
@@ -260,7 +260,7 @@ def ran_on_little(
 
 
 def _unowned(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, *, of_program: bool) -> str:
-    """Return the reason that partitions of a topic that a group reads never had an owner; empty if all had one. A
+    """Return a sentence if a topic that a group reads has partitions that never had an owner; empty if all had one. A
     program under test shows an owner only by the records that it reports.
     """
     read = {each.topic for each in partitions if each.part in counted.owned}
@@ -273,8 +273,8 @@ def _unowned(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, *
 
 
 def _few_records(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
-    """Return the reason that a group's members got too few of the records acknowledged in their partitions; empty if
-    they got enough.
+    """Return a sentence if a group's members got too few of the records acknowledged in their partitions; empty if they
+    got enough.
     """
     for group, did in sorted(counted.groups.items()):
         there = sum(acked.get(each.name, 0) for each in partitions if each.part in did.owned)
@@ -285,22 +285,23 @@ def _few_records(partitions: Sequence[ObservedPartition], counted: EvidenceCount
 
 
 def _few_changes(counted: EvidenceCounts) -> str:
-    """Return the reason that partitions changed their owners too rarely; empty if there were enough changes. The first
+    """Return a sentence if partitions changed their owners too rarely; empty if there were enough changes. The first
     owner of a partition is no change.
     """
     return _rarely_changed(counted, "took a partition over from each other", lambda did: did.changes)
 
 
 def _few_resumed(counted: EvidenceCounts) -> str:
-    """Return the reason that members resumed at committed positions too rarely; empty if they did it often enough. The
+    """Return a sentence if members resumed at committed positions too rarely; empty if they did it often enough. The
     first member of a group reads from the start.
     """
     return _rarely_changed(counted, "went on at a committed position", lambda did: did.resumed)
 
 
 def _rarely_changed(counted: EvidenceCounts, what: str, times: Callable[[GroupActivity], int]) -> str:
-    """Return the reason for the first group whose count by `times` is below MIN_CHANGES_PER_PARTITION for each of its
-    partitions; empty if there is none. `what` is what members did, in words.
+    """Return a sentence about the first group in which something happened too rarely: less than
+    MIN_CHANGES_PER_PARTITION times for each of its partitions, as `times` counts. Empty if there is none. `what`
+    describes the event in words.
     """
     for group, did in sorted(counted.groups.items()):
         often, many = times(did), len(did.owned)
@@ -313,8 +314,8 @@ def _rarely_changed(counted: EvidenceCounts, what: str, times: Callable[[GroupAc
 
 
 def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
-    """Return the reason that there are too few outputs, of which each input has one if all goes well; empty if there
-    are enough.
+    """Return a sentence if members of groups wrote too few outputs for the acknowledged inputs (one for each, if all
+    goes well); empty if there are enough.
     """
     inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
     few = counted.outputs < MIN_OUTPUTS_PER_INPUT * inputs

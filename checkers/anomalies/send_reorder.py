@@ -34,7 +34,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each record that a later one overtook, in each partition."""
+    """Yield a witness for each record that a later record of the same producer overtook: the later one has the lower
+    offset in the partition.
+    """
     for log in seen.view(logs_of):
         handed: dict[int, list[tuple[ObservedValue, int, int]]] = {}
         for value in sorted(sent(log), key=attrgetter("op")):

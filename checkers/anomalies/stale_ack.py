@@ -41,8 +41,8 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
     """Yield a witness for each acknowledged offset that is not above the highest one acknowledged before its send was
     invoked.
 
-    If both records are still where they were acknowledged, the final reads prove it. Else one of the two records was
-    lost: this one, or that of another producer.
+    If final reads find both records at their acknowledged offsets, the final reads are the evidence. Else one of the
+    two records was lost, and only the acknowledgements are.
     """
     acks = sorted((value.t1, value.acked_at, value.acked_at in value.final_at) for value in sent(log) if value.acked)
     highest = highest_standing = -1

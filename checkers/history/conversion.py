@@ -1,8 +1,8 @@
 """Converts history.jsonl and nemesis.jsonl of a run to Parquet files, once, after the run, and reads these files.
 
 `convert` writes `RUN/history/`: records, told, ops, thrown, lookups, txns, members, inits, finals, holds, grants,
-stills, commits, fetches, outputs, partitions, processes, assignments and faults as Parquet files, and last
-`conversion.json`, which says what was read, and why not all of it if so.
+stills, commits, fetches, outputs, partitions, processes, assignments and faults as Parquet files. It writes
+`conversion.json` last, which says what was read, and why reading stopped early if it did.
 """
 
 from __future__ import annotations
@@ -69,13 +69,15 @@ class ConversionResult:
     lookups: int = 0
     """Counts how often a reader looked up the time of a record that it had got."""
     apart: list[list[int]] | None = None
-    """Holds `nemesis_log.apart`, which decides which heartbeats prove ownership; None if an early version accepted all
-    heartbeats.
+    """Holds the times in which faults kept brokers apart (`nemesis_log.apart`), because heartbeats sent then prove no
+    ownership; None if an early version accepted all heartbeats.
     """
     declared: int = 0
     """Is the CRC-32 of the lines that declare partitions and topic settings, as `History.declared`."""
     skew_ms: int = 0
-    """Is `nemesis_log.skew_ms`, which decides what retention could have removed."""
+    """Is by how many ms brokers' clocks may have been off (`nemesis_log.skew_ms`): what retention could have removed
+    depends on it.
+    """
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Maps the name of each group to its `group_activity.GroupActivity` as a dict; empty also if an early version
     converted the history.

@@ -48,7 +48,7 @@ class GroupActivityCounter:
     """Maps each process to the number of records that its polls returned; final reads do not count."""
     polls: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
-    """Maps each process to `MemberActivity.due`."""
+    """Maps each process to the number of sends that were acknowledged in its partitions while it owned them."""
     acked: dict[int, int] = field(default_factory=dict)
     """Maps each partition to the number of sends that were acknowledged so far."""
     owns: dict[tuple[int, int], int] = field(default_factory=dict)

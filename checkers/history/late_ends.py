@@ -36,8 +36,8 @@ class LateEndTxnTracker:
             self._asked_twice.setdefault(process.proc, []).append((epoch, how))
 
     def before(self, proc: int, epoch: int) -> AbstractSet[int]:
-        """Return the ends (commit, abort) that EndTxn requests of this process and epoch ask for which may still
-        arrive.
+        """Return the ends (commit, abort) for which this process, with this epoch, has sent EndTxn requests that may
+        still arrive.
         """
         reported = self._asked_twice.get(proc, ())
         return {how for other, how in reported if UNKNOWN in (other, epoch) or other == epoch}

@@ -19,8 +19,8 @@ class ObservedPartition:
     topic: str
     index: int
     cleanup: str
-    """Is the cleanup.policy in force. All settings here are those in force: the topic's, else the brokers', else
-    Kafka's default. Histories of early versions have the topic's own only.
+    """Is the cleanup.policy in force. All settings of this class are settings in force: the topic's, else the brokers',
+    else Kafka's default. Histories of early versions have the topic's own settings only.
     """
     retention_ms: int
     """Is the lowest retention.ms during the run; -1: unlimited."""

@@ -163,8 +163,8 @@ def passages(
 
 
 def _moved_from(stood: int, partition: ObservedPartition, position: int, log_start: int) -> int:
-    """Return the begin of the offsets that a reader skipped when it moved from `stood` to `position`, without those
-    that may have been removed by then; -1 if it skipped none.
+    """Return the first offset that a reader skipped when it moved from `stood` to `position`; -1 if it skipped none.
+    Offsets whose records may have been removed by then do not count as skipped.
     """
     stood = max(stood, partition.removed_before(log_start)) if stood >= 0 else stood
     return stood if 0 <= stood < position else -1

@@ -76,8 +76,8 @@ class PartitionRetentionTracker:
         self.partition.expired_to = max(self.partition.expired_to, expired)
 
     def configured(self, settings: Mapping[str, Any]) -> None:
-        """Record the topic's settings in force, as text by name. The first settings count for the run so far. Of later
-        settings, those that let retention remove more count for the whole run.
+        """Record the topic's settings in force, as text by name. The first call replaces all settings. A later call
+        changes only the settings that let retention remove more, and these then count for the whole run.
         """
         partition, first = self.partition, self.partition.min_isr < 0
         partition.described = bool(settings)
@@ -115,8 +115,8 @@ class PartitionRetentionTracker:
         return max(self._too_large(appended), self._too_old(wall_ms))
 
     def _too_large(self, appended: int) -> int:
-        """Return the offset below which size could have removed everything when at most `appended` bytes had been
-        appended.
+        """Return the offset below which retention by size could have removed everything when at most `appended` bytes
+        had been appended.
         """
         keep, left = self.partition.retention_bytes, appended
         if not 0 <= keep <= left:
@@ -129,7 +129,7 @@ class PartitionRetentionTracker:
         return ANY
 
     def _too_old(self, wall_ms: int) -> int:
-        """Return the offset below which time could have removed everything by `wall_ms`."""
+        """Return the offset below which retention by time could have removed everything by `wall_ms`."""
         partition = self.partition
         if partition.retention_ms < 0:
             return 0

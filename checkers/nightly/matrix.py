@@ -12,7 +12,7 @@ from squall.checkers.anomalies.registry import LOSS
 
 FILE = "matrix.toml"
 ALIASES = {"ours": "squall"}
-"""Maps words for a target to the words that plans use."""
+"""Maps the words that a test matrix may use for the brokers under test to the words of plans."""
 
 
 def axis_word(axis: str, value: Any) -> str:
@@ -56,8 +56,8 @@ def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
 
 
 def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
-    """Return the anomalies that the configuration of a run permits and its night forbids. `anomalies` are those of
-    verdict.json.
+    """Return the anomalies of a run that its night forbids, although the run's configuration permits them. `anomalies`
+    are those of verdict.json.
     """
     never = {name for each in expected if each.meets(cell) for name in each.never}
     if never.intersection(LOSS):  # readers' positions decide by chance which loss it is

@@ -40,7 +40,7 @@ class RunAttempt:
 
     @property
     def proven(self) -> bool:
-        """Return whether the attempt says something of the cluster."""
+        """Return whether the attempt has a verdict on the cluster: valid or invalid."""
         return self.verdict in (VALID, INVALID)
 
     @property

@@ -1,4 +1,4 @@
-"""Reads the facts of a night's run before anything is counted: its configuration, fault classes, promise and verdict.
+"""Reads the facts about each run of a night without its history: its configuration, fault classes, promise and verdict.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ def facts_of_night(night: Night) -> list[RunOfNight]:
 
 
 def with_unexpected(night: Night, attempt: RunAttempt, verdict: Mapping[str, Any]) -> tuple[RunAttempt, str]:
-    """Return the attempt with all anomalies that the night forbids, and a sentence if they differ from those that
-    results.jsonl lists; empty if they do not.
+    """Return the attempt with all anomalies that the night forbids, and a sentence if results.jsonl does not list the
+    same anomalies; empty if it does.
 
-    They are taken from `verdict`, the content of verdict.json (empty if there is none), and the anomalies that
-    results.jsonl lists are kept, so that the graver result counts.
+    Anomalies of `verdict` (the content of verdict.json, empty if there is none) are added to those that results.jsonl
+    lists, so that the graver result counts.
     """
     if night.expect is None or not verdict or attempt.verdict == NO_VERDICT:
         return attempt, ""

@@ -8,8 +8,8 @@ from math import sqrt
 Z95 = 1.959963984540054
 """Is the number of standard deviations within which a normal distribution has 95 % of its mass."""
 _LINEAR = 7
-"""Is the number of bits up to which each latency has its own bucket; longer ones share a bucket with those of the same
-first bits.
+"""Is a number of bits. Each latency of at most so many bits has its own bucket; longer latencies share a bucket with
+those that have the same first bits.
 """
 _HALF = 1 << (_LINEAR - 1)
 

@@ -169,7 +169,9 @@ def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def commit(
     folder: Path, night: str, began: str, digest: str, now: datetime, series: NightStoreKind = RUNS
 ) -> CollectedNight:
-    """Add a collection to the store in which `folder` was made. Each table of the series must be in the folder."""
+    """Add the collected results of a night to the store, by renaming `folder`, which `fresh` made. The folder must have
+    each table of `series`.
+    """
     missing = [name for name in series.tables if not (folder / f"{name}.parquet").exists()]
     assert not missing, missing
     stamp = now.strftime("%Y%m%dT%H%M%S.%fZ")

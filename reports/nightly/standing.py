@@ -172,7 +172,9 @@ def compare_findings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[li
 def with_accepted(
     found: Iterable[FindingStatus], accepted: Iterable[Mapping[str, str]], today: str
 ) -> list[FindingStatus]:
-    """Give findings their entries of `accepted.toml`, and the states that follow. `today` is an ISO date."""
+    """Give each finding its entry of `accepted.toml`, and the state ACCEPTED, or EXPIRED if the entry ended before
+    `today` (an ISO date).
+    """
     entries = {each["fingerprint"]: each for each in accepted}
     told = []
     for each in found:

@@ -1,4 +1,6 @@
-"""Presents the store's cells as the durability table. Pure."""
+"""Presents the results of nightly runs as the durability table, with a cell for each configuration, fault classes,
+target and runtime. Pure.
+"""
 
 from __future__ import annotations
 

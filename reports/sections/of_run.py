@@ -1,4 +1,4 @@
-"""Makes a run's section with its workload from the figures in verdict.json."""
+"""Makes a section of a run's report that the run's workload defines, from the workload's figures in verdict.json."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from squall.workloads.section import WorkloadSection
 
 
 def section_of(files: RunFiles) -> tuple[WorkloadSection | None, str]:
-    """Return the section, or None if the workload has none, and the reason if there is none although there should be
-    one.
+    """Return the section, and a reason. The section is None if the workload has none. The reason is empty, unless the
+    figures cannot be shown.
     """
     figures = mapping(files.verdict.get("workload"))
     if not figures:

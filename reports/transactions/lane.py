@@ -27,7 +27,7 @@ _TICK = 58.0
 
 
 def lane_svg(txn: ObservedTxn, moments: Sequence[TxnMoment], faults: Sequence[LaneSpan], ident: str) -> str:
-    """Draw one transaction's moments. Times at the foot count from the transaction's begin."""
+    """Draw one transaction's moments. The times on the axis count from the transaction's begin."""
     lanes = _lanes(txn, moments)
     scale = _TimeScale([moment.t for moment in moments])
     foot = TOP + ROW * len(lanes)

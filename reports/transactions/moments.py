@@ -40,7 +40,8 @@ class TxnMoment:
     """Names the partition of a reader's moment; empty for other moments."""
     lso: int = -1
     hw: int = -1
-    """Holds the high watermark, as `lso` the last stable offset, in the answer that the moment is about; -1 if unknown.
+    """Holds the high watermark in the response that the moment is about; `lso` holds the last stable offset in it. -1
+    if unknown.
     """
     op: int = -1
     """Identifies the transaction by its operation."""

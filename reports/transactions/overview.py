@@ -30,7 +30,9 @@ WIDTH, LEFT, RIGHT, TOP = 1180, 150, 16, 26
 ROW, AXIS, LEGEND = 38, 24, 26
 ROWS_AT_MOST = 40
 BARS_AT_MOST = 4_000
-"""If there are more bars than this, those of one outcome in one cell of the picture are drawn as one."""
+"""Is the number of bars from which on bars are merged: those with the same outcome in the same small cell of the
+picture become one.
+"""
 LEAST = 2.0
 NUMBER_W = 14.0
 COLOURS = {
@@ -48,7 +50,8 @@ TITLE = "When each transactional id had which transactions, and the faults behin
 
 
 class _TransactionBar(NamedTuple):
-    """Describes the bar of a transaction between `left` and `right` in px; `number` is that of the table, 0 for none.
+    """Describes the bar of a transaction between `left` and `right` in px; `number` is the transaction's number in the
+    table, 0 if it is not listed there.
     """
 
     left: float
@@ -93,7 +96,8 @@ def overview_svg(
 
 
 def rows_of(txns: Sequence[ObservedTxn], chosen: Sequence[NotableTransaction]) -> list[str]:
-    """Return the transactional ids that have a row: all, or if there are too many those of chosen transactions first.
+    """Return the transactional ids that have a row in the picture. If there are too many ids, those of chosen
+    transactions have precedence.
     """
     names = dict.fromkeys([*(each.txn.id for each in chosen), *sorted({txn.id for txn in txns})])
     return sorted(list(names)[:ROWS_AT_MOST])

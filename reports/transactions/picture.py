@@ -90,7 +90,7 @@ class _PictureLayout:
         return name if shown and self.columns.get(name) else ""
 
     def y_of(self, t: float) -> float:
-        """Return the y of a time: that of the row before it, or above all rows."""
+        """Return the y of a time: the y of the last row before it; a y above all rows if there is none."""
         before = [row for row in self.rows if row.t <= t]
         return before[-1].y if before else self.rows[0].y - 10
 

@@ -68,7 +68,9 @@ class TxnStory:
     problem: StorySubject
     summary: str
     called: dict[int, str]
-    """Maps an operation to T1 and so on, those in question first."""
+    """Maps the operation of a transaction to its name in the story: T1, T2 and so on, the transactions in question
+    first.
+    """
     subjects: list[ObservedTxn]
     names: dict[int, str]
     """Maps a value to its letter."""

@@ -50,8 +50,8 @@ group by {", ".join(CELL)}, faulty, bucket
 
 
 def cells(spark: SparkSession, collected: Sequence[CollectedNight], where: Mapping[str, str]) -> list[Row]:
-    """Return the rows of the table over these nights; `latency` of each row maps "calm" and "faulty" to bucket ->
-    count.
+    """Return the rows of the durability table over these nights. The column `latency` maps "calm" and "faulty" to a
+    histogram: bucket -> count.
 
     `where` maps axes to the values that runs must have.
     """

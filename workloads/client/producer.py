@@ -147,7 +147,7 @@ class Producer:
             self._wake.set()
 
     async def room(self) -> None:
-        """Wait until some records have got their outcome (after BufferFull)."""
+        """Wait, after BufferFull, until some records have their outcome and no longer take space in the buffer."""
         await self._room.wait()
 
     def retire(self, why: str) -> None:

@@ -57,7 +57,7 @@ class MemberSlot:
         poll_pause_ms: int,
         foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
     ) -> None:
-        """Prepare the slot. `foreign` makes the member's processes if they are not those of Squall's own client."""
+        """Prepare the slot. `foreign` makes the processes of a member that runs a client library."""
         self._foreign = foreign
         self._env, self._around, self._settings, self._number = env, around, settings, number
         self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000

@@ -15,8 +15,8 @@ COLUMNS = ("application", "promises", ">inputs", ">outputs", ">lost", ">doubled"
 
 
 def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
-    """Return the section of these figures; None if there are none. Raise KeyError or TypeError if the figures are not
-    those of `SemanticsLoad.measured`.
+    """Return the report's section that shows these figures of the applications; None if there are none. Raise KeyError
+    or TypeError if the figures are not those of `SemanticsLoad.measured`.
     """
     applications: Mapping[str, Mapping[str, Any]] = figures.get("applications", {})
     if not applications:

@@ -14,8 +14,8 @@ CAPTION = (
 
 
 def section_of(figures: Mapping[str, Any]) -> WorkloadSection:
-    """Return the section of these figures. Raise KeyError or TypeError if the figures are not those of
-    `availability.measure`.
+    """Return the report's section that shows these figures of availability. Raise KeyError or TypeError if the figures
+    are not those of `availability.measure`.
     """
     faults = sorted(figures["faults"], key=lambda fault: (fault["began_s"], fault["id"]))
     return WorkloadSection("Availability", _sentence(figures), _strip(figures, faults), _tables(figures, faults))
@@ -85,5 +85,7 @@ def _length(fault: Mapping[str, Any]) -> str:
 
 
 def _times(of: Mapping[str, Any]) -> list[str]:
-    """Return the cells for writes, then those for reads."""
+    """Return the table cells of one row: the longest time and the total time without success, for writes and then for
+    reads.
+    """
     return [f"{of[name][each]:.2f} s" for name in ("writes", "reads") for each in ("longest_s", "without_s")]

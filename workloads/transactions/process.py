@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Poll = Callable[[int], Awaitable[None]]
 """Polls inside a transaction, whose operation id it takes."""
 KEYS = 64
-"""Counts the different keys of each process."""
+"""Is the number of different record keys that each process uses."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.checkers.nightly.matrix import changes, expectations, forbidden, said
+from squall.checkers.nightly.matrix import axis_word, changes, expectations, forbidden
 from squall.checkers.nightly.night import read_night
 from squall.checkers.nightly.runs import facts_of_night
 from squall.reports import run_list
@@ -20,11 +20,11 @@ NEVER = {"expect": [{"where": {"acks": ["1", "0"]}, "never": ["lost-write"]}]}
 
 def test_values_of_a_matrix_are_words_of_a_cell() -> None:
     told = (
-        said("acks", -1),
-        said("acks", 1),
-        said("target", "ours"),
-        said("unclean", False),
-        said("idempotence", True),
+        axis_word("acks", -1),
+        axis_word("acks", 1),
+        axis_word("target", "ours"),
+        axis_word("unclean", False),
+        axis_word("idempotence", True),
     )
     assert told == ("all", "1", "squall", "off", "on")
 
