@@ -1,7 +1,8 @@
-"""A cluster to break in your own tests, as `squall.fixture`: `cluster()`, and a pytest plugin with `squall_cluster`.
+"""The interface `squall.fixture`: `cluster()` starts a cluster with faults for your own tests, and a pytest plugin has
+the fixture `squall_cluster`.
 
-This is an interface: docs/fixture.md describes it. pytest finds the plugin by itself where Squall is installed; in a
-checkout, `-p squall.fixture` names it.
+docs/fixture.md describes it. pytest finds the plugin by itself if Squall is installed; in a checkout, `-p
+squall.fixture` names it.
 """
 
 from __future__ import annotations

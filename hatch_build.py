@@ -1,6 +1,7 @@
-"""Adds to wheels and sdists what is no file of the checkout: the commit, for `squall --version`, and a description.
+"""Build hooks of hatch for wheels and sdists: they add the commit, for `squall --version`, and the package's
+description.
 
-A wheel of an sdist has the sdist's commit.
+A wheel built from an sdist has the sdist's commit.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 LINK = re.compile(r"(!?)\[([^\[\]]+)\]\(([^():\s]+)\)")
-"""A picture or a link to a file of the checkout."""
+"""Matches a picture or a link to a file of the checkout."""
 PAGES = "\n## Pages\n"
 
 
 def described(readme: str, pages: str) -> str:
-    """README.md for readers who have no checkout, as on the page of an index.
+    """Return README.md for readers without a checkout, as a package index shows it.
 
-    pages: the address that the checkout's files have, with a slash at the end. Without one, the description names files
-    instead of linking to them, and has the words of a picture in its place.
+    pages: the address of the checkout's files, with a slash at the end. If it is empty, files are named instead of
+    linked, and pictures are replaced by their texts.
     """
 
     def shown(link: re.Match[str]) -> str:
@@ -44,16 +45,16 @@ class DescriptionHook(MetadataHookInterface):
     """Makes README.md the description of the package."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Set it. pyproject.toml says where the checkout's files can be read, if anywhere."""
+        """Set the description. pyproject.toml says where the checkout's files can be read, if anywhere."""
         text = described(Path(self.root, "README.md").read_text(encoding="utf-8"), self.config.get("pages", ""))
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class CommitHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds a file with the commit, unless the commit is not known."""
+    """Adds a file with the commit, if it is known."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the file beside the build. An editable build needs none: its checkout is asked."""
+        """Write the file beside the build. An editable build needs none, because its checkout knows the commit."""
         places = runpy.run_path(str(Path(self.root, "chaos/toolchain/places.py")))
         commit = places["commit"]()
         if commit and version != "editable":

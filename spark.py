@@ -1,6 +1,6 @@
-"""The analysis of a run directory by Spark, as `squall.spark`: `analyse()` finds anomalies and takes measures.
+"""The interface `squall.spark`: `analyse()` finds anomalies in a run directory and measures it, by Spark.
 
-This is an interface: docs/run.md, "From your own program", describes it. It needs the extra `[spark]`.
+docs/run.md, "From your own program", describes it. It needs the extra `[spark]`.
 """
 
 from __future__ import annotations

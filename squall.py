@@ -1,9 +1,10 @@
-"""Squall's one import package. `squall.fixture` and `squall.spark` are its interface; all else below it is private, and
+"""The import package `squall`. `squall.fixture` and `squall.spark` are its interface; all else below it is private, and
 changes without notice.
 
-A checkout has the folders of `squall.broker`, `squall.chaos` and so on at its root, where a folder `squall/` cannot be:
-the launcher has the name. So this module says itself where they are. In a wheel, and in images, it is
-`squall/__init__.py`, and they are beside it: the same line is right there. See ARCHITECTURE.md, "One import package".
+A checkout has the folders of `squall.broker`, `squall.chaos` and so on at its root. There cannot be a folder `squall/`,
+because the launcher has that name. So this module sets `__path__` to its own folder, where they are. In a wheel, and in
+images, it is `squall/__init__.py` with the folders beside it, and the same line is right. See ARCHITECTURE.md, "One
+import package".
 """
 
 # Rejected: a package in `.venv` that names the checkout (a copy of the checkout would import the original); a link

@@ -1,4 +1,4 @@
-"""Sets up what all tests share: their order, cheapest and most trusted first, and Hypothesis's profiles."""
+"""Configures all tests: their order (cheapest kinds first), their marks, and Hypothesis's profiles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ settings.load_profile("night" if THOROUGH else "gate")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Golden scripts: read the difference before you commit it."""
+    """Add the option --update, which rewrites golden files."""
     parser.addoption("--update", action="store_true", help="rewrite golden scripts with what happens now")
     pluginmanager.register(lacks)
     pluginmanager.register(patience)
@@ -41,7 +41,7 @@ def update(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def bound_s(request: pytest.FixtureRequest) -> float:
-    """The most seconds that what this quiet test measures may take."""
+    """Return the limit in seconds for the time that this test measures (tests/support/gate/bounds.py)."""
     bound_s = bounds.bound_of(request.node.nodeid)
     assert bound_s is not None, "a test that asserts a bound has a row in BOUNDS_S"
     return bound_s
@@ -49,9 +49,9 @@ def bound_s(request: pytest.FixtureRequest) -> float:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_terminal() -> Iterator[None]:
-    """Hide the width and the colours of the terminal that the tests run in: a test that needs a terminal makes one.
+    """Hide the width and the colours of the terminal that runs the tests: a test that needs a terminal makes one.
 
-    The variables are restored at the end: pytest's own summary uses them.
+    The variables are restored at the end, because pytest's own summary uses them.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"):
@@ -61,14 +61,16 @@ def no_terminal() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_name() -> Iterator[None]:
-    """No session loads a module under two names: what one of them defines is not what the other one defines."""
+    """Assert at the end of the session that no module was imported under two names, which would define its classes
+    twice.
+    """
     yield
     assert not (twice := with_two_names()), "\n".join(twice)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Mark each test gate, night or quiet before `-m` selects; afterwards sort by stage, keeping the order in each."""
+    """Mark each test as gate, night or quiet, so that `-m` can select it. Then sort the tests by kind."""
     try:
         measured = costs.read()
     except PreconditionError as refused:

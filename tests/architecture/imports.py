@@ -12,7 +12,7 @@ from tests.architecture.source import PACKAGES, Source, sources
 
 @cache
 def imports() -> Mapping[str, frozenset[str]]:
-    """Return for each hand-written module those that it names in an import, at the top or inside a function."""
+    """Return, for each hand-written module, the modules that it imports, at the top or inside a function."""
     known = {_module(source.name): source for source in sources(*PACKAGES)}
     return {name: frozenset(_named(source, known)) - {name} for name, source in known.items()}
 
@@ -36,7 +36,7 @@ def _named(source: Source, known: Mapping[str, Source]) -> Iterator[str]:
 
 
 def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
-    """Groups of modules each of which reaches the others of its group (Tarjan); each sorted, and so is their list."""
+    """Return the groups of modules that import each other in a circle (Tarjan), all sorted."""
     index: dict[str, int] = {}
     lowest: dict[str, int] = {}
     path: dict[str, None] = {}

@@ -1,8 +1,8 @@
-"""Finds where the order of a set decides something.
+"""Finds code whose result depends on the order of a set.
 
-Sets of strings are ordered by a hash that differs from process to process: one iterated into an effect makes a seed
-mean something else each time. This looks at what can be seen without types: set literals and calls, and names and
-attributes that the same file assigns or annotates as sets.
+Sets of strings are ordered by a hash that differs from process to process: if the order has an effect, a seed gives
+another run each time. The search works without types: it finds set literals and calls, and names and attributes that
+the same file assigns or annotates as sets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 SETS = {"set", "frozenset", "Set", "FrozenSet", "AbstractSet", "MutableSet"}
 ORDER_BLIND = {"set", "frozenset", "sorted", "len", "sum", "min", "max", "any", "all", "Counter", "isdisjoint"}
-"""Calls whose result does not depend on the order of what they are given."""
+"""Calls whose result does not depend on the order of their argument."""
 ORDERED = {
     "list",
     "tuple",
@@ -30,7 +30,7 @@ ORDERED = {
 
 
 def unordered_iterations(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every place that takes the elements of a set one after the other and lets the order through."""
+    """Yield every place that iterates over a set and lets the order have an effect."""
     nodes = list(ast.walk(tree))
     names = _set_names(nodes)
     parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
@@ -50,7 +50,7 @@ def unordered_iterations(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _called(node: ast.AST | None) -> str:
-    """Return the name of what a call calls, without what is before the dot."""
+    """Return the name of the called function, without what is before the dot."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -74,7 +74,7 @@ def _is_set(node: ast.AST, names: set[str]) -> bool:
 
 
 def _set_names(nodes: list[ast.AST]) -> set[str]:
-    """Names and attributes that are sets wherever this file says what they are."""
+    """Return the names and attributes that this file assigns or annotates only as sets."""
     sets: set[str] = set()
     others: set[str] = set()
     for node in nodes:

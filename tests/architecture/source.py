@@ -1,4 +1,4 @@
-"""The sources, parsed once, for the tests of how they are written."""
+"""Parses the source files once, for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LAUNCHERS = (
     "broker/protocol/codegen/",
     "workloads/drivers/",
 )
-"""Inside node code, what may go round the seam: it is the other side of it, or never part of a node."""
+"""Files of node code that may use clocks, sockets and files directly: they implement or start the Env."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file. `name` is its path from the root, with "/"."""
+    """One file. `name` is its path below the checkout, with "/"."""
 
     name: str
     text: str
@@ -35,25 +35,25 @@ class Source:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """Everything in it, as `ast.walk` finds it."""
+        """Return all nodes of its syntax tree."""
         return tuple(ast.walk(self.tree))
 
     @cached_property
     def functions(self) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef], ...]:
-        """Every function with its qualified name: "Class.method", "outer.inner"."""
+        """Return every function with its qualified name: "Class.method", "outer.inner"."""
         return tuple(_functions(self.tree))
 
     def where(self, node: ast.AST) -> str:
-        """For messages: "broker/log/log.py:12"."""
+        """Return "broker/log/log.py:12", for messages."""
         return f"{self.name}:{getattr(node, 'lineno', 1)}"
 
 
 @cache
 def _below(folder: str) -> tuple[Source, ...]:
-    """Every file of a folder of the root, parsed once for all tests of a session.
+    """Parse every file of a top-level folder, once for all tests of a session.
 
-    The collector would look through the growing trees again and again, which takes three times as long as parsing, and
-    through the finished ones in each test that comes after.
+    The garbage collector is paused: it would visit the growing trees again and again, which takes three times as long
+    as parsing, and the complete ones in each later test.
     """
     gc.disable()
     try:
@@ -75,7 +75,7 @@ def _parsed(folder: str) -> Iterator[Source]:
 
 
 def sources(*folders: str) -> tuple[Source, ...]:
-    """Every hand-written Python file below these folders, by name."""
+    """Return every hand-written Python file below these folders, by name."""
     return tuple(source for folder in folders for source in _below(folder))
 
 

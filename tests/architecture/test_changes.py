@@ -1,4 +1,4 @@
-"""Checks what comes with a change or a question: fragments of the changelog, workflows, forms for issues."""
+"""Checks what contributors add or fill in: fragments of the changelog, workflows, forms for issues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = {each["directory"] for each in SETTINGS["type"]}
 
 
 def wrong(name: str, text: str) -> str:
-    """A sentence on what is wrong with a fragment of that name; empty where nothing is."""
+    """Return what is wrong with a changelog fragment of that name; empty if nothing is."""
     found = FRAGMENT.fullmatch(name)
     if found is None or found[1] not in KINDS:
         return f"{name}: call it NUMBER.KIND.md or +words.KIND.md; KIND is one of {sorted(KINDS)}"

@@ -1,4 +1,4 @@
-"""No import circle, also none of types alone: the modules of one cannot be read one by one."""
+"""There is no import circle, not even of type-only imports: a reader can understand modules one by one."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""Behind the port: who may name a control plane."""
+"""Only the composition root names a control plane; all other code uses the port."""
 
 from __future__ import annotations
 
 from tests.architecture.imports import imports
 
 PLANES = ("squall.broker.control.kraft", "squall.broker.quorum", "squall.broker.controller")
-"""KRaft's plane, and the pure rooms that only it runs."""
+"""KRaft's control plane, and the pure packages that only it uses."""
 COMPOSITION = "squall.broker.control.planes"
-"""Puts a plane into a node."""
+"""The module that chooses a node's control plane."""
 KNOWN = {
     "squall.broker.apis.describe": "squall.broker.controller.features",
     "squall.broker.control.lifecycle": "squall.broker.controller.features",
 }
-"""The controller's own table says which features this broker supports."""
+"""Permitted imports: the controller's table of the features that this broker supports."""
 
 
 def _of_plane(module: str) -> bool:

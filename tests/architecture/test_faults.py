@@ -11,11 +11,11 @@ from squall.chaos.faults.kinds import KINDS
 from tests.architecture.source import PACKAGES, sources
 
 OWN = ("chaos/faults/kinds/", "checkers/first_schema.py")
-"""The kinds themselves, and the table of lines from before kinds named their class."""
+"""Files that may name kinds of faults: the kinds themselves, and the table for lines of the first schema."""
 DATA = ("chaos/mutants/m",)
-"""A planted bug names the faults that provoke it; no code chooses by that."""
+"""Files whose plans may name kinds of faults: a planted bug names the faults that provoke it."""
 ENOUGH = 2
-"""So many names of kinds in one literal are a list of them."""
+"""So many names of kinds in one literal count as a list of kinds."""
 
 
 def test_no_code_compares_an_actions_name() -> None:
@@ -44,7 +44,7 @@ def _compared() -> Iterator[tuple[object, ast.AST]]:
 
 
 def compares_an_action(node: ast.AST) -> bool:
-    """Return whether a comparison or a match has the name of a kind on one side and an action on the other."""
+    """Return whether a comparison or match statement compares an action with the name of a kind."""
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         return any(_is_action(side) for side in sides) and any(_literals(side) & set(KINDS) for side in sides)
@@ -71,7 +71,7 @@ def _literals(node: ast.AST) -> set[str]:
 
 
 def _names_in(node: ast.AST) -> set[str]:
-    """Names of kinds that are elements, or keys, of a literal; none where it holds anything else beside strings."""
+    """Return the kinds that are elements or keys of a literal of strings; none if it holds anything else."""
     if isinstance(node, ast.Dict):
         elements: list[ast.expr | None] = list(node.keys)
     elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):

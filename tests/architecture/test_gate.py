@@ -1,4 +1,4 @@
-"""Each folder of tests keeps tests in the gate, whatever is measured: what the gate never runs breaks unseen."""
+"""Each folder of tests has tests in the gate, whatever they cost: otherwise its code could break unnoticed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_folder_of_tests_has_one_in_the_gate() -> None:
 
 
 def in_gate(source: Source, rows: Mapping[str, Cost]) -> bool:
-    """Return whether the gate runs a test of this file. `rows`: its costs by node id."""
+    """Return whether the gate runs a test of this file. `rows` has the file's costs by node id."""
     cases: dict[str, list[str]] = {}
     for test in rows:
         cases.setdefault(bounds.function_of(test).split("::")[1], []).append(test)

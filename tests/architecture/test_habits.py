@@ -33,7 +33,7 @@ PURE = (
     "chaos/plans/schedule.py",
     "chaos/faults/targets.py",
 )
-"""Rooms that decide and touch nothing."""
+"""Packages that decide without I/O and without side effects."""
 
 BANNED_CALLS = {
     "open": "env.fs",
@@ -69,13 +69,14 @@ def test_pure_rooms_write_and_print_nothing() -> None:
 
 
 def _is_edge(source: Source) -> bool:
-    """The files of checkers/ that read a run directory."""
+    """Return whether this file of checkers/ may read a run directory."""
     return source.name.startswith("checkers/") and ("Path" in source.text or "open(" in source.text)
 
 
 def test_no_protocol_is_looked_for_by_isinstance() -> None:
-    """Since Python 3.12 `isinstance` does not see methods that an object passes on by `__getattr__`, as wrappers of
-    runtimes do: before 3.12 it did, so a test of behaviour fails on some Pythons only."""
+    """Since Python 3.12 `isinstance` does not see methods that an object forwards by `__getattr__`, as wrappers of
+    runtimes do. Before, it did, so a test of behaviour would fail on some Pythons only.
+    """
     found = [source.name for source in sources(*PACKAGES) if "runtime_checkable" in source.text]
     assert found == []
 
@@ -185,7 +186,7 @@ def test_no_test_hides_inside_another_function() -> None:
 
 
 def test_no_test_sleeps() -> None:
-    """Helpers may: asking an outside process again and again, within a limit, is how one waits for it."""
+    """Helpers may: to wait for an outside process they poll it within a time limit."""
     asleep = [
         source.where(node)
         for source in sources("tests")

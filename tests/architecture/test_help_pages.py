@@ -1,4 +1,4 @@
-"""Help before anything is installed: docs/help holds what --help prints, and ./squall shows it without a set-up."""
+"""docs/help has the output of every --help, and ./squall prints it before anything is installed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from squall.chaos import cli
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs/help"
 COLUMNS = 78
-"""Of 80: click leaves two free."""
+"""The width that click uses on a terminal of 80 columns."""
 
 
 def pages() -> dict[str, list[str]]:
-    """Name of each page -> the words of its command."""
+    """Return the command of each help page, as words."""
     found: dict[str, list[str]] = {"squall": []}
     for name in cli.COMMANDS:
         command = cli.squall.get_command(click.Context(cli.squall), name)
@@ -34,7 +34,7 @@ def pages() -> dict[str, list[str]]:
 
 
 def printed(words: list[str]) -> str:
-    """Return what --help prints on a terminal of 80 columns, as in a pipe."""
+    """Return what --help prints on a terminal of 80 columns."""
     done = CliRunner().invoke(cli.squall, [*words, "--help"], prog_name="squall", terminal_width=COLUMNS)
     assert done.exit_code == 0, done.output
     return done.output
@@ -52,7 +52,7 @@ def test_the_pages_are_what_help_prints(update: bool) -> None:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """A checkout in which nothing was set up."""
+    """Return a checkout without an environment."""
     shutil.copy(ROOT / "squall", tmp_path / "squall")
     shutil.copytree(PAGES, tmp_path / "docs/help")
     for name in ("requirements", "requirements-clients", "requirements-dev"):
@@ -61,7 +61,7 @@ def fresh(tmp_path: Path) -> Path:
 
 
 def called(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """./squall where no Python can be found, so that a set-up would be refused."""
+    """Run ./squall where no Python can be found, so that setting up an environment would fail."""
     tools = checkout / "tools"
     if not tools.exists():
         tools.mkdir()

@@ -1,4 +1,4 @@
-"""Links between our own pages lead somewhere: to a file that is there, and to a heading that it has.
+"""Links between our own pages lead to files and headings that exist.
 
 README lists every page in one group.
 """
@@ -18,7 +18,7 @@ HEADING = re.compile(r"^#+ +(.*?)\s*$", re.MULTILINE)
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names that links use for headings: as GitHub has it, small letters and dashes for spaces."""
+    """Return the anchors of a page's headings as GitHub makes them: lower case, with dashes for spaces."""
     text = FENCED.sub("", page.read_text())
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
     return {each.replace(" ", "-") for each in words}

@@ -1,4 +1,5 @@
-"""docs/mechanisms.md explains every mechanism that code names, and what it says of modules and tests is so."""
+"""docs/mechanisms.md explains every mechanism that code comments name, and the modules and tests that it names exist.
+"""
 
 from __future__ import annotations
 

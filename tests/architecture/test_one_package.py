@@ -1,4 +1,4 @@
-"""Squall is one import package: nothing imports `broker` by itself, and no module has two names."""
+"""Squall is one import package: no code imports `broker` without `squall.`, and no module has two names."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.architecture.source import PACKAGES, ROOT, Source, sources
 from tests.support.two_names import with_two_names
 
 IMPORTED = re.compile(r"^\s*(?:from|import) (squall[\w.]*)", re.MULTILINE)
-"""A module of ours that a program imports."""
+"""Matches an import of one of our modules in a program."""
 
 
 def bare(source: Source) -> Iterator[str]:
-    """Imports of a package by itself, and `-m` of one."""
+    """Yield each import of a package without `squall.`, and each `-m` of one."""
     for node in source.nodes:
         match node:
             case ast.Import(names=names):
@@ -71,7 +71,7 @@ def test_the_finder_of_bare_names_finds_them_and_nothing_else(code: str, found: 
 
 
 def test_a_module_with_two_names_is_seen() -> None:
-    """Check what tests/conftest.py checks at the end of each session."""
+    """tests/conftest.py runs this check at the end of each session."""
     twin = ModuleType("broker.env")
     twin.__file__ = str(ROOT / "broker/env.py")
     other = ModuleType("squall.broker.env")
@@ -82,7 +82,9 @@ def test_a_module_with_two_names_is_seen() -> None:
 
 
 def test_the_folders_are_found_where_the_package_is(tmp_path: Path) -> None:
-    """By a link, as in .venv, and by PYTHONPATH; and by neither is `broker` a module beside `squall.broker`."""
+    """The package is found by a link, as in .venv, and by PYTHONPATH. Neither makes `broker` importable beside
+    `squall.broker`.
+    """
     assert Path(squall.__path__[0]) == ROOT
     (tmp_path / "squall.py").symlink_to(ROOT / "squall.py")
     script = "import squall.broker, importlib.util as u; print(squall.broker.__file__, u.find_spec('broker'))"

@@ -1,4 +1,4 @@
-"""Simulated clusters are in tests/sim: they cost a hundred times what a test of one part does."""
+"""Tests that simulate a cluster are in tests/sim: they cost a hundred times what a unit test costs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from tests.architecture.source import sources
 
 RUNNERS = ("squall.chaos.runs.simulation", "squall.chaos.runtimes.sim.runtime", "squall.chaos.fixture", "tests.sim")
-"""What simulates a whole cluster, wherever it is imported."""
+"""Modules whose import means that a test simulates a whole cluster."""
 
 
 def runners_in(tree: ast.Module) -> Iterator[str]:
-    """The names of imports that bring a runner of simulations."""
+    """Yield the names of imported modules of RUNNERS."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [each.name for each in node.names]

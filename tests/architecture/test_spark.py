@@ -1,4 +1,4 @@
-"""Every way to Spark goes through the toolchain's Java: PySpark's own look-out finds none on a machine without Java."""
+"""Every start of Spark uses the toolchain's Java: PySpark itself finds none on a machine without Java."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from squall.spark_analysis import jobs, session
 from tests.architecture.source import PACKAGES, Source, sources
 
 STARTS = "spark_analysis/session.py"
-"""The one module that makes a session."""
+"""The only module that starts a Spark session."""
 
 
 def makers(source: Source) -> list[str]:
-    """Return the places where a session is made by PySpark's own means: its builder, or a context."""
+    """Return the places that make a session by PySpark's own classes."""
     return [
         source.where(node)
         for node in source.nodes
@@ -51,7 +51,7 @@ def test_spark_is_not_started_where_the_named_java_is_not_there(
 
 
 def test_every_home_comes_from_the_toolchain() -> None:
-    """Of those who call `start` or name --java-home, each imports what finds Java or fetches it."""
+    """Each module that calls `start` or names --java-home imports the function that finds or fetches Java."""
     starting = [
         source
         for source in sources("chaos", "tests")

@@ -1,6 +1,6 @@
-"""Names and sentences that people have to read twice become fewer: `words.toml` has how many there are, by package.
+"""Names and sentences that people have to read twice become fewer: `words.toml` has their number in each package.
 
-A count may not grow. Where it has shrunk, `pytest tests/architecture/test_words.py --update` writes the lower one.
+A count may not grow. If it has shrunk, `pytest tests/architecture/test_words.py --update` writes the lower one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WORDS = ("told", "stands", "whoever")
 
 
 def docstrings_that_begin_with(form: re.Pattern[str], source: Source) -> int:
-    """Return how many docstrings of modules, classes and functions do."""
+    """Return how many docstrings of modules, classes and functions begin so."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = (ast.get_docstring(node) for node in source.nodes if isinstance(node, documented))
     return sum(bool(text and form.match(text)) for text in found)
 
 
 def times(word: str, source: Source) -> int:
-    """Return how often a word is in the text, as a name too."""
+    """Return how often a word occurs in the text, in names too."""
     return len(re.findall(rf"\b{word}\b", source.text, re.IGNORECASE))
 
 

@@ -1,4 +1,4 @@
-"""The harness knows workloads by their port only."""
+"""The harness uses workloads only by their port, and knows none by name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from squall.workloads.scenario import Scenario
 from tests.architecture.source import ROOT, Source, sources
 
 MUTANTS = "chaos/mutants/"
-"""Their hunting plans are data, and name topics as every plan does."""
+"""Plans of planted bugs are data, and name topics as every plan does."""
 
 
 def _docstrings(source: Source) -> set[ast.AST]:
-    """Every string that is a statement by itself."""
+    """Return every string that is a statement by itself."""
     return {node.value for node in source.nodes if isinstance(node, ast.Expr)}
 
 

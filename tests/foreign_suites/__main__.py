@@ -1,7 +1,7 @@
-"""Plays test suites of other projects' clients, unmodified, against a cluster, and names each failure.
+"""Runs the test suites of other projects' Kafka clients, unmodified, against a cluster.
 
-A failure without a row in tests/foreign_suites/known.toml fails the command; so that it can be removed, a row whose
-test passes is reported. With --docs the results are written into docs/foreign-suites.md.
+A failure without a row in tests/foreign_suites/known.toml fails the command. A row whose test passes is reported, so
+that it can be removed. With --docs the results are written into docs/foreign-suites.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ OK, WRONG, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """0: each failure has its row. 1: one has none. 2: a suite, or a test of it, has no result. 3: usage."""
+    """Return the exit code. 0: each failure has its row. 1: one has none. 2: a suite, or a test of it, has no result.
+    3: wrong usage.
+    """
     asked = _parser().parse_args(given)
     codes = []
     try:
@@ -41,7 +43,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _play(suite: Suite, asked: argparse.Namespace) -> int:
-    """Fetch a suite, play it against a cluster of its own, and say what is new."""
+    """Fetch a suite, run it against a cluster of its own, and print what is new. Returns the exit code."""
     out = (asked.out / f"{scheduling.new_id()}-{suite.name}-{asked.target}").absolute()
     out.mkdir(parents=True)
     say(f"{suite.name} {suite.version} against {asked.target}: output in {out}")
@@ -63,7 +65,7 @@ def _play(suite: Suite, asked: argparse.Namespace) -> int:
 
 
 async def _against(suite: Suite, folder: Path, out: Path, asked: argparse.Namespace) -> Played:
-    """The suite's results. A signal ends its program and the cluster: KeyboardInterrupt."""
+    """Return the suite's results. A signal ends its program and the cluster, and raises KeyboardInterrupt."""
     played = Played([], ["every test"])
 
     async def playing() -> None:
@@ -114,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def say(line: str) -> None:
-    """Progress, at once."""
+    """Print a line of progress without buffering."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

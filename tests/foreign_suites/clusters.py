@@ -1,4 +1,4 @@
-"""The cluster that a suite is pointed at: Squall's brokers or Apache Kafka's, without a Toxiproxy in between."""
+"""Starts the cluster for a suite: Squall's brokers or Apache Kafka's, without a Toxiproxy in between."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.kafka import apache_kafka
 
 TARGETS: Mapping[str, str] = {"squall": "4.2.0", "kafka": "4.3.1"}
-"""Whose brokers -> which version of Kafka they are taken for: by ApiVersions, Squall's are a 4.2."""
+"""For each kind of brokers, the version of Kafka that suites are to expect. Squall's ApiVersions are those of 4.2."""
 
 HOST = "localhost"
-"""Under this name brokers are advertised: kafka-go's tests compare it."""
+"""The host name that brokers advertise: kafka-go's tests compare it."""
 
 
 @asynccontextmanager
 async def running(
     target: str, nodes: tuple[int, ...], port: int | None, settings: Mapping[str, str], folder: Path, say: Say
 ) -> AsyncIterator[str]:
-    """bootstrap.servers of a cluster with Kafka's default time-outs. port: the first broker's, as clients see it."""
+    """Start a cluster with Kafka's default time-outs, and yield its bootstrap.servers. port: the first broker's, as
+    clients see it.
+    """
     direct: Any = {"proxied": False, "client_port": port, "client_host": HOST}
     runtime = (
         KafkaRuntime(folder, kafka=apache_kafka(say), nodes=nodes, settings=settings, say=say, **direct)

@@ -1,4 +1,4 @@
-"""Gets a suite from the registry where its authors publish it, through that registry's own client, into the cache."""
+"""Downloads a suite from the registry where its authors publish it, by that registry's own client, into the cache."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.cache import remove, run
 
 SOURCE = "source"
-"""The suite's files, as published."""
+"""Folder of the suite's files, as published."""
 PROGRAM = "suite.test"
-"""A Go suite, compiled."""
+"""File name of a compiled Go suite."""
 SERVICE = Path(__file__).parent / "supplied/service.py"
 
 
 def go_lacks() -> str:
-    """Why this machine cannot play a Go suite; empty where it can."""
+    """Return why this machine cannot run a Go suite; empty if it can."""
     return "" if shutil.which("go") else "needs Go (go.dev/dl) on PATH"
 
 
 def go_suite(module: str, version: str, package: str, folder: Path) -> None:
-    """The module's files and the compiled tests of one of its packages. HarnessError where it cannot be had.
+    """Fetch a Go module and compile the tests of one of its packages. Raises HarnessError if that is not possible.
 
-    Go's client checks the module against the public checksum database, and what it is built of against its own go.sum.
+    Go's client checks the module against the public checksum database, and its dependencies against its own go.sum.
     """
     scratch = folder / "scratch"
     environment = {
@@ -49,7 +49,7 @@ def go_suite(module: str, version: str, package: str, folder: Path) -> None:
 
 
 def kafka_python(package: str, version: str, folder: Path) -> None:
-    """Fetch a suite as `python_suite` does, and what the distribution leaves out of its tests' package: its mark and
+    """Fetch a suite as `python_suite` does, and add two files that the distribution omits: the tests' `__init__.py` and
     one module.
     """
     python_suite(package, version, folder)
@@ -60,7 +60,7 @@ def kafka_python(package: str, version: str, folder: Path) -> None:
 
 
 def python_suite(package: str, version: str, folder: Path) -> None:
-    """The package's source distribution, unpacked. HarnessError where it cannot be had."""
+    """Download and unpack the package's source distribution. Raises HarnessError if that is not possible."""
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     distribution = ["--no-deps", "--no-binary", package, f"{package}=={version}"]
     run([*pip, "download", "--dest", str(folder), *distribution], what="pip download")

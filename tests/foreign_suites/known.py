@@ -1,4 +1,4 @@
-"""Failures of foreign suites that are explained: `known.toml`, a row for each with its reason and whose fault it is."""
+"""Reads `known.toml`, the explained failures of foreign suites: a row for each, with its reason and its class."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from tests.support.gate.results import Result
 
 ROWS = Path(__file__).with_name("known.toml")
 WHOSE = ("ours", "suite", "machine", "declined")
-"""ours: a fault of Squall's broker. suite: of the tests, or of their client. machine: they are not patient enough for
-a busy one. declined: Squall's broker lacks it on purpose.
+"""The classes of failures. ours: a bug of Squall's broker. suite: a bug of the tests, or of their client. machine: the
+tests' time limits are too short for a busy machine. declined: Squall's broker lacks the feature on purpose.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One failure that is explained."""
+    """An explained failure."""
 
     suite: str
     test: str
-    """Its name as the suite prints it; a part of a test is TEST/PART."""
+    """The test's name as the suite prints it; a subtest is TEST/PART."""
     on: tuple[str, ...]
     """The targets on which it fails."""
     kind: str
-    """The failure's class."""
+    """The failure's class, one of WHOSE."""
     whose: str
     reason: str
     sometimes: bool = False
-    """It also passes."""
+    """Whether the test sometimes passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The results of one suite on one target, held against the rows."""
+    """The results of one suite on one target, compared with the rows."""
 
     unexplained: list[Result]
     explained: list[Result]
     mended: list[Known]
-    """Rows whose test passes now: they can go."""
+    """Rows whose test passes now: they can be removed."""
 
 
 def read(file: Path = ROWS) -> list[Known]:
-    """The rows. AssertionError for one that is not complete."""
+    """Return the rows. Raises AssertionError for an incomplete one."""
     rows = []
     for row in tomllib.loads(file.read_text()).get("failure", []):
         known = Known(**{**row, "on": tuple(row["on"])})
@@ -61,7 +61,8 @@ def read(file: Path = ROWS) -> list[Known]:
 
 
 def judge(suite: str, target: str, results: Iterable[Result], rows: Sequence[Known]) -> Verdict:
-    """Failures with a row, failures without one, and rows that are of no use any more."""
+    """Compare a suite's results with the rows: failures with a row, failures without one, and rows that can be removed.
+    """
     here = {row.test: row for row in rows if row.suite == suite and target in row.on}
     results = list(results)
     failed = [each for each in results if each.result == FAILED]

@@ -1,4 +1,4 @@
-"""The tables in docs/foreign-suites.md: what each suite came to on each target, and each failure that is explained."""
+"""Writes the tables in docs/foreign-suites.md: the results of each suite on each target, and the explained failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(suite: Suite, target: str, played: Played, page: Path = PAGE) -> None:
 
 
 def failures(rows: Iterable[known.Known]) -> list[str]:
-    """A table with a row for each failure that is explained."""
+    """Return the lines of the table of explained failures."""
     head = ("suite", "test", *(f"on {target}" for target in TARGETS), "class", "whose", "reason")
     return _table(head, (_failure(row) for row in rows))
 
@@ -51,7 +51,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _read(text: str) -> list[tuple[str, ...]]:
-    """The rows of the first table."""
+    """Return the rows of the page's first table."""
     first = text.partition("\n\n")[0]
     found = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in first.splitlines()]
     return [row for row in found[2:] if len(row) == len(HEAD)]

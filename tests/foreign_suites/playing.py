@@ -1,4 +1,4 @@
-"""Calls a suite's own test program and reads what each test came to."""
+"""Runs a suite's own test program, and reads the result of each test."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from tests.support.gate.results import Result
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 ENDED = {"pass": PASSED, "fail": FAILED, "skip": SKIPPED}
 WORDS = 300
-"""Characters of why a test failed."""
+"""The most characters of a failure's reason."""
 LOOK_S = 0.2
 GRACE_S = 60.0
-"""After its own time-out a test program gets so long to print its results."""
+"""How long a test program may take to print its results after its own time-out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """One call of a suite."""
+    """The arguments of one run of a suite."""
 
     folder: Path
-    """The suite's, in the cache."""
+    """The suite's folder in the cache."""
     out: Path
-    """Its output is kept here."""
+    """The file that keeps its output."""
     environment: Mapping[str, str]
     seconds: float
     only: str
-    """Tests with this in their names; empty: all."""
+    """A part of the names of the tests to run; empty: all."""
     ended: Event
-    """Set where the command is interrupted: the suite's program is killed then."""
+    """Is set when the command is interrupted: then the suite's program is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class Played:
 
     results: list[Result]
     lost: list[str] = field(default_factory=list)
-    """Tests that have no result: time was over."""
+    """Tests without a result, because time was over."""
 
 
 Player = Callable[[Play], Played]
 
 
 def go_player(package: str) -> Player:
-    """Plays the tests of a compiled Go package, in its folder."""
+    """Return a function that runs the tests of a compiled Go package, in its folder."""
 
     def play(what: Play) -> Played:
         program = [str(what.folder / PROGRAM)]
@@ -95,26 +95,28 @@ def go_player(package: str) -> Player:
 
 
 def parts_to_skip(found: Iterable[Result], cut: Iterable[str], skipped: Sequence[str]) -> list[str]:
-    """Parts that failed in a test of which other parts were cut off."""
+    """Return the failed subtests of tests that were cut off: the next run skips these, so that the other subtests can
+    end.
+    """
     wholes = set(map(_whole, cut))
     bad = [each.test for each in found if each.result == FAILED and "/" in each.test]
     return [name for name in bad if _whole(name) in wholes and name not in skipped]
 
 
 def _whole(name: str) -> str:
-    """The test of which this is a part."""
+    """Return the test that a subtest belongs to."""
     return name.partition("/")[0]
 
 
 def _pattern(name: str) -> str:
-    """For Go: just this test."""
+    """Return Go's regular expression for just this test."""
     return "/".join(f"^{re.escape(part)}$" for part in name.split("/"))
 
 
 def read_go(lines: Iterable[str]) -> tuple[list[Result], list[str]]:
-    """The results in the events of `go tool test2json`, and the tests that were cut off when the program ended.
+    """Return the results in the events of `go tool test2json`, and the tests that were cut off when the program ended.
 
-    Where a part of a test failed, only that part is a failure.
+    If a subtest failed, only the subtest counts as a failure, not the test around it.
     """
     said: dict[str, list[str]] = {}
     ends: dict[str, tuple[str, float]] = {}
@@ -145,13 +147,15 @@ def _event(line: str) -> dict[str, Any]:
 
 
 def _why(lines: Sequence[str]) -> str:
-    """The lines that a test printed, without what Go says of its life."""
+    """Return the lines that a test printed, without Go's own lines about its start and end."""
     own = [line.strip() for line in lines if not line.lstrip().startswith(("===", "---"))]
     return " ".join(" ".join(own).split())[:WORDS]
 
 
 def pytest_player(tests: str) -> Player:
-    """Plays a folder of a Python suite with this environment's pytest, without our settings and plugins."""
+    """Return a function that runs a folder of a Python suite by this environment's pytest, without our settings and
+    plugins.
+    """
 
     def play(what: Play) -> Played:
         source, report = what.folder / SOURCE, what.out / "results.xml"
@@ -176,7 +180,7 @@ def pytest_player(tests: str) -> Player:
 
 
 def read_junit(text: str) -> list[Result]:
-    """The results in a report of pytest's. An error in what a test needs is its failure."""
+    """Return the results in pytest's JUnit report. An error in a test's fixture counts as its failure."""
     found = {}
     for case in ElementTree.fromstring(text).iter("testcase"):
         bad = [each for each in case if each.tag in ("failure", "error")]
@@ -189,7 +193,9 @@ def read_junit(text: str) -> list[Result]:
 
 
 def _output(command: Sequence[str], where: Path, of: Play, environment: Mapping[str, str], seconds: float) -> str:
-    """Yield what a program prints, which is also kept. It is killed, with what it started, when its time is over."""
+    """Run a program, and return its output, which is also kept in a file. It is killed with its children at its time
+    limit.
+    """
     file = of.out / f"output-{len(list(of.out.glob('output-*')))}.txt"
     until = time.monotonic() + seconds
     with file.open("wb") as to:

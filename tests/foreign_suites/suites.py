@@ -1,4 +1,4 @@
-"""The foreign suites, as data: where each is published, what cluster it wants, and how it is called."""
+"""The table of foreign suites: where each is published, which cluster it needs, and how it is run."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ class Suite:
 
     name: str
     package: str
-    """As its registry names it."""
+    """Its package's name in the registry."""
     version: str
     source: str
-    """It is published there."""
+    """The address of its publication."""
     fetch: Callable[[Suite, Path], None]
     """Fills the suite's folder in the cache, once for each version."""
     player: Player
     nodes: tuple[int, ...] = (1,)
-    """Broker ids: some tests have them written into them."""
+    """Broker ids of the cluster: some tests have them in their code."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the brokers, as the suite's own set-up gives them."""
+    """Broker settings that the suite's own set-up uses."""
     port: int | None = None
-    """The port that the suite has written into its tests. None: `environment` has the addresses."""
+    """The broker's port in the suite's code. None: the suite gets addresses by `environment`."""
     environment: Callable[[str, str], Mapping[str, str]] = lambda bootstrap, version: {}
-    """The suite's own variables, by which it finds a cluster. Gets bootstrap.servers and the version of Kafka."""
+    """Returns the suite's environment variables, from bootstrap.servers and the version of Kafka."""
     minutes: float = 30.0
-    """After so long the tests that have not ended are given up."""
+    """Time limit of the suite. Tests that have not ended by then have no result."""
 
 
 ALONE: Mapping[str, str] = {
@@ -41,7 +41,7 @@ ALONE: Mapping[str, str] = {
     "transaction.state.log.min.isr": "1",
     "auto.create.topics.enable": "true",
 }
-"""As in the file that Apache Kafka ships for a single broker."""
+"""Settings from the sample file of Apache Kafka for a single broker."""
 
 
 def _kgo(bootstrap: str, version: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""A three-broker cluster of our own for foreign clients, started as anybody would start it: processes on loopback."""
+"""A cluster of three of our brokers for foreign clients, started as processes on loopback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READY_S = 120.0
 
 
 class TracedCluster(Squall):
-    """Brokers that write their traces beside their data."""
+    """A cluster whose brokers write traces beside their data."""
 
     def settings(self, node: int) -> dict[str, str]:
         return {**super().settings(node), "squall.trace.path": str(self.trace(node))}
@@ -39,7 +39,7 @@ class TracedCluster(Squall):
         return sum(json.loads(line)["e"] == event for line in self.trace(node).read_text().splitlines() if line)
 
     def wait_ready(self, node: int, times: int = 1) -> None:
-        """Wait until the broker has reported for the n-th time that it is ready."""
+        """Wait until the broker's trace has `times` node_ready events."""
         deadline = time.monotonic() + READY_S
         while self.events(node, "node_ready") < times:
             assert time.monotonic() < deadline, f"broker {node} is not ready: {self._log(node)}"
@@ -47,7 +47,7 @@ class TracedCluster(Squall):
             time.sleep(0.05)
 
     def restart(self, node: int) -> None:
-        """Start a killed broker on what it left, and wait until it serves."""
+        """Start a killed broker on its data, and wait until it serves."""
         before = self.events(node, "node_ready")
         self.launch(node)
         self.wait_ready(node, before + 1)

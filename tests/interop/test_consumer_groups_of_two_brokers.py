@@ -1,4 +1,6 @@
-"""Apache Kafka continues our consumer groups on our directory, and our broker Kafka's; Kafka's tools look at ours."""
+"""Apache Kafka continues our consumer groups on our data directory, and our broker Kafka's. Kafka's tools describe
+ours.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 class SwappedGroups(Swapped):
-    """One directory, and the broker that has it now; a member that stays while brokers come and go."""
+    """A data directory, the broker that uses it now, and a member that keeps running while brokers are exchanged."""
 
     def __init__(self, folder: Path) -> None:
         self.ours, self.kafka = Squall(folder, SETTINGS, (1,)), Kafka(folder, SETTINGS, (1,))
@@ -55,7 +57,7 @@ class SwappedGroups(Swapped):
         return values
 
     def goes_on(self, consumer: Any, wanted: list[bytes]) -> None:
-        """A member reads exactly these, and commits each of them."""
+        """Assert that the member reads exactly these records, and let it commit each."""
         found: list[bytes] = []
         deadline = time.monotonic() + WITHIN_S
         while found != wanted:
@@ -67,7 +69,7 @@ class SwappedGroups(Swapped):
 
 
 def commit(consumer: Any, message: Any) -> None:
-    """Commit until it is done: a broker that has just changed reports for a while that it loads."""
+    """Commit, and retry while the coordinator is loading after an exchange of brokers."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + WITHIN_S

@@ -1,4 +1,4 @@
-"""DeleteRecords by foreign clients: gone on every replica, and so for the next leader too."""
+"""DeleteRecords by foreign clients: the records are gone on every replica, so also at the next leader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the 
 
 
 def filled_topic(cluster: Any, topic: str) -> Any:
-    """An admin client, and a topic with one partition on three brokers that holds `RECORDS` records, one a batch."""
+    """Create a topic with one partition on three brokers and `RECORDS` records, each in a batch of its own. Returns an
+    admin client.
+    """
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -27,7 +29,7 @@ def filled_topic(cluster: Any, topic: str) -> Any:
 
 
 def readable(admin: Any, topic: str) -> int:
-    """The first offset that can be read."""
+    """Return the partition's earliest offset."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -36,7 +38,7 @@ def readable(admin: Any, topic: str) -> int:
 
 
 def read(cluster: Any, topic: str) -> list[int]:
-    """The records as a consumer finds them that begins at the beginning."""
+    """Return the records that a consumer reads from the beginning."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "enable.auto.commit": False})

@@ -1,4 +1,4 @@
-"""Elections, reassignments, features and the quorum, asked for by confluent-kafka and kafka-python."""
+"""Elections, reassignments, features and quorum descriptions by confluent-kafka and kafka-python."""
 
 from __future__ import annotations
 

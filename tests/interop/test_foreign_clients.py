@@ -1,7 +1,7 @@
-"""confluent-kafka, aiokafka and kafka-python against our brokers while a leader is killed: nothing lost or doubled.
+"""confluent-kafka, aiokafka and kafka-python on our brokers while a leader is killed: no record is lost or doubled.
 
-A codec shared by both ends hides symmetric mistakes; these clients share nothing with us. Of each there is a producer
-for each codec, and all of them write to the same partitions: so one failover is seen with every codec.
+If broker and client share a codec, its errors cancel out; these clients share no code with us. Each client library has
+a producer for each codec, and all write to the same partitions: so one failover is tested with every codec.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.patience import scaled
 
 PARTITIONS = 3
 RECORDS = 1500
-"""Of all producers of a client together."""
+"""Records of all producers of a client library together."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = scaled(60.0)
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the 
 
 
 def codec_of(n: int) -> str:
-    """Return the codec of the producer that sends a record."""
+    """Return the compression codec of the n-th record's producer."""
     return CODECS[n % len(CODECS)]
 
 
@@ -42,7 +42,7 @@ def check(acked: list[bytes], read: list[bytes]) -> None:
 
 
 class Killer:
-    """Kills the leader of a partition in the middle of the load, once, and brings it back at the end."""
+    """Kills the leader of a partition once, during the load, and restarts it at the end."""
 
     def __init__(self, cluster: Any, leader: Callable[[], int]) -> None:
         self._cluster, self._leader = cluster, leader
@@ -166,8 +166,7 @@ async def _aiokafka(cluster: Any) -> None:
 
 
 async def _leader(admin: Any, topic: str) -> int:
-    """Return the leader of the first partition. The broker that is asked may hear of the topic later than the one that
-    made it.
+    """Return the leader of the first partition. A broker may learn of a new topic later than the one that created it.
     """
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Consumer groups of confluent-kafka, kafka-python and aiokafka on our brokers, members of one and the same group."""
+"""Consumers of confluent-kafka, kafka-python and aiokafka on our brokers, as members of the same group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the 
 
 
 class Reading:
-    """Holds what the members of a group have read. Each member runs in a thread of its own until `enough` is set."""
+    """Collects what the members of a group read. Each member runs in a thread of its own until `enough` is set."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[bytes]] = {}
@@ -44,7 +44,7 @@ class Reading:
         return {value for found in self.found.values() for value in list(found)}
 
     def wait_for(self, wanted: set[bytes]) -> None:
-        """Wait until some member has read each of these."""
+        """Wait until each of these records was read by some member."""
         deadline = time.monotonic() + DEADLINE_S
         while not self.values() >= wanted:
             assert not self.failures, self.failures
@@ -180,7 +180,9 @@ def test_members_of_three_libraries_read_everything_while_their_coordinator_is_k
 def consumer_protocol(
     cluster: Any, topic: str, group: str, **more: Any
 ) -> Callable[[list[bytes], threading.Event], None]:
-    """A member of a consumer group (KIP-848): the broker says how long its session is, and who reads what."""
+    """Return a function that runs a member of a consumer group (KIP-848): the broker decides on session timeout and
+    assignment.
+    """
 
     def member(found: list[bytes], enough: threading.Event) -> None:
         from confluent_kafka import Consumer
@@ -292,7 +294,8 @@ def test_a_static_member_that_is_back_causes_no_rebalance_and_goes_on_where_it_w
 
 
 def committed_later(cluster: Any, group: str, where: Any) -> Any:
-    """Return a group's offset as a new client reads it. kafka-python gives up if it first asks a dead broker."""
+    """Return a group's committed offset as a new client gets it. kafka-python gives up if it first asks a dead broker.
+    """
     from kafka import KafkaConsumer
     from kafka.errors import KafkaConnectionError
 
@@ -333,7 +336,7 @@ def test_offsets_that_nobodys_member_commits_are_kept_and_deleted(cluster: Any) 
 
 @pytest.mark.parametrize("library", ["confluent", "kafka-python"])
 def test_offsets_count_with_their_transaction_and_not_without(cluster: Any, library: str) -> None:
-    """Consume-transform-produce: what the aborted transaction consumed is consumed again."""
+    """Consume-transform-produce: inputs of an aborted transaction are consumed again."""
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
     source, sink, group = f"source-{library}", f"sink-{library}", f"eos-{library}"
@@ -346,7 +349,9 @@ def test_offsets_count_with_their_transaction_and_not_without(cluster: Any, libr
     where = TopicPartition(source, 0)
 
     def committed() -> int:
-        """librdkafka looks for the coordinator that has moved, but leaves it to its caller to ask that one."""
+        """Return the committed offset. When the coordinator has moved, librdkafka finds the new one, but the caller
+        must retry.
+        """
         deadline = time.monotonic() + DEADLINE_S
         while True:
             try:

@@ -1,6 +1,7 @@
-"""Transactions of confluent-kafka, kafka-python and aiokafka on our brokers: committed is all of it, aborted nothing.
+"""Transactions of confluent-kafka, kafka-python and aiokafka on our brokers: committed ones are visible, aborted ones
+not.
 
-All three speak generation V1, also on a cluster that has V2.
+All three use transaction protocol V1, also on a cluster that supports V2.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def make_topic(cluster: Any, topic: str) -> None:
 
 
 def read_all(cluster: Any, topic: str, isolation: str, count: int) -> list[bytes]:
-    """Return what a consumer of an isolation level reads from the start, until `count` records came and no more do."""
+    """Return what a consumer at this isolation level reads from the start, once it has `count` records and no more
+    come.
+    """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer(

@@ -1,4 +1,6 @@
-"""A directory that Kafka 4.3 has formatted: ours takes it up, or ends with one sentence that names what it lacks."""
+"""A data directory that Kafka 4.3 has formatted: our broker uses it, or ends with one sentence that names what it
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def formatted(folder: Path, settings: dict[str, str], *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With everything that this Kafka sets by default, and voters named by the configuration."""
+    """Return a directory with Kafka's default features and with voters named in the configuration."""
     folder = tmp_path_factory.mktemp("static")
     return formatted(folder, {"controller.quorum.voters": "1@127.0.0.1:19093"})
 

@@ -1,4 +1,4 @@
-"""Java's consumer and admin where they name topics by id, and `kafka-transactions`: against our brokers and Kafka's."""
+"""Java's consumer and admin client with topic ids, and the tool `kafka-transactions`: on our brokers and on Kafka's."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ RECORDS = 20
 PRODUCER, EPOCH = 4711, 3
 HOURS_AGO_MS = 2 * 3600 * 1000
 BROKER = 4
-"""The type of a broker's settings."""
+"""The resource type of a broker's settings."""
 
 
 class SmallKafka(Kafka):
-    """As little of it as will do."""
+    """An Apache Kafka cluster with one replica of each internal topic."""
 
     def command(self, node: int, config: Path) -> list[str]:
         return self._java("kafka.Kafka", str(config), flags=JVM_FLAGS)
@@ -68,7 +68,7 @@ def ask(cluster: MeasuredCluster, node: int, request: Any, version: int) -> Any:
 
 
 def until(holds: Any) -> None:
-    """Wait for that, also while the nodes do not answer yet."""
+    """Wait until `holds` returns true. Errors while nodes do not answer yet are ignored."""
     deadline = time.monotonic() + scaled(100)
     while True:
         try:
@@ -81,7 +81,7 @@ def until(holds: Any) -> None:
 
 
 def create(cluster: MeasuredCluster, name: str, *replicas: Sequence[int]) -> None:
-    """A topic with these replicas of each partition, led by the first of them."""
+    """Create a topic; each list has the replicas of one partition, and the first one leads."""
     placed = [CreatableReplicaAssignment(index, list(nodes)) for index, nodes in enumerate(replicas)]
     asked = CreateTopicsRequest([CreatableTopic(name, -1, -1, placed)], timeout_ms=60_000)
     [made] = ask(cluster, LEADER, asked, 7).topics
@@ -122,7 +122,7 @@ def test_java_reads_by_pattern_and_describes_and_deletes_topics_by_id(cluster: M
 
 
 def test_a_hanging_transaction_is_found_on_each_replica_and_aborted_by_an_admin(cluster: MeasuredCluster) -> None:
-    """Nothing would ever end it: its coordinator has never heard of it (KIP-664)."""
+    """Without the admin it would never end, because its coordinator does not know it (KIP-664)."""
     create(cluster, "hanging", [LEADER, FOLLOWER])
     unverified = AlterableConfig("transaction.partition.verification.enable", 0, "false")
     altered = IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, str(LEADER), [unverified])])

@@ -1,5 +1,6 @@
-"""Kafka's own tool reads every kind of file that we write: logs and their indexes, what transactions leave (markers,
-aborted transactions, open ones), what groups leave, metadata and its snapshots."""
+"""Kafka's log tool reads every kind of file that we write: logs and their indexes; markers, aborted and open
+transactions; records of groups; metadata and its snapshots.
+"""
 
 from __future__ import annotations
 
@@ -50,17 +51,17 @@ WRITTEN = {
     PartitionRecord: PARTITION_VERSION,
     PartitionChangeRecord: PARTITION_CHANGE_VERSION,
 }
-"""In which version the controller writes these records at metadata version 4.3; the others in version 0."""
+"""The versions in which the controller writes these records at metadata version 4.3; all others have version 0."""
 
 
 def dumped(*arguments: str) -> list[str]:
-    """The lines that the tool prints."""
+    """Return the lines that the tool prints."""
     command = apache_kafka(lambda line: None).command(TOOL, arguments)
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
 
 
 def written() -> MemoryFs:
-    """A log in which producer 5 has aborted, committed, and begun a transaction; producer 6 is a plain one."""
+    """Return a log in which producer 5 has an aborted, a committed and an open transaction; producer 6 uses none."""
     fs = MemoryFs()
     config = LogConfig(index_interval_bytes=100)
     log = load(fs, "d/t-0", config, topic="t", partition=0, topic_id=bytes(16), clean=True)
@@ -109,7 +110,9 @@ def test_kafkas_dump_log_segments_reads_logs_all_indexes_and_producer_snapshots(
 
 
 def groups_written() -> MemoryFs:
-    """A log of groups: a generation with a static member, an offset, one in a transaction, and a tombstone."""
+    """Return a log of groups with a generation with a static member, an offset, an offset in a transaction, and a
+    tombstone.
+    """
     fs = MemoryFs()
     log = load(fs, "d/o-0", LogConfig(), topic="__consumer_offsets", partition=0, topic_id=bytes(16), clean=True)
     member = MemberRecord("m-1", "static", "client", "/host", 30_000, 10_000, b"", b"")

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools against a cluster of ours: reassignments, sizes of logs, settings of one broker."""
+"""Kafka's own command-line tools on a cluster of ours: reassignments, sizes of logs, settings of one broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Tools:
         self._bootstrap = bootstrap
 
     def run(self, main: str, *arguments: str) -> list[str]:
-        """The lines that a tool prints; it must end well."""
+        """Run a tool, assert that it succeeds, and return the lines that it prints."""
         given = ["--bootstrap-server", self._bootstrap, *arguments]
         command = apache_kafka(lambda line: None).command(main, given, flags=QUICK_JVM)
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -57,7 +57,7 @@ def tools(cluster: Any) -> Tools:
 
 
 def fill(cluster: Any, admin: Any, topic: str, replicas: list[list[int]]) -> None:
-    """A topic with these replicas of each partition, and some records in each."""
+    """Create a topic with these replicas of each partition, and write some records to each."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import NewTopic
 
@@ -69,7 +69,7 @@ def fill(cluster: Any, admin: Any, topic: str, replicas: list[list[int]]) -> Non
 
 
 def altered(admin: Any, kind: str, name: str) -> dict[str, str]:
-    """The settings of a resource that are not defaults or a file's."""
+    """Return the settings of a resource that were altered at run time."""
     from confluent_kafka.admin import ConfigResource, ConfigSource
 
     [future] = admin.describe_configs([ConfigResource(ConfigResource.Type[kind], name)]).values()

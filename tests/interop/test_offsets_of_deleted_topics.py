@@ -1,4 +1,4 @@
-"""A topic that groups have read is deleted and made again: the same on our broker and on Apache Kafka."""
+"""A topic that a group has read is deleted and created again: our broker and Apache Kafka behave alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Measured
 
 
 def until(found: Any, wanted: Any) -> None:
-    """Ask again until the answer is the wanted one."""
+    """Call `found` until it returns the wanted value."""
     deadline = time.monotonic() + WITHIN_S
     while (now := found()) != wanted:
         assert time.monotonic() < deadline, now
@@ -46,7 +46,7 @@ def until(found: Any, wanted: Any) -> None:
 
 
 class Client:
-    """confluent-kafka on one broker."""
+    """A confluent-kafka client of one broker."""
 
     def __init__(self, cluster: MeasuredCluster) -> None:
         from confluent_kafka.admin import AdminClient
@@ -79,7 +79,7 @@ class Client:
         return values
 
     def read(self, wanted: list[bytes], protocol: str = "classic") -> None:
-        """A member of the group reads exactly these, and commits."""
+        """Run a group member, assert that it reads exactly these records, and let it commit."""
         from confluent_kafka import Consumer
 
         consumer = Consumer(
@@ -99,7 +99,7 @@ class Client:
         consumer.close()
 
     def committed(self, version: int, topic: str = TOPIC) -> int:
-        """The offset that one version of OffsetFetch answers; -1: none."""
+        """Return the committed offset in OffsetFetch of this version; -1 if there is none."""
         with RawClient(self.port) as client:
             if version < 8:
                 named = [OffsetFetchRequestTopic(topic, [0])]
@@ -116,7 +116,7 @@ class Client:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_reads_all_of_a_topic_that_was_made_again(cluster: MeasuredCluster, protocol: str) -> None:
-    """It skipped 10 of 30 inputs: the offset of the deleted topic was still committed."""
+    """A group once skipped 10 of 30 records, because the deleted topic's offset was still committed."""
     client = Client(cluster)
     client.make(TOPIC)
     client.read(client.write(0, 20), protocol)
@@ -131,7 +131,8 @@ def test_a_group_reads_all_of_a_topic_that_was_made_again(cluster: MeasuredClust
 
 
 def test_an_offset_that_a_transaction_commits_after_its_topic_went_is_none(cluster: MeasuredCluster) -> None:
-    """A pending offset of the deleted topic goes with it, whatever the transaction's marker says later."""
+    """An offset in an open transaction is removed with its topic; the transaction's later commit does not restore it.
+    """
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     client = Client(cluster)

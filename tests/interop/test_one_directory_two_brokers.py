@@ -1,6 +1,6 @@
-"""Apache Kafka started on our directory finishes our open transactions, and ours finishes those that Kafka left open.
+"""Apache Kafka, started on our data directory, completes our open transactions, and our broker completes Kafka's.
 
-A Java producer speaks the second generation of transactions, which librdkafka does not.
+A Java producer uses transaction protocol V2, which librdkafka does not support.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ALONE = {
     "metadata.log.max.snapshot.interval.ms": "2000",
     "squall.bootstrap.features": "metadata.version=30",
 }
-"""At Kafka 4.3's metadata version, though ours begins with 4.2's."""
+"""Settings of a single broker at metadata version 4.3, Kafka's default. Ours is 4.2."""
 LEAVE = """
 import os, sys
 from confluent_kafka import Producer
@@ -49,11 +49,11 @@ producer.produce(topic, b"left open by " + transactional_id.encode(), partition=
 producer.flush(60)
 os._exit(0)
 """
-"""A producer that ends in the middle of a transaction, without a word."""
+"""A program with a producer that exits inside a transaction, without closing it."""
 
 
 class Swapped:
-    """One directory, and the broker that has it now."""
+    """A data directory, and the broker that uses it now."""
 
     def __init__(self, folder: Path) -> None:
         self.ours, self.kafka = Squall(folder, ALONE, (1,)), Kafka(folder, ALONE, (1,))
@@ -62,18 +62,18 @@ class Swapped:
         self.ours.start()
 
     def kill_and_start(self, other: MeasuredCluster) -> None:
-        """End the broker by SIGKILL, and start the other one on what it left."""
+        """Kill the broker by SIGKILL, and start the other one on its directory."""
         self.now.kill(1)
         self.now = other
         other.configure(1)
         other.launch(1)
 
     def log(self) -> bytes:
-        """The topic's file."""
+        """Return the bytes of the topic's log segment."""
         return (self.ours.folder / "n1" / f"{TOPIC}-0" / f"{0:020}.log").read_bytes()
 
     def served(self) -> bytes:
-        """Return what the broker that has the directory now answers to a Fetch from the start."""
+        """Return the records that the present broker answers to a Fetch from the start."""
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         request = FetchRequest(
             replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
@@ -118,7 +118,7 @@ class Swapped:
         )
 
     def producer(self, transactional_id: str) -> Any:
-        """One that has taken over the id."""
+        """Return a producer that has initialized this transactional id."""
         from confluent_kafka import Producer
 
         made = Producer(
@@ -135,7 +135,7 @@ class Swapped:
         producer.commit_transaction(WITHIN_S)
 
     def read(self, isolation: str) -> list[bytes]:
-        """Return what a consumer reads from the start to the end that its isolation level shows."""
+        """Return what a consumer at this isolation level reads from the start."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
         consumer = Consumer(
@@ -180,7 +180,7 @@ def kafka_tool(main: str, *arguments: str) -> str:
 
 
 EMPTY, ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = 0, 1, 2, 4
-"""As `__transaction_state` has them."""
+"""The numbers of these states in `__transaction_state`."""
 
 
 def test_kafka_and_ours_finish_each_others_open_transactions_on_one_directory(swapped: Swapped, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Members of six clients in one classic group whose coordinator is killed, and Kafka's tool that looks at the group.
+"""Members of six client libraries in one classic group whose coordinator is killed; Kafka's group tool inspects the
+group.
 
-One story is played, and several tests look at what came of it. A client whose program is not here is left out of the
-story, and only its own test is skipped.
+The scenario is played once, and several tests check its results. A client whose program is missing is left out, and
+only its own test is skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the 
 
 TOPIC, GROUP = "read-by-all", "all-of-them"
 PARTITIONS = 12
-"""Two for each of six members."""
+"""Two partitions for each of six members."""
 RECORDS = 240
 KCAT, JAVA, FRANZ = "kcat", "console-consumer", "franz-go"
 LIBRARIES = {"confluent-kafka": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
@@ -52,7 +53,7 @@ Member = Callable[[list[bytes], threading.Event], None]
 
 
 def program(name: str, command: Sequence[str], folder: Path) -> Member:
-    """A member that is a program: it prints each record's value in a line, and leaves the group at SIGTERM."""
+    """Return a member that is a program: it prints each record's value in a line, and leaves the group at SIGTERM."""
 
     def member(found: list[bytes], enough: threading.Event) -> None:
         errors = folder / f"{name}.log"
@@ -77,7 +78,7 @@ def program(name: str, command: Sequence[str], folder: Path) -> Member:
 
 
 def lacking(name: str) -> str:
-    """Why this machine cannot have the member; empty where it can."""
+    """Return why this machine cannot run the member; empty if it can."""
     if name == KCAT and shutil.which("kcat") is None:
         return without("kcat", "apt-get install kcat")
     if name == JAVA and not kafka_is_here():
@@ -88,7 +89,7 @@ def lacking(name: str) -> str:
 
 
 def member_of(name: str, cluster: Any, folder: Path) -> Member:
-    """All of them know one assignor, `range`, and have the same session time-out."""
+    """Return a member. All have the assignor `range` and the same session timeout."""
     if name in LIBRARIES:
         return LIBRARIES[name](cluster, TOPIC, GROUP, **{CLIENT_ID[name]: name})
     if name == FRANZ:
@@ -115,32 +116,32 @@ def member_of(name: str, cluster: Any, folder: Path) -> Member:
 
 @dataclass
 class Story:
-    """Holds the results of one play. If the tool is not installed, what it would have printed is empty."""
+    """The results of the scenario. The tool's outputs are empty if it is not installed."""
 
     here: list[str]
     before: dict[str, int] = field(default_factory=dict)
-    """Records that each member read before the coordinator was killed."""
+    """How many records each member read before the coordinator was killed."""
     after: dict[str, int] = field(default_factory=dict)
-    """And once the coordinator was back."""
+    """How many records each member read once the coordinator was back."""
     missed: set[bytes] = field(default_factory=set)
     """Records that no member read."""
     listed: list[str] = field(default_factory=list)
     members: dict[str, list[int]] = field(default_factory=dict)
-    """Partitions of each client.id."""
+    """The partitions assigned to each client.id."""
     written: int = 0
-    """Records of each partition."""
+    """How many records each partition has."""
     offsets: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """(committed, end, lag) of each partition while the members read."""
     refused: list[str] = field(default_factory=list)
-    """What the tool said when it was to delete the group with its members in it."""
+    """The tool's output when it was asked to delete the group while it had members."""
     reset: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """The same as `offsets`, once all members had left and the offsets were reset to 1."""
+    """(committed, end, lag) of each partition once all members had left and the offsets were reset to 1."""
     left: list[str] = field(default_factory=list)
-    """Groups that were there after this one was deleted."""
+    """Groups that existed after this one was deleted."""
 
 
 class Played:
-    """Plays the story: what is written, by whom it is read, and what the tool is asked."""
+    """Plays the scenario: writes records, runs the members, and calls the tool."""
 
     def __init__(self, cluster: Any, reading: Reading, folder: Path) -> None:
         self._cluster, self._reading, self._tools = cluster, reading, Tools(cluster.bootstrap)
@@ -174,7 +175,7 @@ class Played:
         self._wanted |= produce(self._cluster, TOPIC, len(self._wanted), count, PARTITIONS)
 
     def _everyone_reads(self) -> dict[str, int]:
-        """Write until each member has read something new, or time is over; how much each has read since."""
+        """Write until each member has read a new record, or time is over. Returns how many each has read meanwhile."""
         began = {name: len(found) for name, found in self._reading.found.items()}
         deadline = time.monotonic() + DEADLINE_S
         while True:
@@ -188,7 +189,7 @@ class Played:
         return self._tools.run(GROUP_COMMAND, *arguments)
 
     def _look(self) -> None:
-        """Ask until the group has come to rest, or time is over."""
+        """Call the tool until the group is stable, or time is over."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             self.story.members = assignments(self._groups("--describe", "--group", GROUP, "--members", "--verbose"))

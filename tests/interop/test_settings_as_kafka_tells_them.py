@@ -1,6 +1,7 @@
-"""DescribeConfigs and IncrementalAlterConfigs against Apache Kafka: the same requests to both, and the same answers.
+"""Our broker answers DescribeConfigs and IncrementalAlterConfigs as Apache Kafka does.
 
-Each test gets one node of each, and asks both over plain sockets, so that no client's reading comes between.
+Each test sends the same requests to one node of each, over plain sockets, so that no client library interprets the
+answers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ OTHERWISE = {
     "process.roles",
     "queued.max.request.bytes",
 }
-"""Settings that both have and describe otherwise."""
+"""Settings that both brokers have and describe differently."""
 
 Change = tuple[str, int, str | None]
 Told = dict[str, tuple[Any, ...]]
@@ -81,7 +82,9 @@ def make_topic(cluster: MeasuredCluster) -> None:
 
 
 def described(cluster: MeasuredCluster, kind: int, name: str) -> tuple[int, Told]:
-    """Return the error, and value, source, synonyms, read-only, sensitive and type of each setting."""
+    """Return the error, and for each setting its value, source, synonyms, type, and whether it is read-only and
+    sensitive.
+    """
     resource = describe_wire.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = describe_wire.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     [result] = call(cluster, request, 4).results
@@ -109,7 +112,7 @@ def altered(cluster: MeasuredCluster, kind: int, name: str, *changes: Change) ->
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MeasuredCluster, MeasuredCluster]]:
-    """Ours and Kafka's, each with the topic."""
+    """Yield our broker and Kafka's, each with the topic."""
     ours = Squall(tmp_path_factory.mktemp("ours"), ALONE, (1,))
     kafka = Kafka(tmp_path_factory.mktemp("kafka"), ALONE, (1,))
     try:
@@ -132,7 +135,7 @@ def unlike(ours: MeasuredCluster, kafka: MeasuredCluster, kind: int, name: str) 
 
 
 def assert_alike(ours: MeasuredCluster, kafka: MeasuredCluster) -> None:
-    """Described alike within the time that a change takes to reach the broker."""
+    """Assert that both describe their settings alike, within the time that a change takes to reach the broker."""
     resources = [(TOPIC_RESOURCE, TOPIC), (BROKER_RESOURCE, "1"), (BROKER_RESOURCE, "")]
     deadline = time.monotonic() + 5
     while True:
@@ -176,7 +179,9 @@ def listed(cluster: MeasuredCluster, *kinds: int) -> list[tuple[int, str]]:
 
 
 def await_wholly_alike(ours: MeasuredCluster, kafka: MeasuredCluster, kind: int, name: str) -> None:
-    """Both describe a resource alike, to the last setting, within the time that a change takes to reach the broker."""
+    """Wait until both describe a resource alike without exceptions, within the time that a change takes to reach the
+    broker.
+    """
     deadline = time.monotonic() + 5
     while (our := described(ours, kind, name)) != (its := described(kafka, kind, name)):
         assert time.monotonic() < deadline, (our, its)

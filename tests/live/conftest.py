@@ -1,4 +1,4 @@
-"""Prepares what live tests need before the first of them begins."""
+"""Prepares Toxiproxy and the container images before the first live test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.live import engine
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Have Toxiproxy and the images, which the first time means building them: no test's time limit should pay."""
+    """Get Toxiproxy and the images. The first time they are built, which must not count for the time limit of a test.
+    """
     if session.config.option.collectonly or not any(
         Path(__file__).parent in item.path.parents for item in session.items
     ):

@@ -1,4 +1,4 @@
-"""The Docker engine and the images that live tests use, or why there are none."""
+"""Finds the Docker engine and makes the images for live tests, or remembers why that is impossible."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.support.lacks import skip_without
 
 STUB_INSIDE = ("python", "-P", "/stub_broker.py")
 STUB_MOUNT = ContainerMount(STUB[-1], "/stub_broker.py", read_only=True)
-"""The stub in a container: what is run, and how it comes there."""
+"""The mount that brings the stub broker's file into a container."""
 
 _found: list[tuple[DockerEngine, ImageNames] | str] = []
-"""What was found, or why nothing: looked for once."""
+"""The engine and images, or the reason why there are none; empty until the first search."""
 
 
 def prepare(say: Say) -> None:
@@ -31,7 +31,7 @@ def prepare(say: Say) -> None:
 
 
 def engine_and_images() -> tuple[DockerEngine, ImageNames]:
-    """For tests in containers; skips them where there can be none."""
+    """Return the engine and the images. Skips the test if there are none."""
     prepare(lambda line: None)
     if isinstance(_found[0], str):
         skip_without(f"containers: {_found[0]}", f"as root: {one_line(engine_lacks()) or './squall images'}")

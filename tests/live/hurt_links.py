@@ -1,4 +1,4 @@
-"""Faults of links, and what a probe over the link tells while each is on."""
+"""Faults of links, and the result of a probe over the link while each is active."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ CUTS: list[tuple[LinkFault, str]] = [
     (LimitData(3), "ended: the connection was closed"),
     (ResetPeer(), "ended: Connection reset by peer"),
 ]
-"""Nothing passes, and the probe's error through a real Toxiproxy; what comes before the colon is every world's."""
+"""Faults that stop all data, with the probe's error through a real Toxiproxy. The part before a colon is the same in
+every world.
+"""
 SLOW: list[tuple[LinkFault, float]] = [
     (Latency(40), 80),
     (Latency(40, stream=StreamDirection.BACK), 40),
     (Slicer(1, 0, 1000), 20),
 ]
-"""Everything passes, and the least that a round trip takes, in ms."""
+"""Faults that delay data, with the least round-trip time in ms."""
 WORSE: list[LinkFault] = [Bandwidth(1), SlowClose(100)]
-"""A probe is too small to notice."""
+"""Faults that a probe is too small to notice."""
 
 
 async def answers(runtime: Runtime, link: Link) -> bool:
@@ -47,7 +49,9 @@ async def answers(runtime: Runtime, link: Link) -> bool:
 
 
 async def is_quick_again(runtime: Runtime, link: Link, least_ms: float) -> bool:
-    """Return whether a probe takes less than any can while the link is slow: the first ones may meet a busy machine."""
+    """Return whether a probe takes less than is possible while the link is slow. The first probes may be late on a busy
+    machine.
+    """
     with trio.move_on_after(LONG_S):
         while (await runtime.probe(link, timeout_s=LONG_S)).round_trip_ms >= least_ms:
             await trio.sleep(0.02)

@@ -1,7 +1,7 @@
-"""Plays everything that runs by night, part by part. Each part is a command and is recorded as it ends.
+"""Runs all nightly tests, part by part. A part is a command, and its result is recorded when it ends.
 
-At the end there are a page and, in the store of nights, a table: each test with its result, its cost, and whether it
-is flaky. A part that this machine cannot play is recorded as "not here".
+At the end it writes a page, and adds to the store of nights a table with each test, its result, its cost, and whether
+it is flaky. A part that this machine cannot run is recorded as "not here".
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ INTERRUPTED = 130
 
 
 def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) -> int:
-    """0: nothing failed. 1: a part failed. 2: too little is proven. 3: usage. 130: interrupted."""
+    """Return the exit code. 0: nothing failed. 1: a part failed. 2: too much could not be run. 3: wrong usage. 130:
+    interrupted.
+    """
     command_line = parser(parts)
     arguments = command_line.parse_args(given)
     if arguments.resume and (arguments.out or arguments.only):
@@ -55,12 +57,14 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
 
 
 def name_of(began: str, out: Path) -> str:
-    """The name of a night whose folder somebody chose: a second one that begins in the same second has another."""
+    """Return the name of a night whose folder was chosen by the user. The folder's name in it keeps nights of one
+    second apart.
+    """
     return f"{began}-{out.name}"
 
 
 def _check(folder: Folder, parts: Mapping[str, Part]) -> None:
-    """Raise PreconditionError if the night cannot go on."""
+    """Raise PreconditionError if the night cannot be continued."""
     head, _ = folder.read()
     if unknown := [name for name in head.parts if name not in parts]:
         raise PreconditionError(f"{folder.record}, line 1: parts: there is no part {', '.join(unknown)}")
@@ -98,7 +102,7 @@ def _head(name: str, asked: Sequence[str], first_seed: int) -> Head:
 
 
 def parser(parts: Mapping[str, Part]) -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line's parser."""
     listed = "\n".join(f"  {part.name:<12} {part.what} About {part.minutes} min." for part in parts.values())
     codes = "Exit codes: 0 nothing failed, 1 a part failed, 2 too little is proven, 3 usage, 130 interrupted."
     found = Parser(
@@ -114,7 +118,7 @@ def parser(parts: Mapping[str, Part]) -> argparse.ArgumentParser:
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line without buffering."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""A night of tests in the store of nights: its rows, and those of the nights before it."""
+"""Adds a night of tests to the store of nights, and reads the earlier nights there."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.night.report import verdict
 from tests.support.gate import results
 
 FIRST_SEED = 1000
-"""Of the first night: below it are the seeds that every change plays."""
+"""The first seed of the first night. The gate plays seeds below it."""
 Tables = Mapping[str, list[dict[str, Any]]]
 
 
 def place_of(folder: Folder) -> Path:
-    """The store beside a night's folder."""
+    """Return the path of the store, which is beside a night's folder."""
     return folder.path.absolute().parent / store.FOLDER
 
 
@@ -35,15 +35,15 @@ def first_seed(tables: Tables) -> int:
 
 
 def read_tables(place: Path) -> tuple[Tables, list[str]]:
-    """Rows of all nights of tests in a store, the earliest night first; and why some are left out, a sentence each."""
+    """Return the rows of all nights of tests in a store, earliest first, and a sentence for each night that cannot be
+    read.
+    """
     collected, problems = store.collections(place, store.TESTS)
     return {name: store.rows(collected, name) for name in store.TESTS.tables}, problems
 
 
 def collect(folder: Folder, rows: Tables, now: datetime) -> None:
-    """Add a night that has ended to the store, unless it is there already. Raise PreconditionError if it cannot be
-    written.
-    """
+    """Add an ended night to the store, unless it is there already. Raises PreconditionError if it cannot be written."""
     place = place_of(folder)
     digest = _digest(folder)
     if digest in [each.digest for each in store.collections(place, store.TESTS)[0]]:
@@ -66,7 +66,7 @@ def _add(place: Path, tag: str, rows: Tables, digest: str, now: datetime) -> Non
 
 
 def rows_of(folder: Folder, now: datetime) -> Tables:
-    """The rows of a night that has ended."""
+    """Return the rows of an ended night."""
     head, lines = folder.read()
     parts = ended(lines)
     commits = list(dict.fromkeys([head.commit, *(line.commit for line in parts.values())]))
@@ -90,9 +90,9 @@ def rows_of(folder: Folder, now: datetime) -> Tables:
 
 
 def _tests(folder: Folder, night: str, commits: set[str]) -> tuple[list[dict[str, Any]], str]:
-    """The last result of each test; and why there is none, or not of each, if so.
+    """Return the last result of each test, and a sentence if results are missing.
 
-    Which commit a result is of is unknown where the part went on at another one.
+    If the part was continued at another commit, the commit of a result is unknown.
     """
     commit = commits.pop() if len(commits) == 1 else ""
     try:

@@ -1,4 +1,4 @@
-"""The page of a night of tests: one HTML file that needs no network, in the look of the durability report."""
+"""Makes the page of a night of tests: one HTML file that needs no network, and looks like the durability report."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def render(folder: Folder, report: Report, parts: Mapping[str, Part]) -> Path:
 
 
 def short(commit: str) -> str:
-    """A commit as people name it, and whether files differed from it."""
+    """Return a commit's short hash, with a remark if files differed from it."""
     name, _, dirty = commit.partition("-")
     return f"{name[:10]}, changed" if dirty else name[:10] or "unknown"
 
 
 def minutes(seconds: float) -> str:
-    """A time as people say it."""
+    """Return a duration as text."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""The parts of a night. Each is a command that people can type."""
+"""The parts of a night of tests. Each is a command that people can also type."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from tests.support.gate import results
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 2000
-"""Of a night: from so many on, `squall sim` also asks whether each rare path was taken, and each branch without a
-reason."""
+"""Seeds in a night. From this number on, `squall sim` also demands that every rare path was taken, and every branch
+that is not exempt.
+"""
 WORDS = 300
-"""Characters of a reason."""
+"""The most characters of a reason."""
 SQUALL = "./squall"
 BY_SQUALL: Mapping[int, str] = {0: PASSED, 1: FAILED, 2: UNKNOWN}
 BY_PYTEST: Mapping[int, str] = {0: PASSED}
@@ -31,21 +32,21 @@ class Part:
 
     name: str
     what: str
-    """What it plays, for people."""
+    """A description for people."""
     minutes: int
-    """About how long it takes on two idle cores."""
+    """Its approximate duration on two idle cores."""
     command: Callable[[Folder, Head], list[str]]
     lacks: Callable[[], str] = lambda: ""
-    """Why this machine cannot play it; empty where it can."""
+    """Returns why this machine cannot run it; empty if it can."""
     codes: Mapping[int, str] = field(default_factory=lambda: BY_SQUALL)
-    """Exit code -> result. Any other code is FAILED."""
+    """The result for each exit code of the command. Any other code is FAILED."""
     page: Callable[[Folder, str], Path | None] = lambda folder, night: None
-    """A page that the part itself makes."""
+    """Returns the path of a page that the part itself makes."""
     seeds: int = 0
-    """How many seeds it plays, from `Head.first_seed` on."""
+    """How many seeds it runs, from `Head.first_seed` on."""
 
     def result(self, folder: Folder, code: int) -> tuple[str, str]:
-        """(result, why) of an ended command. The tests' own results count more than the exit code."""
+        """Return (result, reason) of an ended command. Results of single tests count more than the exit code."""
         result = self.codes.get(code, FAILED)
         why = "" if result == PASSED else last_words(folder.said(self.name)) or f"exit code {code}"
         if self.name != EVERYTHING:
@@ -115,7 +116,7 @@ def _matrix(folder: Folder, head: Head) -> list[str]:
 
 
 def _nightly(out: Path, *flags: str) -> list[str]:
-    """A matrix of runs, or the rest of it."""
+    """Return the command that runs a matrix by `squall nightly`, or resumes it."""
     if (out / "night.json").exists():
         return [SQUALL, "nightly", "--resume", shown(out)]
     return [SQUALL, "nightly", *flags, "--out", shown(out)]
@@ -174,7 +175,7 @@ PARTS: Mapping[str, Part] = {
              _fresh("forky", "--only", "test", "--", "--all"), _no_machine, BY_MACHINE),
     )
 }  # fmt: skip
-"""By name, in their order."""
+"""All parts by name, in the order in which they run."""
 
 
 def _report(night: Path) -> Path | None:
@@ -186,20 +187,21 @@ def _made(page: Path) -> Path | None:
 
 
 def shown(path: Path) -> str:
-    """A path as people type it in the checkout."""
+    """Return a path relative to the checkout."""
     whole = path.absolute()
     return str(whole.relative_to(ROOT)) if whole.is_relative_to(ROOT) else str(whole)
 
 
 def last_words(log: Path) -> str:
-    """The last line of a log that is not empty."""
+    """Return the last line of a log that is not empty."""
     return next((line.strip()[:WORDS] for line in reversed(_lines(log)) if line.strip()), "")
 
 
 def troubles(log: Path) -> str:
-    """Why the last `squall test` in a log failed although no test did: the lines in which it says so.
+    """Return why the last `squall test` in a log failed although no test did: the lines in which it says so.
 
-    Lines before the one that gives its order are of the set-up, or of a session that was interrupted.
+    Only lines after the one that names the order of its tests count. Earlier ones are of its set-up or of an
+    interrupted session.
     """
     lines = _lines(log)
     begin = max((number for number, line in enumerate(lines) if line.startswith("order: ")), default=0)

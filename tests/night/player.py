@@ -1,4 +1,4 @@
-"""Plays the parts of a night, one after the other, and notes each as it ends."""
+"""Runs the parts of a night, one after the other, and records each as it ends."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from tests.night.parts import ROOT, Part, shown
 from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, Folder, Head, Line, to_play
 
 ENDING_S = 180
-"""For a part that is asked to end: brokers and containers are stopped in good order."""
+"""Time limit for an interrupted part, which stops its brokers and containers in order."""
 BY_CTRL_C = (130, -signal.SIGINT)
-"""Exit codes of a command that somebody interrupted."""
+"""Exit codes of an interrupted command."""
 NO_CODE = 3
 """Is recorded as the exit code of a part without a command that ran."""
 
 
 def play(folder: Folder, parts: Mapping[str, Part], say: Callable[[str], None]) -> None:
-    """Play the parts that have not ended. KeyboardInterrupt, once the part under way has ended and is noted."""
+    """Run the parts that have not ended. Raises KeyboardInterrupt after Ctrl-C, once the running part has ended and is
+    recorded.
+    """
     head, lines = folder.read()
     left = to_play(head, lines)
     for name in left:
@@ -51,7 +53,9 @@ def _lacking(part: Part, folder: Folder, head: Head) -> Line | None:
 
 
 def _broken(part: Part, folder: Folder, error: Exception) -> Line:
-    """A part that the night itself could not play. The traceback goes where the part would have printed."""
+    """Return the line of a part whose command could not be run because of an error of ours. The traceback goes into its
+    log.
+    """
     with suppress(OSError), folder.said(part.name).open("a") as log:
         log.write(traceback_text(error))
     why = f"the night could not play it: {error_message(error)[:300]}"
@@ -77,7 +81,7 @@ def _play(part: Part, folder: Folder, head: Head, say: Callable[[str], None]) ->
 def run_to_end(
     command: Sequence[str], log: Path, cwd: Path = ROOT, environment: Mapping[str, str] | None = None
 ) -> int:
-    """Run a command that prints into the end of `log`. Its exit code; after Ctrl-C always one of BY_CTRL_C."""
+    """Run a command and append its output to `log`. Returns its exit code; after Ctrl-C always one of BY_CTRL_C."""
     program, *arguments = command
     # Tethered: the command ends with this process, however that ends.
     tethered = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), str(cwd / program), *arguments]
@@ -99,7 +103,7 @@ def run_to_end(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command as Ctrl-C in a terminal would: all processes of its group get the signal."""
+    """Send SIGINT to all processes of a command's group, as Ctrl-C in a terminal does, and wait."""
     for number in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

@@ -15,30 +15,30 @@ from squall.chaos.nightly.directory import append_line
 
 PASSED, FAILED, UNKNOWN, NOT_HERE, INTERRUPTED = "passed", "failed", "unknown", "not here", "interrupted"
 ENDED = (PASSED, FAILED, UNKNOWN, NOT_HERE)
-"""Results of a part that has ended. An interrupted part is played again."""
+"""Results of a part that need not run again. An interrupted part runs again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Holds the first line of a night's record."""
+    """The first line of a night's record."""
 
     night: str
-    """Its name: the time at which it began."""
+    """The night's name: the time at which it began."""
     began: str
-    """ISO, UTC."""
+    """The start in UTC, in ISO 8601."""
     commit: str
-    """With "-dirty" where files differ from it."""
+    """The commit, with "-dirty" if files differ from it."""
     machine: str
     python: str
     parts: tuple[str, ...]
-    """Those that were asked for, in their order."""
+    """The parts to run, in order."""
     first_seed: int
-    """Of the part `seeds`: where the last night in the store ended."""
+    """The first seed of the part `seeds`: the one after the last night's in the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Holds how a part ended, or (INTERRUPTED) how long it ran before the night was interrupted."""
+    """The result of a part. INTERRUPTED says how long the part ran before the night was interrupted."""
 
     part: str
     result: str
@@ -47,44 +47,44 @@ class Line:
     commit: str
     command: str
     began: str
-    """ISO, UTC."""
+    """The start in UTC, in ISO 8601."""
     why: str = ""
-    """Why it is not PASSED; empty where it is."""
+    """Why the result is not PASSED; empty if it is."""
     next_seed: int | None = None
-    """Where the next night continues, of a part that plays seeds."""
+    """The seed with which the next night continues, if the part runs seeds."""
 
 
 class Folder:
-    """The names of the files of a night."""
+    """The files of a night."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.record = path / "record.jsonl"
         self.tests = path / "tests.jsonl"
-        """What `squall test --results` writes: a head, and a line for each test."""
+        """Written by `squall test --results`: a head, and a line for each test."""
 
     def said(self, part: str) -> Path:
         """Return the file with a part's output."""
         return self.path / "said" / f"{part}.txt"
 
     def matrix(self, night: str) -> Path:
-        """The night of the part `matrix`, beside this one: both are in one store."""
+        """Return the folder of the night that the part `matrix` runs. It is beside this one, so both share one store.
+        """
         return self.path.with_name(f"{night}-matrix")
 
     def begin(self, head: Head) -> None:
-        """Write the head. Raise PreconditionError if there is a record already."""
+        """Write the head. Raises PreconditionError if there is a record already."""
         if self.record.exists():
             raise PreconditionError(f"{self.path}: a night is there already: --resume goes on with it")
         self.said("any").parent.mkdir(parents=True, exist_ok=True)
         append_line(self.record, _json(head))
 
     def note(self, line: Line) -> None:
-        """Add a line."""
+        """Append a line to the record."""
         append_line(self.record, _json(line))
 
     def read(self) -> tuple[Head, list[Line]]:
-        """The record. Raise PreconditionError if there is none, or where somebody has changed it to what no night
-        writes.
+        """Return the record. Raises PreconditionError if there is none, or if a night cannot have written it.
 
         A line that a killed session left half-written is left out.
         """
@@ -110,7 +110,7 @@ class Folder:
 
 
 def ended(lines: Iterable[Line]) -> dict[str, Line]:
-    """Part -> how it ended. The seconds are those of all sessions in which it ran."""
+    """Return the result of each part. Its seconds are those of all sessions in which it ran."""
     spent: dict[str, float] = {}
     found = {}
     for line in lines:
@@ -121,13 +121,13 @@ def ended(lines: Iterable[Line]) -> dict[str, Line]:
 
 
 def to_play(head: Head, lines: Iterable[Line]) -> list[str]:
-    """The parts that have not ended, in their order."""
+    """Return the parts that have not ended, in order."""
     done = ended(lines)
     return [part for part in head.parts if part not in done]
 
 
 def _json_lines(text: str) -> list[tuple[int, Any]]:
-    """(line number, value) of each line of JSON in a file. A line that is none is left out."""
+    """Return (line number, value) of each line of JSON. Other lines are left out."""
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         with suppress(ValueError):
@@ -142,11 +142,11 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "int | None": (int, NoneType),
     "tuple[str, ...]": (list,),
 }
-"""Of JSON, by the type of a field."""
+"""The types that a JSON value may have, by a field's annotation."""
 
 
 def _head(row: Any) -> Head:
-    """The head of a record. ValueError, which says what is wrong with it."""
+    """Return the head of a record. Raises ValueError with what is wrong."""
     head = Head(**_checked(Head, row))
     if head.night in ("", ".", "..") or set(head.night) & set("/\0"):
         raise ValueError(f"night: the name of a folder is needed (given: {head.night!r})")
@@ -157,7 +157,7 @@ def _head(row: Any) -> Head:
 
 
 def _line(row: Any, head: Head) -> Line:
-    """A line of the record of the night with this head. ValueError, which says what is wrong with it."""
+    """Return a line of the record with this head. Raises ValueError with what is wrong."""
     line = Line(**_checked(Line, row))
     if line.part not in head.parts:
         raise ValueError(f"part: one of {', '.join(head.parts)} is needed (given: {line.part!r})")
@@ -167,7 +167,7 @@ def _line(row: Any, head: Head) -> Line:
 
 
 def _checked(of: type[Head | Line], row: Any) -> dict[str, Any]:
-    """The same row, if it has the fields of that class. ValueError, which says which one is wrong."""
+    """Return the row if it has exactly the fields of that class. Raises ValueError with the wrong field."""
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object is needed (given: {row!r})")
     known = {field.name: field for field in fields(of)}

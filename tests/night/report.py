@@ -1,4 +1,4 @@
-"""Writes the page of a night of tests from the store's rows. Pure."""
+"""Compares a night of tests with earlier nights, from the store's rows. It reads and writes no files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN
 Row = dict[str, Any]
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
 LOOKED_BACK = 30
-"""Nights that say which tests are flaky."""
+"""The number of last nights whose results show which tests are flaky."""
 SHOWN = 25
-"""The most costly tests."""
+"""How many of the costliest tests are shown."""
 
 
 def verdict(results: Mapping[str, str]) -> int:
-    """The exit code of a night, by the result of each part. A part that cannot be played here changes nothing, unless
-    no part passed."""
+    """Return the exit code of a night, from the result of each part. A part that cannot run on this machine changes it
+    only if no part passed.
+    """
     found = Counter(results.values())
     if found[FAILED]:
         return FOUND
@@ -35,29 +36,29 @@ class Report:
     parts: tuple[Row, ...]
     tests: tuple[Row, ...]
     before: tuple[Row, ...]
-    """Tests of the last night before that ran any."""
+    """The tests of the last earlier night that ran tests."""
     before_night: str
-    """Its name; empty where there is none."""
+    """The name of that night; empty if there is none."""
     flaky: tuple[tuple[str, str], ...]
-    """(test, why it is called so)."""
+    """Flaky tests: (test, reason)."""
     unread: tuple[str, ...]
-    """Why nights in the store are left out, a sentence each."""
+    """A sentence for each night in the store that cannot be read."""
     not_asked: tuple[str, ...]
-    """Parts that there are, and that this night was not to play."""
+    """Parts that this night was not to run."""
 
     @property
     def problems(self) -> list[str]:
-        """Sentences about what is missing of this night, or of those that it is compared with."""
+        """Return a sentence for everything that is missing in this night, or in the nights it is compared with."""
         return [*(self.night["problems"] or ()), *self.unread]
 
     @property
     def word(self) -> str:
-        """valid, invalid or unknown: the page's colour."""
+        """Return valid, invalid or unknown, which sets the page's colour."""
         return {WELL: "valid", FOUND: "invalid"}.get(self.night["exit"], "unknown")
 
     @property
     def failed(self) -> list[Row]:
-        """Tests that failed, those that did not fail in the night before first."""
+        """Return the tests that failed, new failures first."""
         rows = [row for row in self.tests if row["result"] == FAILED]
         return sorted(rows, key=lambda row: (not self.is_new(row), row["test"]))
 
@@ -93,22 +94,22 @@ class Report:
 
     @property
     def played_tests(self) -> bool:
-        """True if the part that plays tests was begun."""
+        """Return whether the part with the tests was started."""
         return any(row["part"] == EVERYTHING and row["result"] != NOT_HERE for row in self.parts)
 
     @property
     def skipped(self) -> list[Row]:
-        """Tests that were skipped."""
+        """Return the skipped tests."""
         return [row for row in self.tests if row["result"] == "skipped"]
 
     @property
     def skip_reasons(self) -> list[tuple[str, int]]:
-        """Why tests were skipped, the commonest reason first."""
+        """Return the reasons of skips with their counts, the commonest first."""
         return Counter(row["why"] for row in self.skipped).most_common()
 
     @property
     def costly(self) -> list[tuple[Row, float | None]]:
-        """The most costly tests, each with its CPU seconds in the night before."""
+        """Return the costliest tests, each with its CPU seconds in the night before."""
         known = {row["test"]: row["cpu_s"] for row in self.before}
         first = sorted(self.tests, key=lambda row: (-row["cpu_s"], row["test"]))[:SHOWN]
         return [(row, known.get(row["test"])) for row in first]
@@ -145,10 +146,10 @@ class Report:
 def report_of(
     tables: Mapping[str, Sequence[Row]], night: str, unread: Sequence[str] = (), not_asked: Sequence[str] = ()
 ) -> Report:
-    """The report of the night of that name.
+    """Return the report of the night of that name.
 
-    tables: rows of the store, the earliest night first. unread: why other nights of the store are left out. not_asked:
-    parts that this night was not to play.
+    tables: rows of the store, the earliest night first. unread: a sentence for each night that cannot be read.
+    not_asked: parts that this night was not to run.
     """
     order = [row["night"] for row in tables["test_nights"]]
     upto = order[: order.index(night) + 1]
@@ -170,12 +171,15 @@ def report_of(
 
 
 def _within(tests: Sequence[Row]) -> dict[str, str]:
-    """Tests that failed in this night and passed alone."""
+    """Return tests that failed in this night and passed when run once more, alone; each with the reason for the page.
+    """
     return {row["test"]: "failed tonight, and passed alone" for row in tests if row["flaky"]}
 
 
 def _over_nights(tests: Sequence[Row]) -> dict[str, str]:
-    """Tests that failed in some nights and passed in others, at one commit."""
+    """Return tests that failed in some nights and passed in others at the same commit; each with the reason for the
+    page.
+    """
     counted: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in tests:
         if row["commit"] and not row["commit"].endswith("-dirty"):

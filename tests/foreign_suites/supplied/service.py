@@ -1,26 +1,26 @@
-"""The module `test.service` that kafka-python's integration tests import and its source distribution leaves out.
+"""The module `test.service`, which kafka-python's integration tests import and its source distribution omits.
 
-It is written anew, with what the tests ask of a broker that is there already.
+It is our own, with what the tests need to use a broker that already runs.
 """
 
 from __future__ import annotations
 
 
 class ExternalService:
-    """A broker that somebody else started."""
+    """A broker that already runs."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
 
     def dump_logs(self) -> None:
-        """Its log is where it was started."""
+        """Do nothing: the broker's log is kept where it was started."""
 
     def stop(self) -> None:
-        """It continues."""
+        """Do nothing: the broker keeps running."""
 
 
 class SpawnedService:
-    """A broker that the tests start. Those that insist on one fail here: each has its row."""
+    """A broker that the tests start themselves, which is not supported here. Such tests fail, and have rows."""
 
     def __init__(self, arguments: object, environment: object) -> None:
         raise RuntimeError("this test starts a broker of its own")

@@ -1,4 +1,5 @@
-"""Requests that name things by the thousand, most of which do not exist."""
+"""The table's rows of admin requests: each names thousands of topics, settings or patterns, most of which do not exist.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def ask(broker: BrokerProcess, request: Any, version: int) -> Any:
 
 
 def row_of_names(name: str, request: Any, version: int, **limits: Any) -> Row:
-    """Each took the event loop for half a second, and ten times as many took it for ten times as long."""
+    """Each of these requests once blocked the event loop for half a second, and one with ten times as many names for 5
+    s.
+    """
 
     def play(broker: BrokerProcess) -> Iterator[None]:
         make_coordinator(broker, "g", 0)
@@ -48,7 +51,9 @@ def row_of_names(name: str, request: Any, version: int, **limits: Any) -> Row:
 
 
 def settings_of_one_broker(broker: BrokerProcess) -> Iterator[None]:
-    """Each of 12 bytes gets 250 settings: together they took the event loop for minutes, and gigabytes."""
+    """A request names one broker thousands of times, in 12 bytes each, and each time 250 settings are due: answering it
+    blocked the event loop for minutes, and took gigabytes.
+    """
     resources = [DescribeConfigsResource(resource_type=4, resource_name="1") for _ in range(40_000)]
     yield
     answer = ask(broker, DescribeConfigsRequest(resources=resources), 4)
@@ -58,7 +63,9 @@ def settings_of_one_broker(broker: BrokerProcess) -> Iterator[None]:
 
 
 def one_logger(broker: BrokerProcess) -> Iterator[None]:
-    """Each was compared with all others. A name of many digits ended its connection, or that of two nodes."""
+    """A request changes the loggers of one broker 24,000 times: each change was compared with all others. A broker id
+    of many digits ended the connection, or that between two nodes.
+    """
     changes = [AlterableConfig(name="root", config_operation=0, value="INFO")]
     names = ["1"] * 24_000 + ["9" * 5_000]
     resources = [AlterConfigsResource(resource_type=8, resource_name=name, configs=changes) for name in names]
@@ -69,7 +76,9 @@ def one_logger(broker: BrokerProcess) -> Iterator[None]:
 
 
 def row_of_subscriptions(name: str, pattern: str, subscriptions: int, error: ErrorCode, **limits: Any) -> Row:
-    """To compile 120 long ones took 2 s, and 480 short ones of a kind take four minutes."""
+    """Regular expressions of subscriptions: 120 long ones took 2 s to compile, and 480 short ones of a kind take four
+    minutes.
+    """
 
     def play(broker: BrokerProcess) -> Iterator[None]:
         configs = [AlterableConfig(name="match", value=f"client_id={pattern}")]
@@ -83,7 +92,7 @@ def row_of_subscriptions(name: str, pattern: str, subscriptions: int, error: Err
 
 
 def more_than_is_allowed(broker: BrokerProcess) -> Iterator[None]:
-    """Each ends its connection."""
+    """Requests above the permitted size: each ends its connection."""
     parts = [FetchPartition(partition=number) for number in range(40_000)]
     sent: list[tuple[Any, int]] = [
         (DescribeGroupsRequest(groups=[f"{number}" for number in range(50_001)]), 5),
@@ -99,14 +108,14 @@ def more_than_is_allowed(broker: BrokerProcess) -> Iterator[None]:
 
 
 def topics_of(broker: BrokerProcess, *named: str) -> dict[str, int]:
-    """The error code of each topic by its name: of all topics, or of the named ones, which this asks to create."""
+    """Return the error code of each topic in Metadata, for all topics or for the named ones, which Metadata creates."""
     topics = [MetadataRequestTopic(name=name) for name in named]
     answer = ask(broker, MetadataRequest(topics=topics or None, allow_auto_topic_creation=True), 12)
     return {each.name: each.error_code for each in answer.topics}
 
 
 def unknown_topics(broker: BrokerProcess) -> Iterator[None]:
-    """Only some are made. Who asks again for what was not begun gets it."""
+    """Metadata creates only some of thousands of unknown topics. A client that asks again gets the others."""
     names = [f"n{nth:05}" for nth in range(40_000)]
     yield
     assert set(topics_of(broker, *names).values()) == {3}
@@ -118,7 +127,7 @@ def unknown_topics(broker: BrokerProcess) -> Iterator[None]:
 
 
 def row_of_topics(name: str, topics: list[CreatableTopic], error: ErrorCode, **limits: Any) -> Row:
-    """One CreateTopics took the controller for 2 to 44 seconds."""
+    """One such CreateTopics once kept the controller busy for 2 to 44 seconds."""
 
     def play(broker: BrokerProcess) -> Iterator[None]:
         yield

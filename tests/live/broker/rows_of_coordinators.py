@@ -1,4 +1,4 @@
-"""Requests that have coordinators answer for much, and decide about much."""
+"""The table's rows of requests that make coordinators send large answers, or take many decisions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PARTITIONS, WIDTH, LONG, GROUPS = 300, 600, 300, 3_000
 
 
 def make_positions(broker: BrokerProcess, size: int, *names: str) -> None:
-    """A position of each partition of "offsets" for each group, with so many bytes of metadata."""
+    """Commit an offset of each partition of "offsets" for each group, with `size` bytes of metadata."""
     if not logs_of(broker, "offsets"):
         create(broker, topic("offsets", PARTITIONS))
     assert join(broker, "first") is ErrorCode.MEMBER_ID_REQUIRED
@@ -61,7 +61,9 @@ def positions_of(*names: str, stable: bool = False) -> OffsetFetchRequest:
 
 
 def one_group_often(broker: BrokerProcess) -> Iterator[None]:
-    """80 KB that named one group 20,000 times asked for gigabytes, and the broker had not as many."""
+    """A request of 80 KB names one group 20,000 times: its answer would have needed gigabytes, and the broker ran out
+    of memory.
+    """
     assert join(broker, "named") is ErrorCode.MEMBER_ID_REQUIRED
     make_positions(broker, 700, "named")
     yield
@@ -75,7 +77,7 @@ def one_group_often(broker: BrokerProcess) -> Iterator[None]:
 
 
 def positions_of_one_group(broker: BrokerProcess) -> Iterator[None]:
-    """More than fit into one piece."""
+    """The committed offsets of one group, which are more than one piece of an answer holds."""
     create(broker, *[topic(f"of-one-{number}", PARTITIONS) for number in range(2)])
     assert join(broker, "first") is ErrorCode.MEMBER_ID_REQUIRED
     with broker.connect() as client:
@@ -89,7 +91,9 @@ def positions_of_one_group(broker: BrokerProcess) -> Iterator[None]:
 
 
 def row_of_positions(name: str, *, stable: bool) -> Row:
-    """Four hundred requests of 120 bytes got a broker fenced. Those who have left cost nothing."""
+    """Four hundred such requests of 120 bytes once got a broker fenced. Requests of closed connections must cost
+    nothing.
+    """
 
     def play(broker: BrokerProcess) -> Iterator[None]:
         names = [f"many-{number}" for number in range(50)]
@@ -109,7 +113,9 @@ def row_of_positions(name: str, *, stable: bool) -> Row:
 
 
 def unread_answers(broker: BrokerProcess) -> Iterator[None]:
-    """A few kilobytes of requests for all positions of a group filled gigabytes, and then ended the broker."""
+    """A client asks for all offsets of a group and reads no answer: a few kilobytes of requests filled gigabytes, and
+    then ended the broker.
+    """
     make_positions(broker, 4096, "unread")
     request = positions_of("unread")
     clients = [broker.connect() for _ in range(40)]
@@ -125,7 +131,7 @@ def unread_answers(broker: BrokerProcess) -> Iterator[None]:
 
 
 def thousands_of_groups(broker: BrokerProcess) -> Iterator[None]:
-    """4,200 bytes of ListGroups made others wait for 11 s."""
+    """4,200 bytes of ListGroups requests once made other clients wait for 11 s."""
     create(broker, topic("listed"))
     assert join(broker, "first") is ErrorCode.MEMBER_ID_REQUIRED
     topics = [OffsetCommitRequestTopic("listed", partitions=[OffsetCommitRequestPartition(0, committed_offset=1)])]
@@ -143,7 +149,7 @@ def thousands_of_groups(broker: BrokerProcess) -> Iterator[None]:
 
 
 def costly_expression(broker: BrokerProcess) -> Iterator[None]:
-    """It stopped the coordinator for 3.5 ms a topic."""
+    """The regular expression of a subscription once took the coordinator 3.5 ms for each topic."""
     rng = random.Random(1)
     create(broker, *[topic("".join(rng.choice("ab") for _ in range(249))) for _ in range(LONG)])
     make_coordinator(broker, "g", 0)
@@ -174,7 +180,7 @@ def costly_expression(broker: BrokerProcess) -> Iterator[None]:
 
 
 def begin(broker: BrokerProcess, name: str) -> Any:
-    """Make a transactional id known to the coordinator: the answer to its InitProducerId."""
+    """Let the coordinator create a transactional id, and return the answer to InitProducerId."""
     make_coordinator(broker, name, 1)
     request, answers = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), list[Any]()
 
@@ -188,7 +194,7 @@ def begin(broker: BrokerProcess, name: str) -> Any:
 
 
 def costly_patterns(broker: BrokerProcess) -> Iterator[None]:
-    """With Python's `re` the first pattern took 37 s."""
+    """Patterns in ListTransactions: with Python's `re` the first one took 37 s."""
     rng = random.Random(1)
     long = ["".join(rng.choices("ab", k=24_000)) for _ in range(6)]
     for name in ("a" * 30 + "!", "a" * 30, *long):
@@ -208,7 +214,9 @@ def costly_patterns(broker: BrokerProcess) -> Iterator[None]:
 
 
 def markers(broker: BrokerProcess) -> Iterator[None]:
-    """The first marker of each log waits for the disk: 3,900 of them stopped three brokers for up to 8 s."""
+    """A transaction ends in thousands of partitions. The first marker of each log waits for the disk: 3,900 of them
+    blocked three brokers for up to 8 s.
+    """
     create(broker, topic("marked", WIDTH))
     known = begin(broker, "t")
     who = {"producer_id": known.producer_id, "producer_epoch": known.producer_epoch}
@@ -234,7 +242,7 @@ def markers(broker: BrokerProcess) -> Iterator[None]:
 
 
 def markers_of_an_admin(broker: BrokerProcess) -> Iterator[None]:
-    """Any client may send WriteTxnMarkers (KIP-664). Each of these is of a producer that the log does not know yet."""
+    """Any client may send WriteTxnMarkers (KIP-664). Each marker here is of a producer that is new to the log."""
     create(broker, topic("aborted"))
     topics = [WritableTxnMarkerTopic("aborted", [0])]
     asked = WriteTxnMarkersRequest([WritableTxnMarker(number, 0, False, topics) for number in range(10_000, 25_000)])

@@ -1,4 +1,4 @@
-"""Requests that have a broker search, make, fill and remove logs."""
+"""The table's rows of requests that make a broker search, create, fill and remove logs."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.raw_client import frame_of
 
 RECORDS = 4_600
-"""Of the smallest kind, in a batch of less than 32 KiB, which is searched on the event loop."""
+"""How many of the smallest records make a batch of less than 32 KiB, which is searched on the event loop."""
 WIDE, WIDER, FRESH = 1_400, 3_000, 100
 
 
 def batch_that_claims_to_be_late(newest_ms: int) -> bytes:
-    """None of its records is as late as the header says."""
+    """Return a batch whose header has a later timestamp than all of its records."""
     batch = many_records(RECORDS, newest_ms, codec=0)
     assert len(batch) < 32 << 10
     return batch
 
 
 def hundreds_of_batches(broker: BrokerProcess) -> Iterator[None]:
-    """500 batches of 32 KiB are 16 MB, and took the event loop for seconds."""
+    """A search by time in 500 batches of 32 KiB, which are 16 MB, once blocked the event loop for seconds."""
     newest = now_ms() + 60_000
     create(broker, topic("long"))
     assert produce(broker, "long", *[batch_that_claims_to_be_late(newest)] * 500) == {ErrorCode.NONE}
@@ -53,8 +53,8 @@ def hundreds_of_batches(broker: BrokerProcess) -> Iterator[None]:
 
 
 def thousands_of_headers(broker: BrokerProcess) -> Iterator[None]:
-    """No batch may hold the record, but each header has to be looked at: the first is as late as the segment's index
-    knows, the last is later.
+    """A search by time that has to read every batch header of a segment, and no record: only the last batch may be late
+    enough.
     """
     create(broker, topic("headers"))
     batch = bytes(encode_batch([Record(0, now_ms(), None, b"v")]))
@@ -72,7 +72,7 @@ def thousands_of_headers(broker: BrokerProcess) -> Iterator[None]:
 
 
 def one_partition_often(broker: BrokerProcess) -> Iterator[None]:
-    """2,000 times took the event loop for 4.8 s."""
+    """A ListOffsets that names one partition 2,000 times once blocked the event loop for 4.8 s."""
     newest = now_ms() + 60_000
     create(broker, topic("twice"))
     assert produce(broker, "twice", batch_that_claims_to_be_late(newest)) == {ErrorCode.NONE}
@@ -84,8 +84,8 @@ def one_partition_often(broker: BrokerProcess) -> Iterator[None]:
 
 
 def zstd_bomb(unpacked: int, newest_ms: int) -> bytes:
-    """A batch of a few hundred bytes that unpacks to `unpacked`: two records, of which the second is only claimed to be
-    late. So a search for a late record has to read all of it.
+    """Return a batch of a few hundred bytes that unpacks to `unpacked` bytes. Its second record is late according to
+    the header only, so a search for a late record has to read all of it.
     """
     now = newest_ms - 60_000
     batch = bytearray(encode_batch([Record(0, now, None, bytes(unpacked)), Record(1, now, None, b"")], codec=4))
@@ -95,7 +95,9 @@ def zstd_bomb(unpacked: int, newest_ms: int) -> bytes:
 
 
 def packed_zeroes(broker: BrokerProcess) -> Iterator[None]:
-    """725 bytes once cost 2 s of the event loop and 149 MB. Now several connections look into bombs at once."""
+    """A search in 725 bytes once cost 2 s of the event loop and 149 MB. Here several connections search such batches at
+    once.
+    """
     newest = now_ms() + 3_000_000
     create(broker, topic("zeroes"))
     bombs = [zstd_bomb(size << 20, newest) for size in (16, 200)]
@@ -112,8 +114,8 @@ def packed_zeroes(broker: BrokerProcess) -> Iterator[None]:
 
 
 def many_small_records(broker: BrokerProcess) -> Iterator[None]:
-    """6,221 bytes hold 9.6 million records at the default limit, and half of them here. A look-up of another client
-    waited 10 s behind them. Now they are not read to their end: the header answers.
+    """6,221 bytes hold 9.6 million records at the default limit, and half of them here. Another client's search waited
+    10 s behind such a batch. Now the batch is not read to its end, because the header answers.
     """
     newest = now_ms() + 3_400_000
     bomb = many_records((32 << 20) // len(SMALLEST_RECORD), newest)
@@ -132,7 +134,9 @@ def many_small_records(broker: BrokerProcess) -> Iterator[None]:
 
 
 def first_batches(broker: BrokerProcess) -> Iterator[None]:
-    """Each first batch of a leader epoch waits for the disk: those of 3,600 stopped a broker until it was fenced."""
+    """The first batch of a leader epoch waits for the disk in each partition: with 3,600 partitions a broker was
+    blocked until it was fenced.
+    """
     create(broker, topic("fresh", FRESH))
     request = produced(small_batch(), "fresh", *range(FRESH))
     yield
@@ -142,8 +146,8 @@ def first_batches(broker: BrokerProcess) -> Iterator[None]:
 
 
 def parked_fetches(broker: BrokerProcess) -> Iterator[None]:
-    """51 MB of Fetches that name one partition often kept 440 MB, and each record of anybody took more than a second
-    from then on.
+    """Fetches that name one partition often: 51 MB of them once kept 440 MB, and from then on every record of any
+    client took more than a second.
     """
     create(broker, topic("few"))
     assert produce(broker, "few") == {ErrorCode.NONE}
@@ -164,7 +168,7 @@ def parked_fetches(broker: BrokerProcess) -> Iterator[None]:
 
 
 def wide_topic(broker: BrokerProcess) -> Iterator[None]:
-    """To make and delete it took the event loop for two seconds."""
+    """Creating and deleting a topic with many partitions once blocked the event loop for two seconds."""
     yield
     create(broker, topic("wide", WIDE))
     broker.wait_for(lambda: len(logs_of(broker, "wide")) == WIDE, 100)
@@ -173,7 +177,7 @@ def wide_topic(broker: BrokerProcess) -> Iterator[None]:
 
 
 def directories(broker: BrokerProcess) -> Iterator[None]:
-    """To remove those of a deleted topic took the broker for up to 49 s."""
+    """Removing the directories of a deleted topic once blocked the broker for up to 49 s."""
     create(broker, topic("wider", WIDER))
     delete(broker, "wider")
     data = broker.trace.parent / "data"

@@ -1,4 +1,4 @@
-"""A row for each request that asks for much, and what the tests of all rows have in common."""
+"""Defines the rows of costly requests, and helpers that their tests share."""
 
 from __future__ import annotations
 
@@ -26,28 +26,32 @@ SETTINGS = {
     "squall.replies.max.bytes": str(64 << 20),
     "squall.decompressed.batch.max.bytes": str(32 << 20),
 }
-"""Of the broker that most rows share."""
+"""Settings of the broker that most rows share."""
 KIB, MIB = 1 << 10, 1 << 20
 
 
 @dataclass(frozen=True)
 class Row:
-    """A request, its size, and the limits: of memory, and of what one step of one of the broker's tasks may do."""
+    """A costly request with its limits: its size, the broker's memory, and the work between two yields of a broker's
+    task.
+    """
 
     name: str
     play: Callable[[BrokerProcess], Iterator[None]]
-    """Prepares, yields, sends the requests, and asserts what the broker answers."""
+    """Prepares the broker, yields, sends the requests, and asserts the answers. Only the part after the yield is
+    measured.
+    """
     sent: int
-    """Bytes that these requests have at most."""
+    """The most bytes that these requests have."""
     memory_mb: int = 60
-    """What the broker may grow by meanwhile."""
+    """How much the broker's memory may grow meanwhile."""
     bytes: int = 4 * KIB
     entries: int = 32
     records: int = 0
     steps: int = 0
-    """The most units of work in one step (`squall.broker.work`)."""
+    """The most units of work (`squall.broker.work`) that a task may do without yielding."""
     settings: Mapping[str, str] | None = None
-    """Of a broker of the row's own, beside `SETTINGS`."""
+    """Settings in addition to `SETTINGS`; then the row has a broker of its own."""
     in_gate: bool = False
 
     def __str__(self) -> str:
@@ -60,7 +64,7 @@ def topic(name: str, partitions: int = 1, **settings: str) -> CreatableTopic:
 
 
 def create(broker: BrokerProcess, *topics: CreatableTopic) -> None:
-    """Make topics, and wait for their logs."""
+    """Create topics, and wait for their logs."""
     with broker.connect() as client:
         answer = client.ask(CreateTopicsRequest(topics=list(topics), timeout_ms=60_000), 7)
     assert {made.error_code for made in answer.topics} == {0}
@@ -75,7 +79,7 @@ def delete(broker: BrokerProcess, name: str) -> None:
 
 
 def produced(batch: bytes, name: str, *partitions: int, acks: int = 1) -> ProduceRequest:
-    """A request that appends a batch to some partitions."""
+    """Return a Produce request that appends a batch to these partitions."""
     parts = [PartitionProduceData(index=index, records=batch) for index in partitions or (0,)]
     return ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[TopicProduceData(name=name, partition_data=parts)])
 
@@ -99,19 +103,19 @@ def now_ms() -> int:
 
 
 def look_up(name: str, timestamp: int, *partitions: int) -> ListOffsetsRequest:
-    """A search for the first record that is not earlier."""
+    """Return a ListOffsets request for the first record that is not earlier than `timestamp`."""
     parts = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in partitions or (0,)]
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts)])
 
 
 def found_offsets(answer: Any) -> list[tuple[int, int, int]]:
-    """Partition, error and offset of each row of ListOffsets' answer about one topic."""
+    """Return (partition, error, offset) from ListOffsets' answer about one topic."""
     [found] = answer.topics
     return [(part.partition_index, part.error_code, part.offset) for part in found.partitions]
 
 
 def make_coordinator(broker: BrokerProcess, key: str, kind: int) -> None:
-    """Have the log of a coordinator made."""
+    """Let the broker create the log of a coordinator."""
     with broker.connect() as client:
         client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
 

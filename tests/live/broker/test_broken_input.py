@@ -1,4 +1,4 @@
-"""Broken input against a real broker process: it stays up, its memory stays bounded, others are served."""
+"""Broken input to a real broker process: it keeps running, its memory stays bounded, other clients are served."""
 
 from __future__ import annotations
 
@@ -187,9 +187,7 @@ def produce(client: RawClient, batch: bytes, topic: str = "t") -> int:
 
 
 def look_up(client: RawClient, timestamp: int) -> ListOffsetsPartitionResponse:
-    """Return the first record that is not earlier than a timestamp, as ListOffsets finds it; -1 finds the end of the
-    log.
-    """
+    """Return ListOffsets' answer: the first record not earlier than the timestamp, or with -1 the end of the log."""
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
     found: ListOffsetsPartitionResponse = client.ask(request, 7).topics[0].partitions[0]
@@ -240,7 +238,7 @@ def test_what_headers_claim_moves_no_log_and_ends_no_connection(broker: BrokerPr
 def test_a_batch_that_claims_no_records_and_an_offset_delta_that_fits_to_that_is_refused(
     broker: BrokerProcess, count: int
 ) -> None:
-    """One such batch ended the broker: its header agreed with itself, so it was not checked further."""
+    """One such batch once ended the broker: the fields of its header agreed, so it was not checked further."""
     batch = bytearray(encode_batch([Record(0, int(time.time() * 1000), None, b"v")]))
     batch[23:27], batch[57:61] = pack(">i", count - 1), pack(">i", count)
     batch[17:21] = pack(">I", crc32c(memoryview(batch)[21:]))

@@ -1,7 +1,7 @@
-"""Requests that ask for much: nothing else waits for one turn of the broker that does more than a piece of them.
+"""Costly requests: no task of the broker works for long without yielding, so others wait only for a piece of the work.
 
-What a turn did is asserted in units of work, which are the same on any machine; how long it took, on a quiet one. Each
-row of the table once took the event loop for seconds, or filled the memory.
+The work between two yields is asserted in units, which are the same on any machine; its time only on an idle one. Each
+row of the table once blocked the event loop for seconds, or filled the memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def broker(
 
 
 def play(row: Row, broker: BrokerProcess) -> LongestTurn:
-    """The longest turn while the broker answers the row's requests."""
+    """Return the longest time without a yield while the broker answers the row's requests."""
     playing = row.play(broker)
     next(playing)
     # Of the preparations, and of what clients of earlier rows asked for and did not wait for.

@@ -1,4 +1,5 @@
-"""A few bytes that would make a broker open files, or keep memory, without end: it refuses them and serves on."""
+"""Small requests that would make a broker open files, or keep memory, without limit: it refuses them and keeps serving.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def logs_of(broker: BrokerProcess, topic: str) -> list[Path]:
 
 
 def test_more_replicas_than_a_broker_may_have_are_refused(broker: BrokerProcess) -> None:
-    """It ended the broker: it had no more files to open."""
+    """Such a request once ended the broker, because it could open no more files."""
     error, told = create(broker, "wider", 1501)
     assert error is ErrorCode.POLICY_VIOLATION
     assert told is not None
@@ -92,7 +93,7 @@ def test_more_replicas_than_a_broker_may_have_are_refused(broker: BrokerProcess)
 
 
 def test_tiny_segments_are_made_for_a_while_only(broker: BrokerProcess) -> None:
-    """Each has files that are open, and 7,000 records of one byte ended the broker."""
+    """Each segment has open files, and 7,000 records of one byte once ended the broker."""
     assert create(broker, "tiny", segment_bytes="100")[0] is ErrorCode.NONE
     batch = encode_batch([Record(0, int(time.time() * 1000), None, b"v")])
     broker.wait_for(lambda: produce(broker, "tiny", [batch]) == [ErrorCode.NONE])
@@ -104,7 +105,7 @@ def test_tiny_segments_are_made_for_a_while_only(broker: BrokerProcess) -> None:
 
 @pytest.mark.gate
 def test_small_batches_do_not_wait_for_large_ones(broker: BrokerProcess) -> None:
-    """Check a topic whose records are read: eight such batches delayed those of all clients for 12 s."""
+    """The broker reads every record of this topic: eight large batches once delayed those of all clients for 12 s."""
     assert create(broker, "checked", squall_record_validation_enable="true")[0] is ErrorCode.NONE
     now_ms = int(time.time() * 1000)
     small = encode_batch([Record(0, now_ms, b"k", b"v")], codec=1)
@@ -123,7 +124,8 @@ def test_small_batches_do_not_wait_for_large_ones(broker: BrokerProcess) -> None
 
 
 def test_members_that_say_much_of_themselves_are_refused(broker: BrokerProcess) -> None:
-    """The broker kept it for as long as their sessions last, half an hour: two gigabytes of 650 members."""
+    """The broker keeps a member's metadata until its session ends, half an hour: 650 members once took two gigabytes.
+    """
     before = broker.rss_mb()
     errors = [join(broker, f"g{n}", bytes(3 * MIB)) for n in range(60)]
     assert set(errors) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
@@ -132,7 +134,7 @@ def test_members_that_say_much_of_themselves_are_refused(broker: BrokerProcess) 
 
 
 def test_fetch_sessions_that_would_have_more_partitions_are_not_made(broker: BrokerProcess) -> None:
-    """A thousand sessions of 20,000 partitions, as slots permit, are seven gigabytes."""
+    """A thousand sessions, the permitted number, with 20,000 partitions each would take seven gigabytes."""
     parts = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=100) for n in range(9_000)]
     topics = [FetchTopic(topic="no", partitions=parts)]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=topics)
@@ -147,7 +149,7 @@ def test_fetch_sessions_that_would_have_more_partitions_are_not_made(broker: Bro
 
 
 def test_an_answer_quotes_little_of_a_long_name(broker: BrokerProcess) -> None:
-    """A message that quoted all of it was too long for a string, and the connection ended without an answer."""
+    """An error message with the whole name was too long for a string, and the connection ended without an answer."""
     name = "g" * 32_760
     resources = [DescribeConfigsResource(kind, name) for kind in (4, 8)]  # a broker and its loggers
     beat = ConsumerGroupHeartbeatRequest(group_id=name, member_id="m", member_epoch=3)
@@ -174,7 +176,7 @@ def test_an_answer_quotes_little_of_a_long_name(broker: BrokerProcess) -> None:
 
 
 def test_a_list_that_grows_ends_no_broker_at_its_next_start_either(tmp_path: Path) -> None:
-    """Two requests of 20 KB wrote metadata that no broker could read."""
+    """Two requests of 20 KB once wrote metadata that no broker could read."""
     for start in range(2):
         broker = BrokerProcess(tmp_path, LIMITS)
         try:
@@ -199,7 +201,7 @@ def append(broker: BrokerProcess, items: str) -> ErrorCode:
 
 
 def test_a_broker_opens_as_many_files_as_it_may(tmp_path: Path) -> None:
-    """A shell allows its programs few at first, and they may ask for more: every log has three files open."""
+    """A shell's soft limit of open files is low, and a program may raise it: every log has three open files."""
     few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
     try:

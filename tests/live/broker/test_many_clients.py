@@ -1,4 +1,4 @@
-"""Hundreds of clients with costly requests, and what the brokers of a cluster notice of them."""
+"""Hundreds of clients send costly requests to a cluster: its controller stays, and no broker is fenced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_S = 5.0
 
 
 class Inside(BrokerProcess):
-    """A broker of three, with a listener for clients and one for brokers; `connect` comes in by the latter."""
+    """One of three brokers, with a listener for clients and one between brokers; `connect` uses the latter."""
 
     def __init__(self, folder: Path, node: int, inner_ports: dict[int, int], outer_port: int) -> None:
         folder.mkdir()
@@ -52,7 +52,7 @@ class Inside(BrokerProcess):
         return [event["broker"] for event in self.events() if event["e"] == "broker_fenced"]
 
     def controller(self) -> tuple[int, int]:
-        """The controller and its epoch, as this broker knows them."""
+        """Return the controller's id and epoch, as this broker knows them."""
         part = DescribeQuorumRequestPartitionData(partition_index=0)
         topics = [DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[part])]
         with self.connect() as client:
@@ -85,7 +85,7 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, Inside]]:
 def test_the_controller_stays_and_nobody_is_fenced_while_hundreds_of_clients_ask_for_much(
     brokers: dict[int, Inside], bound_s: float
 ) -> None:
-    """Each of them was served 5 ms in each pass of the event loop; 200 of them moved the controller, and another broker
+    """Each client once got 5 ms in each pass of the event loop: 200 of them moved the controller, and another broker
     waited two seconds and more.
     """
     before = brokers[1].controller()

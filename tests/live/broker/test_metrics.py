@@ -1,4 +1,5 @@
-"""The metrics of a broker as a process, over real sockets, with turns measured and broken requests beside."""
+"""The metrics of a broker's OS process over real sockets, with the longest time without a yield, and broken requests.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def port_of(broker: BrokerProcess) -> int:
 
 
 def scrape(broker: BrokerProcess) -> dict[str, float]:
-    """The samples, those with labels left out."""
+    """Return the samples without labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port_of(broker)}/metrics", timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
         families = text_string_to_metric_families(answer.read().decode())

@@ -1,4 +1,4 @@
-"""Requests of one connection take effect in the order in which they came, as raw bytes on a socket show.
+"""Requests of one connection take effect in the order in which they came, tested with raw bytes on a socket.
 
 Four pipelined IncrementalAlterConfigs once ended with a wrong value 15 times of 20 (Apache Kafka: 0 of 20).
 """

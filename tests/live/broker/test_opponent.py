@@ -1,4 +1,4 @@
-"""Many malformed frames and batches against a live broker. docs/testing.md has the command for a million."""
+"""Many malformed frames and batches are sent to a real broker. docs/testing.md has the command for a million."""
 
 from __future__ import annotations
 

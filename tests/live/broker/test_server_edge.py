@@ -1,4 +1,4 @@
-"""Checks what one client can do to a broker's connections and buffers, and how that affects clients and brokers."""
+"""One client that misuses connections and buffers of a broker does not affect other clients and brokers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.raw_client import RawClient, frame_of
 
 MOST_BYTES = 1 << 20
-"""Of answers in one turn. It ends after 5 ms, in which twenty times as fast a machine would not write so many."""
+"""The most bytes of responses between two yields. A task yields after 5 ms, in which even a twenty times faster machine
+would not write so many.
+"""
 MAX_CONNECTIONS = 60
 MIB = 1 << 20
 
 
 class TwoDoors(BrokerProcess):
-    """A broker with a listener for clients and one for brokers, `inner_port`."""
+    """A broker with a listener for clients and, at `inner_port`, one between brokers."""
 
     def __init__(self, folder: Any) -> None:
         with socket.socket() as outer, socket.socket() as inner:
@@ -76,7 +78,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDoors]:
 
 @pytest.mark.gate
 def test_many_small_requests_at_once_keep_nobody_waiting_and_take_bounded_memory(broker: TwoDoors) -> None:
-    """Check 66 KB, for which a broker listed 1,000 partitions 3,000 times before it served other clients."""
+    """For 66 KB of requests a broker once listed 1,000 partitions 3,000 times before it served other clients."""
     request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2000)
     burst = b"".join(frame_of(request, 0, number, None) for number in range(2500))
     assert len(burst) < 1 << 16
@@ -126,7 +128,7 @@ def is_served(broker: TwoDoors) -> bool:
 @pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
 @pytest.mark.parametrize("of", ["", "1"])
 def test_a_limit_that_would_lock_everybody_out_is_refused(broker: TwoDoors, name: str, of: str) -> None:
-    """45 bytes did so for good."""
+    """A request of 45 bytes once locked all clients out for good."""
     config = AlterableConfig(name=name, config_operation=0, value="0")
     resource = AlterConfigsResource(resource_type=4, resource_name=of, configs=[config])
     with broker.connect() as client:
@@ -140,7 +142,7 @@ def test_a_limit_that_would_lock_everybody_out_is_refused(broker: TwoDoors, name
 
 @pytest.mark.parametrize("sent", [70_000, 1_100_000])
 def test_clients_that_announce_much_and_send_little_keep_nobody_from_sending(broker: TwoDoors, sent: int) -> None:
-    """They had claimed all of the receive memory, and others were closed after 10 s."""
+    """They had once reserved all of the receive memory, and other connections were closed after 10 s."""
     crowd = [broker.connect() for _ in range(20)]
     for client in crowd:
         client.send(pack(">ihhih", 7_900_000, 0, 9, 1, -1) + bytes(sent))

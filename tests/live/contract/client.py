@@ -1,4 +1,4 @@
-"""A client of one partition, of few words: what faults do is seen in the answers, not in a client's patience."""
+"""A client of one partition without retries: answers show the effect of a fault directly."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LATEST, EARLIEST = -1, -2
 
 
 class OneClient:
-    """Sends requests to a cluster of one broker, in any world."""
+    """Sends requests to a cluster of one broker, in any runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
         ((self._host, self._port),) = addresses(runtime.bootstrap("CLIENT"))
         self._env = runtime.env("client")
 
     async def ask(self, request: Any, version: int) -> Any:
-        """OSError where the connection ends first."""
+        """Send a request, and return the answer. Raises OSError if the connection ends first."""
         return await inquiry.ask(self._env, self._host, self._port, request, version)
 
     async def create(self, topic: str, **settings: str) -> None:
-        """With one partition, and until it has a leader."""
+        """Create a topic with one partition, and wait until it has a leader."""
         configs = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in settings.items()]
         made = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
         answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 5)
@@ -44,21 +44,23 @@ class OneClient:
                 await trio.sleep(0.02)
 
     async def produce(self, topic: str, *, size: int = 100) -> Any:
-        """One record, acks=all: the partition's answer."""
+        """Send one record with acks=all. Returns the partition's entry of the response."""
         part = PartitionProduceData(index=0, records=bytes(batch(size=size)))
         data = [TopicProduceData(name=topic, partition_data=[part])]
         answer = await self.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data), 8)
         return answer.responses[0].partition_responses[0]
 
     async def must_produce(self, topic: str, count: int = 1, *, size: int = 100) -> Any:
-        """So many records, each acknowledged. The last answer."""
+        """Send `count` records and assert that each is acknowledged. Returns the last answer."""
         for _ in range(count):
             answer = await self.produce(topic, size=size)
             assert answer.error_code == 0, answer
         return answer
 
     async def refused(self, topic: str) -> bool:
-        """Return whether a record is not acknowledged: by an error, by the connection's end, or by silence of 5 s."""
+        """Return whether a record is not acknowledged: by an error, by the connection's end, or without an answer for 5
+        s.
+        """
         with trio.move_on_after(5):
             try:
                 return bool((await self.produce(topic)).error_code)
@@ -67,7 +69,7 @@ class OneClient:
         return True
 
     async def until_hung_up(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open a connection, on which nothing is asked, and wait until the other side ends it."""
+        """Open a connection, send nothing, and wait until the other side closes it."""
         link = await self._env.connect(self._host, self._port)
         task_status.started()
         try:
@@ -78,18 +80,18 @@ class OneClient:
             link.close()
 
     async def start(self, topic: str) -> int | None:
-        """Return the start of the partition; None while it has no leader."""
+        """Return the partition's log start offset; None while it has no leader."""
         return await self.offset(topic, EARLIEST)
 
     async def offset(self, topic: str, timestamp: int = LATEST) -> int | None:
-        """Return the end of the partition; None while it has no leader."""
+        """Return the partition's end offset, or the offset for `timestamp`; None while it has no leader."""
         part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
         found = (await self.ask(asked, 4)).topics[0].partitions[0]
         return int(found.offset) if found.error_code == 0 else None
 
     async def end(self, topic: str) -> int:
-        """Return the end of the partition as soon as it has a leader."""
+        """Return the partition's end offset, once it has a leader."""
         with trio.fail_after(LONG_S):
             while (found := await self.offset(topic)) is None:
                 await trio.sleep(0.02)

@@ -1,7 +1,7 @@
-"""The worlds that the contract's tests are run in.
+"""Fixtures that run each test of the contract in every world: OS processes, containers, and the simulator.
 
-What a runtime promises is tested in each world. What the nemesis makes of it is tested here on real brokers; for the
-simulator `tests/sim/world` does, where each kind of fault lands, and is swallowed.
+The contract is what plans may expect of any runtime. How the nemesis uses it is tested here on real brokers, and for
+the simulator in `tests/sim/world`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _in_processes(folder: Path, test: Test, **options: object) -> None:
 
 
 def in_simulation(folder: Path, test: Test, **options: object) -> None:
-    """Run a test's body on simulated brokers, three where nothing else is said."""
+    """Run a test's body on simulated brokers, by default three."""
     world = SimWorld(7)
     runtime = SimRuntime(world, **options)  # type: ignore[arg-type]
 
@@ -78,7 +78,7 @@ IN_CONTAINERS = pytest.mark.night("in containers")
     ]
 )
 def on_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """Runs a test's body on a started cluster of three, in each world."""
+    """Return a function that runs a test's body on a started cluster of three, in each world."""
     return partial(request.param, tmp_path)
 
 
@@ -89,16 +89,16 @@ def on_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     ]
 )
 def on_real_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """Runs a test's body on a started cluster of three real brokers."""
+    """Return a function that runs a test's body on a started cluster of three real brokers."""
     return partial(request.param, tmp_path)
 
 
 SETTINGS = {**FAST_FAILOVER, "broker.session.timeout.ms": "900", "broker.heartbeat.interval.ms": "150"}
-"""A broker alone: only its own restart waits for its session's end."""
+"""Settings of a single broker with a short session. Only the broker's own restart waits for the session's end."""
 
 
 def our_broker(folder: Path, test: Test, **options: object) -> None:
-    """Run a test's body on one of our brokers as a process."""
+    """Run a test's body on one of our brokers in an OS process."""
 
     async def run() -> None:
         runtime = ProcessRuntime(
@@ -138,7 +138,7 @@ def our_contained_broker(folder: Path, test: Test, **options: object) -> None:
 
 
 def our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
-    """Run a test's body on one of our brokers, simulated."""
+    """Run a test's body on one of our brokers in the simulator."""
     in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
@@ -150,7 +150,7 @@ def our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
     ]
 )
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
+    """Return a function that runs a test's body on one of our brokers with a disk for faults, in each world."""
     return partial(request.param, tmp_path)
 
 
@@ -161,5 +161,7 @@ def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     ]
 )
 def on_real_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """Runs a test's body on one of our brokers, whose disk can be hurt, as a process and in a container."""
+    """Return a function that runs a test's body on one of our brokers with a disk for faults, in a process and in a
+    container.
+    """
     return partial(request.param, tmp_path)

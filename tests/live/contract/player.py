@@ -1,4 +1,4 @@
-"""Faults that the nemesis plays in a test, and what it tells of them."""
+"""Lets the nemesis inject faults in a test, and returns what it reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE_BROKER = ClusterSnapshot((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
 
 
 class Seen:
-    """Answers what the nemesis asks about the cluster, with the same view each time."""
+    """Gives the nemesis the same view of the cluster each time it asks."""
 
     client: Any = None
 
@@ -35,7 +35,7 @@ class Seen:
 async def play(
     runtime: Any, *faults: Fault, cluster: Any = None, clients: LoadControls | None = None
 ) -> list[dict[str, Any]]:
-    """The last line of nemesis.jsonl of each. `cluster`: one broker where nothing else is said."""
+    """Inject these faults, and return the last line of nemesis.jsonl for each. `cluster` is by default one broker."""
     papers = MemoryRunStore("a run")
     seen = cluster or Seen()
     nemesis = Nemesis(runtime, faults, 1, env=runtime.env("harness"), cluster=seen, record=papers.fault)
@@ -47,6 +47,6 @@ async def play(
 
 
 def unproven(line: dict[str, Any]) -> str | None:
-    """Why a verdict counts it for nothing."""
+    """Return why a verdict does not count the fault; None if it counts."""
     (fault,), _ = parse_faults([json.dumps(line).encode()])
     return not_landed(fault)

@@ -1,5 +1,5 @@
-"""Faults of the workload's clients, on real brokers: others see that one is gone or hangs, and one that is
-put back at once has no evidence.
+"""Faults of the workload's clients on real brokers: other clients notice that one has crashed or hangs, and a fault
+that is undone at once has no evidence.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.support.patience import LONG_S, scaled
 LOAD = AppendsLoad(topics=1, partitions=1, replication_factor=1, min_isr=1, producers=1, readers=1, rate=200)
 (TOPIC,) = LOAD.topic_names()
 ON_S, QUIET_S = 0.8, 0.25
-"""How long a fault lasts, and for how much of that nothing must come of a client that is hit: some was on its way.
-Both are scaled."""
+"""Duration of a fault, and how long before its end nothing of the affected client may arrive any more. Both are scaled.
+"""
 FAULTS = [("producer:0", "crash"), ("producer:0", "pause"), ("reader:0", "pause")]
 
 
 class Watched(ClientHandle):
-    """A client with somebody beside it, who undoes what is done to it as soon as it is done where `undo` says so."""
+    """The handle of a client. With `undo` every fault of it is undone at once."""
 
     undo = False
 
@@ -69,22 +69,23 @@ class Load:
         recorder.close()
 
     async def going(self) -> None:
-        """Wait until something was produced and read again."""
+        """Wait until a record was produced and read."""
         acked, polled = self.counters.acked, self.reader.done
         with trio.fail_after(LONG_S):
             while self.counters.acked <= acked or self.reader.done <= polled:
                 await trio.sleep(0.02)
 
     async def played(self, target: str, how: str) -> dict[str, Any]:
-        """The fault's last line."""
+        """Inject a fault of a client, and return its last line."""
         fault = make_fault(0, 0.0, scaled(ON_S, self.runtime.name), "client", target, {"how": how})
         (line,) = await play(self.runtime, fault, clients=self.hands)
         return line
 
 
 async def watched(load: Load, target: str) -> tuple[bool, bool]:
-    """Return for a client that is hit now whether anything came of it at all until just before the end, and whether
-    nothing did in the last moments. A producer's records are seen by another client, as the end of the partition.
+    """Observe a client that has a fault now. Returns whether anything of it arrived until just before the fault's end,
+    and whether nothing did in the last moments. A producer's records are observed by another client, as the partition's
+    end.
     """
     client, env = OneClient(load.runtime), load.runtime.env("clock")
     on_s, quiet_s = (scaled(seconds, load.runtime.name) for seconds in (ON_S, QUIET_S))

@@ -1,4 +1,4 @@
-"""Bent clocks, in every world: clients see them, and the nodes' own words prove them."""
+"""Faults of clocks, in every world: clients notice them, and the nodes' own traces prove them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 
 async def words(runtime: Runtime, count: int) -> None:
-    """Wait until broker 1 has said so much."""
+    """Wait until broker 1's trace has so many lines."""
     with trio.fail_after(LONG_S):
         while len(runtime.clock_reports(1)) < count:
             await trio.sleep(0.05)

@@ -1,6 +1,6 @@
-"""Lost packets, in containers: clients feel them, and switched off they have hit nothing.
+"""Packet loss, in containers: clients notice it, and a loss that is switched off has counted no packet.
 
-Lost packets and frames of the simulator: `tests/sim/world`. Protocol faults of real brokers: `test_frames.py`.
+The simulator's losses: `tests/sim/world`. Protocol faults of real brokers: `test_frames.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.support.clusters.pretender import Pretending
 from tests.support.patience import scaled
 
 ON_S, LATE_S = 1.0, 0.15
-"""How long a fault lasts; what an answer takes at least of which a packet or a request was lost: TCP's first time-out
-is 0.2 s, and no client sends a request again.
+"""Duration of a fault, and the least delay of an answer that lost a packet: TCP's first retransmission comes after 0.2
+s, and no client sends a request again.
 """
 LOSS = {"probability": 0.5, "rto_ms": 200, "side": "clients"}
 
@@ -44,7 +44,7 @@ def test_what_is_lost_is_late_and_counted_and_switched_off_there_is_no_evidence(
 
 
 async def played(view: Any, real: Runtime) -> tuple[dict[str, Any], float]:
-    """The fault's last line, and the longest that a record took meanwhile, in seconds."""
+    """Inject a fault. Returns its last line, and the longest time that a record took meanwhile, in seconds."""
     client, clock = OneClient(real), real.env("clock")
     fault = make_fault(0, 0.0, scaled(ON_S), "packet_loss", "node:1", LOSS)
     took = [0.0]

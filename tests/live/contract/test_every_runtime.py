@@ -1,4 +1,5 @@
-"""One contract, every world: what a plan asks for means the same in processes and in the simulation."""
+"""The contract of runtimes: an action of a plan has the same effect in processes, in containers and in the simulator.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Two ways to bend a clock, in containers: by the broker's own offset file and below it by libfaketime. With the same
-jump a client sees the same, and the broker's own trace proves it.
+"""Two ways to change a clock, in containers: by the offset file of our broker, and below the broker by libfaketime. The
+same jump looks the same to a client, and the broker's trace proves it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Bend = Callable[[int, float], Awaitable[Evidence]]
 
 
 def on_faked(folder: Path, test: Callable[[DockerRuntime], Awaitable[None]]) -> None:
-    """Runs a test's body on one of our brokers behind libfaketime."""
+    """Run a test's body on one of our brokers under libfaketime."""
     engine, images = engine_and_images()
     settings = {**slowed(SETTINGS), "log.retention.check.interval.ms": "300"}
 
@@ -49,7 +49,7 @@ def bender(runtime: DockerRuntime, how: str) -> Bend:
 
 
 async def words(runtime: DockerRuntime, count: int) -> None:
-    """Wait until broker 1 has said so much."""
+    """Wait until broker 1's trace has so many lines."""
     with trio.fail_after(LONG_S):
         while len(runtime.clock_reports(1)) < count:
             await trio.sleep(0.05)

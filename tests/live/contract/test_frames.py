@@ -1,5 +1,5 @@
-"""Protocol faults through the frame-aware relay, in processes and containers: what each does to a request, what is
-counted, what passes unharmed.
+"""Protocol faults through the relay that parses Kafka's frames, in processes and containers: the effect of each on a
+request, what is counted, and what passes unchanged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ FramedRuntime = ProcessRuntime | DockerRuntime
 
 @pytest.fixture(params=["process", "docker"])
 def not_started(request: pytest.FixtureRequest, tmp_path: Path) -> FramedRuntime:
-    """Two stubs, the first one's clients behind a relay. Not in `runtime`: a skip within trio has lost its reason."""
+    """Return a runtime with two stub brokers; clients of the first one connect through the relay. It is a fixture of
+    its own because a skip inside of trio loses its reason.
+    """
     if request.param == "process":
         return ProcessRuntime(tmp_path / "run", nodes=2, program=STUB, framed=(FRAMED,))
     stub = {"program": STUB_INSIDE, "mounts": (STUB_MOUNT,)}
@@ -50,7 +52,7 @@ def not_started(request: pytest.FixtureRequest, tmp_path: Path) -> FramedRuntime
 
 @pytest.fixture
 async def runtime(not_started: FramedRuntime) -> AsyncIterator[FramedRuntime]:
-    """The same, started."""
+    """Yield that runtime, started."""
     made = not_started
     await made.start()
     try:
@@ -60,7 +62,7 @@ async def runtime(not_started: FramedRuntime) -> AsyncIterator[FramedRuntime]:
 
 
 class Asking:
-    """One connection, and requests over it."""
+    """One connection, over which requests are sent."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -244,7 +246,7 @@ async def test_a_relay_that_is_gone_is_told_and_not_passed_over(runtime: FramedR
 
 
 async def end_relay(runtime: FramedRuntime) -> None:
-    """As its own bug would."""
+    """End the relay's process, as a bug in it would."""
     if isinstance(runtime, DockerRuntime):
         engine, _ = engine_and_images()
         await trio.to_thread.run_sync(engine.kill, f"squall-{runtime.run}-frame-relay")

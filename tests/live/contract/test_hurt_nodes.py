@@ -1,5 +1,5 @@
-"""Faults of disks and power, in every world, against our broker itself: each changes what a client sees, and its
-evidence is gone when it is switched off under the nemesis's feet.
+"""Faults of disks and power on our broker, in every world: each has an effect that a client sees, and a fault that is
+switched off behind the nemesis's back has no evidence.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def test_rotten_bits_are_what_a_client_gets_and_what_the_digests_say(on_broker: 
 
 
 def is_whole(data: bytes) -> bool:
-    """Return whether a batch's checksum is that of its bytes. The batch's length is at byte 8."""
+    """Return whether a batch's checksum is right. The batch's length is at byte 8."""
     length = 12 + int.from_bytes(data[8:12], "big")
     return length <= len(data) and check_crc(memoryview(data), 0, length)
 

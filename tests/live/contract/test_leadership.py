@@ -1,5 +1,5 @@
-"""Elections, moves and resignations by request, on real brokers: clients see another leader, other replicas or another
-epoch of the controller; and a request that never arrived, or that somebody else takes back, is evidence of nothing.
+"""Elections, reassignments and controller resignations by request, on real brokers. Clients see another leader, other
+replicas or another controller epoch. A request that did not arrive, or was reverted, is no evidence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.live.engine import engine_and_images
 from tests.support.patience import LONG_S, scaled, slowed
 
 MOVED_S, ELECTED_S, SWALLOWED_S = 3.0, 1.2, 0.5
-"""How long each kind of fault lasts: until empty partitions have moved, until clients see an election, and a moment."""
+"""Duration of each kind of fault: long enough to move empty partitions, long enough to see an election, and short."""
 
 
 def on_machine(test: Test, runtime: Any) -> None:
@@ -44,7 +44,7 @@ def on_machine(test: Test, runtime: Any) -> None:
 
 
 def three(where: str, folder: Path) -> Callable[[Test], None]:
-    """Three of our brokers."""
+    """Return a function that runs a test's body on three of our brokers."""
     settings = slowed(FAST_FAILOVER)
     if where == "process":
         return partial(on_machine, runtime=ProcessRuntime(folder / "run", settings=settings, proxied=False))
@@ -52,7 +52,7 @@ def three(where: str, folder: Path) -> Callable[[Test], None]:
 
 
 class Administered:
-    """A cluster, and who asks it for changes. `other`: another administrator."""
+    """A cluster, and a client that sends it admin requests. `other` is another administrator."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -66,14 +66,14 @@ class Administered:
         return await self.observer.view()
 
     async def until(self, true: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-        """Wait until this is true of what clients see, and return that view."""
+        """Wait until `true` holds for the cluster as clients see it, and return that view."""
         with trio.fail_after(LONG_S):
             while not true(view := await self.view()):
                 await trio.sleep(0.05)
         return view
 
     async def lands(self, how: str, target: str, duration_s: float) -> dict[str, Any]:
-        """The evidence of a fault that has some."""
+        """Inject a fault, assert that it has evidence, and return that."""
         line = await self._played(how, target, duration_s)
         assert line["evidence"], line
         assert line["error"] is None
@@ -81,13 +81,13 @@ class Administered:
         return found
 
     async def fails(self, how: str, target: str, duration_s: float = SWALLOWED_S) -> str:
-        """Why a fault has no evidence."""
+        """Inject a fault, assert that it has no evidence, and return the reason."""
         line = await self._played(how, target, duration_s)
         assert line["evidence"] is None, line
         return str(line["error"] or pytest.fail(f"nobody says why {how} did not land"))
 
     async def unheard(self, how: str, target: str, request: str) -> str:
-        """Return why a fault has no evidence whose request is swallowed, and reported as done."""
+        """Inject a fault whose request is dropped and reported as done. Returns why it has no evidence."""
 
         before = await admin.describe_quorum(self.observer.client)
 
@@ -106,7 +106,7 @@ class Administered:
 
 
 def administered(where: str, folder: Path, story: Callable[[Administered], Any]) -> None:
-    """A story on three of our brokers."""
+    """Run a test's body on three of our brokers."""
 
     async def body(runtime: Runtime) -> None:
         at = Administered(runtime)
@@ -168,7 +168,7 @@ async def _moved(at: Administered) -> None:
 
 
 async def _take_back(other: ClusterObserver, replicas: tuple[int, ...]) -> None:
-    """Reassign the partition back to its replicas again and again, as another administrator would."""
+    """Move the partition back to these replicas again and again, as another administrator might."""
     while True:
         if (await other.view()).replicas["t-0"] != replicas:
             await admin.alter_partition_reassignments(other.client, {("t", 0): list(replicas)}, timeout_ms=5000)
@@ -197,7 +197,7 @@ async def _resigned(at: Administered) -> None:
 
 
 async def _unclean(at: Administered) -> None:
-    """Elect a follower that has lost touch, after the leader, which alone was in sync, has gone."""
+    """Cause an unclean election: kill the leader while it is the only in-sync replica, and elect a follower."""
     runtime, view = at.runtime, await at.view()
     leader = view.leaders["u-0"]
     (follower,) = set(view.replicas["u-0"]) - {leader}

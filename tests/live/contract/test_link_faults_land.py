@@ -1,5 +1,5 @@
-"""Every action on links, played by the nemesis in worlds of real processes: what a client sees of it, its proof, and no
-proof where the fault was switched off under the nemesis's feet. Simulated ones: `tests/sim/world`.
+"""Every action on links, injected by the nemesis in real processes: its effect on a client, its evidence, and no
+evidence if it is switched off behind the nemesis's back. Simulated ones: `tests/sim/world`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("reset", {"side": "both"}),
 ]
 BARRED = {"partition", "flapping", "limit_data", "reset_peer"}
-"""What leaves a client without an answer; the others make it wait, but for a reset, which is over at once."""
+"""Actions after which a client gets no answer. The others only delay it, and a reset is over at once."""
 
 
 def test_every_action_on_links_is_played_here() -> None:
-    """But for the one whose target is a zone: it is played where there are two of them, in test_zones.py."""
+    """Except the action whose target is a client zone: test_zones.py has a cluster with two zones."""
     assert {action for action, _ in FAULTS} >= {
         name
         for name, kind in KINDS.items()
@@ -71,7 +71,7 @@ def test_each_lands_with_proof_and_a_client_feels_it(on_real_cluster: OnCluster)
 
 
 async def feel(runtime: Runtime, link: Link, felt: list[ProbeResult]) -> None:
-    """Probe the link now and then, as a client would notice it."""
+    """Probe the link repeatedly, and add the results to `felt`."""
     for _ in range(4):
         await trio.sleep(scaled(0.25))
         felt.append(await runtime.probe(link, timeout_s=scaled(0.6), pad_bytes=60_000 if len(felt) == 2 else 0))

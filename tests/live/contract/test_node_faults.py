@@ -1,5 +1,5 @@
-"""Faults of whole nodes, played by the nemesis on real brokers: a client gets no answer or loses its connection,
-there is proof, and none where somebody undid the fault under the nemesis's feet. Two at once keep a node down.
+"""Faults of whole nodes, injected by the nemesis on real brokers: a client gets no answer or loses its connection, and
+there is evidence. A fault that is undone behind the nemesis's back has none. Two faults at once keep a node down.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("rolling", {"how": "kill"}, 60.0),
 ]
 ANSWER_S = 0.4
-"""The silence that a client feels. It is scaled, as the faults are."""
+"""A client without an answer for so long has noticed the fault. It is scaled, as the faults are."""
 
 
 class Undone:
-    """A runtime with somebody beside it who puts a node back as soon as it is hurt."""
+    """A runtime that undoes every fault of a node at once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -64,14 +64,17 @@ class Undone:
 async def played(
     runtime: Any, real: Runtime, action: str, params: dict[str, Any], duration_s: float
 ) -> tuple[dict[str, Any], int]:
-    """The fault's last line, and how often a client had no answer, or lost an idle connection, while it went on."""
+    """Inject a fault. Returns its last line, and how often meanwhile a client had no answer or lost an idle connection.
+    """
     fault = make_fault(0, 0.0, scaled(duration_s, real.name), action, "node:1", params)
     (line,), felt = await all_played(runtime, real, [fault])
     return line, felt
 
 
 async def all_played(runtime: Any, real: Runtime, faults: list[Fault]) -> tuple[list[dict[str, Any]], int]:
-    """Return the last line of each fault, and how often a client had no answer or lost an idle connection meanwhile."""
+    """Inject these faults. Returns their last lines, and how often meanwhile a client had no answer or lost an idle
+    connection.
+    """
     client, felt, answer_s = OneClient(real), 0, scaled(ANSWER_S, real.name)
 
     async def ask() -> None:
@@ -134,7 +137,7 @@ def test_a_node_that_two_faults_have_down_is_down_until_the_last_one_ends(on_rea
 
 
 async def start_too_early(runtime: Runtime) -> None:
-    """Start the node behind the nemesis's back, once both faults are on."""
+    """Start the node behind the nemesis's back, once both faults are active."""
     with trio.fail_after(LONG_S):
         while runtime.state(1) is not NodeState.DOWN:
             await trio.sleep(0.02)
@@ -202,6 +205,6 @@ def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_rea
 
 
 async def unloaded(runtime: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the last line of a damage that is done while nothing is written."""
+    """Inject a fault of a node's files while nothing is written, and return its last line."""
     (line,) = await play(runtime, make_fault(0, 0.0, 1.0, "damage", "node:1", params))
     return line

@@ -1,4 +1,4 @@
-"""A share of a CPU, in every world that can give one: clients wait, and what was measured is what was asked for."""
+"""A limited CPU share, in every world that supports it: clients wait, and the measured share is the configured one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_slow_node_can_be_paused_killed_and_healed_like_any_other(on_real_brok
 
 
 class Restored(SwitchedOff):
-    """Somebody takes the share off as soon as it is on."""
+    """A runtime that lifts the CPU limit at once."""
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Any:
         told = await self._runtime.slow_cpu(name, node, share)

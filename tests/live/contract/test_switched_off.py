@@ -1,4 +1,4 @@
-"""A fault that somebody switches off under the nemesis's feet has no evidence: the run is unknown. Simulated ones:
+"""A fault that is switched off behind the nemesis's back has no evidence, and the verdict is unknown. Simulated ones:
 `tests/sim/world/test_swallowed_faults.py`.
 """
 
@@ -32,7 +32,7 @@ OF_CLOCKS: Faults = [
 
 
 class SwitchedOff:
-    """A runtime with somebody beside it who undoes what the nemesis does as soon as it is done."""
+    """A runtime that undoes every fault at once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -61,7 +61,7 @@ class SwitchedOff:
 async def played(
     runtime: Any, real: Runtime, action: str, params: dict[str, Any], *, duration_s: float = 1.6, topic: str = "t"
 ) -> dict[str, Any]:
-    """The fault's last line, played while records are sent to a new topic."""
+    """Inject a fault while records are sent to a new topic, and return its last line."""
     client = OneClient(real)
     await client.create(topic, flush_messages="1")
     fault = make_fault(0, 0.0, scaled(duration_s, real.name), action, "node:1", params)

@@ -1,5 +1,5 @@
-"""Faults that wait for a broker's own n-th call, in every world: calls are counted, and what comes not true proves
-nothing.
+"""Faults that begin at a broker's n-th call of a kind, in every world: calls are counted, and a trigger that never
+fires is no evidence.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_a_brokers_calls_are_counted_over_its_restarts(on_broker: OnCluster) -> 
 
 
 async def waiting(runtime: Runtime, when: str, within_s: float, produced: int) -> dict[str, Any]:
-    """The last line of a pause that waits, while so many records are sent to a topic "t"."""
+    """Return the last line of a pause with this trigger, while `produced` records are sent to topic "t"."""
     client = OneClient(runtime)
     fault = replace(make_fault(0, 0.0, 0.3, "pause", "node:1", {}), when=when, within_s=within_s)
 

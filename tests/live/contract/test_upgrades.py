@@ -1,4 +1,4 @@
-"""A broker that comes up as another version: only when clients get that version's answers, there is evidence."""
+"""A broker that is restarted as another version: it is evidence only if clients get that version's answers."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ OLDER = NEWEST.replace("11", "9")
 
 @pytest.fixture
 def another(tmp_path: Path) -> Path:
-    """A checkout whose broker speaks an older ListOffsets."""
+    """Return a checkout whose broker supports only older versions of ListOffsets."""
     return broker_with(tmp_path / "another", "protocol/apis.py", lambda text: text.replace(NEWEST, OLDER))
 
 
 async def spoken(runtime: Runtime) -> int:
-    """The newest version of ListOffsets that the broker tells clients of."""
+    """Return the newest version of ListOffsets in the broker's ApiVersions."""
     answer = await OneClient(runtime).ask(ApiVersionsRequest("test", "1"), 3)
     return next(int(api.max_version) for api in answer.api_keys if api.api_key == LIST_OFFSETS)
 
 
 class SwitchedOff:
-    """A runtime with somebody beside it who has the first version started all the same."""
+    """A runtime that starts the first version instead of the second."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -48,7 +48,7 @@ class SwitchedOff:
         return getattr(self._runtime, name)
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """As if."""
+        """Report success, and do nothing."""
         return {"from": "A", "to": "B"}
 
 

@@ -1,4 +1,4 @@
-"""Client zones, on real brokers: a fault of one zone's links is felt by that zone's clients alone."""
+"""Client zones on real brokers: only the clients of a zone are affected by a fault of the zone's links."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CUT_S, LASTS_S, SEVERAL = 3.0, 1.0, 10
 
 
 class Load:
-    """A producer and a reader in each of two zones. `acked`: records acknowledged, by the producer's number."""
+    """A producer and a reader in each of two zones. `acked` counts acknowledged records by the producer's number."""
 
     def __init__(self, runtime: Runtime, history: str) -> None:
         self.runtime, self.acked = runtime, Counter[int]()
@@ -61,7 +61,7 @@ class Load:
         self.acked[next(at for at, each in enumerate(self.controls.producers) if process in each.processes)] += 1
 
     async def both(self) -> None:
-        """Wait until each zone's producer has had something acknowledged from now on."""
+        """Wait until a further record of each zone's producer is acknowledged."""
         before = Counter(self.acked)
         with trio.fail_after(LONG_S):
             while any(self.acked[number] == before[number] for number in range(LOAD.producers)):
@@ -69,7 +69,7 @@ class Load:
 
 
 async def played(runtime: Any, action: str, duration_s: float = LASTS_S, **params: Any) -> dict[str, Any]:
-    """The last line of nemesis.jsonl."""
+    """Inject a fault, and return its last line."""
     fault = make_fault(0, 0, scaled(duration_s, runtime.name), action, "zone:2", params)
     (line,) = await play(runtime, fault, cluster=SEEN)
     return line
@@ -93,7 +93,9 @@ async def _on(runtime: Runtime, test: Test) -> None:
 
 @pytest.fixture(params=[_in_processes, _in_containers], ids=["process", "docker"])
 def on_zones(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """Runs a test's body on two of our brokers with two client zones, as processes and in containers."""
+    """Return a function that runs a test's body on two of our brokers with two client zones, in processes and in
+    containers.
+    """
     return partial(request.param, tmp_path)
 
 
@@ -124,7 +126,7 @@ def test_a_zone_is_cut_off_and_the_other_one_goes_on(on_zones: OnCluster, tmp_pa
 
 
 async def _look_while_cut(runtime: Runtime, load: Load) -> None:
-    """From when nothing of zone 2 passes any more, and as long as nothing does, only zone 1 gets its answers."""
+    """Assert, while the links of zone 2 pass nothing, that only zone 1's clients get answers."""
     with trio.fail_after(LONG_S):
         while await _passes(runtime):
             await trio.sleep(0.01)
@@ -137,13 +139,13 @@ async def _look_while_cut(runtime: Runtime, load: Load) -> None:
 
 
 async def _passes(runtime: Runtime) -> bool:
-    """Return whether anything passes a link of zone 2."""
+    """Return whether any link of zone 2 passes data."""
     within_s = scaled(0.3, runtime.name)
     return any([(await runtime.probe(Link(ZONES[1], node), timeout_s=within_s)).ok for node in runtime.nodes])
 
 
 async def _several(load: Load) -> None:
-    """Wait until zone 1's producer has had that many acknowledged from now on."""
+    """Wait until several further records of zone 1's producer are acknowledged."""
     until = load.acked[0] + SEVERAL
     while load.acked[0] < until:
         await trio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The program that brings a compose file up: Debian's docker-compose, or the plugin of the `docker` program."""
+"""Finds the program for compose files: Debian's docker-compose, or the plugin of the `docker` program."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from tests.support.lacks import skip_without
 
 
 def compose() -> list[str]:
-    """The program there is; skips the test where there is none."""
+    """Return the command of that program. Skips the test if there is none."""
     return compose_program() or skip_without("docker-compose", "as root: apt-get install -y docker-compose")

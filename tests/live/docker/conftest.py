@@ -1,4 +1,6 @@
-"""A docker runtime whose brokers are the stubs of `tests/live/process`, and counting what the engine has of a run."""
+"""Fixtures for the docker runtime, with the stub brokers of `tests/live/process`, and a list of what a run has in the
+engine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ MakeRuntime = Callable[..., DockerRuntime]
 
 @pytest.fixture
 def found() -> tuple[DockerEngine, ImageNames]:
-    """The engine and the images; skipped where there are none."""
+    """Return the engine and the images. Skips the test if there are none."""
     return engine_and_images()
 
 
@@ -30,7 +32,7 @@ def engine(found: tuple[DockerEngine, ImageNames]) -> DockerEngine:
 
 @pytest.fixture
 async def make_runtime(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -> AsyncIterator[MakeRuntime]:
-    """Makes runtimes below tmp_path and stops them at the end."""
+    """Yield a function that makes runtimes below tmp_path; they are stopped at the end of the test."""
     made: list[DockerRuntime] = []
 
     def make(folder: str = "", **options: object) -> DockerRuntime:
@@ -45,14 +47,14 @@ async def make_runtime(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -
 
 @pytest.fixture
 async def runtime(make_runtime: MakeRuntime) -> DockerRuntime:
-    """Three stubs behind Toxiproxy, started."""
+    """Return a started runtime with three stub brokers behind Toxiproxy."""
     runtime = make_runtime()
     await runtime.start()
     return runtime
 
 
 def of_run(engine: DockerEngine, run: str) -> list[str]:
-    """Names of everything that the engine has of a run."""
+    """Return the names of everything that belongs to a run in the engine."""
     label = f"{labels.RUN}={run}"
     names = [each["Names"][0].removeprefix(f"/squall-{run}-") for each in engine.containers(label)]
     names += ["volume" for _ in engine.volumes(label)]

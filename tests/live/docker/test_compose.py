@@ -1,4 +1,4 @@
-"""compose/cluster.yaml: what people start by hand is a cluster that clients reach and whose links can be hurt."""
+"""compose/cluster.yaml starts a cluster that clients reach and whose links can have faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ API, CLIENTS = 18474, (19091, 19092, 19093)
 
 @pytest.fixture
 def cluster(found: tuple[DockerEngine, ImageNames]) -> Iterator[None]:
-    """The cluster, under a name of its own."""
+    """Start the cluster under a project name of its own."""
     if not all(is_free(port) for port in (API, *CLIENTS)):
         skip_without(f"ports {API}, {CLIENTS}: somebody's cluster is up", "end that cluster")
     name_latest(*found)

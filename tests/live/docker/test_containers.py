@@ -1,4 +1,4 @@
-"""Checks how containers of a run are made, and what is reported when one fails."""
+"""A run's containers are created as intended, and the failure of one is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Docker engine that is killed in the middle of a run: nothing is known of the cluster, and nothing stays."""
+"""The Docker engine is killed during a run: the verdict says nothing about the cluster, and nothing is left behind."""
 
 from __future__ import annotations
 

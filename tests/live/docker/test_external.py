@@ -1,4 +1,6 @@
-"""Clusters that somebody else runs from a compose file: hurt, judged, and left as they were found."""
+"""Runs against a cluster that somebody else started from a compose file: faults, a verdict, and the cluster left as
+before.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ min.insync.replicas=2
 
 
 class Theirs:
-    """A cluster of three whose services have no numbers, on ports that were free. `label`: what says which is which."""
+    """A foreign cluster of three brokers on free ports. Its service names have no numbers; `label` is the container
+    label with the broker's id.
+    """
 
     def __init__(self, folder: Path, label: str) -> None:
         self.folder, self.file = folder, folder / "theirs.yaml"
@@ -74,25 +78,26 @@ class Theirs:
         return f"{LOOPBACK}:{self.ports[1]}"
 
     def compose(self, *words: str) -> None:
-        """From the file's folder, by its name there: Compose 1 labels containers with what it is given."""
+        """Run Compose in the file's folder with the file's bare name, because Compose 1 writes that name into labels.
+        """
         command = [*compose(), "-p", f"squall-theirs-{os.getpid()}", "-f", self.file.name, *words]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
     async def until_up(self) -> None:
-        """Every broker names every one."""
+        """Wait until every broker's Metadata names all brokers."""
         with trio.fail_after(60):
             for port in self.ports.values():
                 while await sees(port) != set(NAMES):
                     await trio.sleep(0.1)
 
     def started(self, engine: DockerEngine) -> dict[int, str]:
-        """Return when each container was started."""
+        """Return the start time of each broker's container."""
         containers = brokers_of(self.file, engine.containers(FILES), list(NAMES))
         return {node: engine.state(container)["StartedAt"] for node, container in containers.items()}
 
     def plan(self, *faults: dict[str, Any]) -> Plan:
-        """A short run against it."""
+        """Return the plan of a short run against the cluster."""
         return make_plan(
             {
                 "seed": 5,
@@ -119,7 +124,7 @@ async def sees(port: int) -> frozenset[int]:
 
 @pytest.fixture
 def theirs(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -> Iterator[Theirs]:
-    """Up, each container with a label that says which broker it is."""
+    """Yield the running cluster, with the broker ids as labels."""
     name_latest(*found)
     cluster = Theirs(tmp_path, NODE)
     try:

@@ -1,4 +1,4 @@
-"""Volumes that are really full: a broker ends of it, the run says so, and what was recorded is kept."""
+"""Volumes that are really full: a broker ends because of it, the run reports that, and its recorded files are kept."""
 
 from __future__ import annotations
 

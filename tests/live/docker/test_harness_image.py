@@ -1,4 +1,4 @@
-"""squall/squall: the harness in a container simulates, runs brokers and judges, without network and without root."""
+"""The image squall/squall: the harness in a container simulates, runs brokers and judges, without network and root."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from squall.chaos.toolchain.places import commit
 from tests.support.lacks import skip_without
 
 USER = 1234
-"""No user of the image, as the one on whose machine it is."""
+"""A user id that the image does not have, like that of the machine's user."""
 LOSES = ("--acks", "1", "--min-isr", "1", "--faults", "kill,partition", "--expect", "safe")
 
 
 class HarnessImage:
-    """Calls of the image, with one folder for their runs."""
+    """Runs commands in the image, with one folder for all run directories."""
 
     def __init__(self, image: str, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class HarnessImage:
         self.command = ("docker", "run", "--rm", *bounds, *files, image)
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        """Return what a command prints. Its exit code must be `code`."""
+        """Run a command, assert its exit code, and return its output."""
         done = subprocess.run([*self.command, *words], capture_output=True, text=True)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout

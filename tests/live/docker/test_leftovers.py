@@ -1,4 +1,6 @@
-"""Ctrl-C leaves nothing; `kill -9` leaves what `squall clean` finds by its labels and removes, and nothing else."""
+"""Ctrl-C leaves no container. After `kill -9`, `squall clean` removes the run's containers, found by label, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ WITH_VOLUMES = [*ALL, "volume", "volume", "volume"]
 
 @pytest.fixture
 def harness(engine: DockerEngine, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A harness of its own that runs three stubs, one of them paused, and says its run's id."""
+    """Start a harness with three stub brokers, one of them paused; it prints its run's id."""
     command = [sys.executable, "-c", HARNESS, str(tmp_path / "run"), STUB_MOUNT.source, *STUB_INSIDE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as popen:
         yield popen
@@ -57,7 +59,7 @@ def harness(engine: DockerEngine, tmp_path: Path) -> Iterator[subprocess.Popen[s
 
 
 async def run_of(harness: subprocess.Popen[str]) -> str:
-    """The run's id, once it is up."""
+    """Return the run's id, once the harness has started its brokers."""
     assert harness.stdout is not None
     while line := await trio.to_thread.run_sync(harness.stdout.readline):
         if line.startswith("run "):

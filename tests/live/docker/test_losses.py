@@ -1,4 +1,4 @@
-"""Lost packets make a link slow, are counted, and are on no other link."""
+"""Packet loss makes a link slow, is counted, and affects no other link."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ MOST = Loss(0.3)
 
 
 async def _meets_a_loss(runtime: DockerRuntime) -> bool:
-    """Probe until one is late: the first time-out of TCP is 200 ms, of a SYN 1 s.
+    """Probe up to a hundred times until one probe is late: TCP's first retransmission comes after 200 ms, that of a SYN
+    after 1 s.
 
-    One probe in two meets a loss of three packets in ten in one direction: a hundred never all miss.
+    With a loss of three packets in ten in one direction, every second probe loses a packet.
     """
     for _ in range(100):
         if (await runtime.probe(HURT, timeout_s=5)).round_trip_ms > 150:

@@ -1,4 +1,4 @@
-"""The base image where a registry answers, and where one answers badly or not at all."""
+"""Pulling the base image from a registry that serves it, and from one that serves it wrongly or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BROKEN = Image("another one", broken=True)
 
 @pytest.fixture
 def server(engine: DockerEngine) -> Iterator[tuple[str, list[str]]]:
-    """Its address and what it was asked; what was pulled of it is forgotten."""
+    """Start a registry. Yields its address and the list of requested paths; pulled images are removed afterwards."""
     with registry({NAME: THIS, "broken:1": BROKEN}) as (address, asked):
         yield address, asked
         for name in (NAME, "broken:1"):

@@ -1,4 +1,6 @@
-"""squall/broker: one broker in a container that serves, is healthy, keeps its records in a volume, and is not root."""
+"""The image squall/broker: a single broker that serves, is reported as healthy, keeps its records in a volume, and is
+not root.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks what an index shows of the package: README.md as wheel and sdist have it, rendered, without dead links."""
+"""The package's description (README.md in wheel and sdist) renders as in a package index, without dead links."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture(scope="module")
 def built(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an sdist, a wheel, and in `again/` a wheel that pip made of the sdist."""
+    """Return a folder with an sdist, a wheel, and in `again/` a wheel that pip built from the sdist."""
     folder = tmp_path_factory.mktemp("built")
     made = installed.python("-m", "hatchling", "build", "-d", str(folder), path=True, where=ROOT)
     assert made.returncode == 0, made.stderr
@@ -45,7 +45,7 @@ def built(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def of_wheel(folder: Path) -> str:
-    """The description in the metadata of the folder's wheel."""
+    """Return the description in the metadata of the folder's wheel."""
     (wheel,) = folder.glob("*.whl")
     with ZipFile(wheel) as packed:
         (name,) = (each for each in packed.namelist() if each.endswith(".dist-info/METADATA"))

@@ -1,6 +1,6 @@
-"""Every command of a page is typed in a fresh clone, in the page's order, and does what the page says.
+"""Every command of a documentation page is typed in a fresh clone, in order, and does what the page says.
 
-The page and a clone are all that there is: what a command needs besides has to stand on the page, before it.
+There is only the clone and the page: a command's requirements must be installed by earlier commands of its page.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from tests.support.lacks import skip_without
 from tests.support.pages import ROOT, commands, pages, played
 
 QUICK = re.compile(r"\./squall (?:guarantees|sim --plan)\b")
-"""Commands of the tutorial that the gate plays."""
+"""Matches those commands of the tutorial that the gate runs."""
 NOT_OURS = ("SQUALL_CACHE", "SQUALL_PYTHON", "PYTHONPATH", "VIRTUAL_ENV", "COLUMNS")
 PLAYED = [page for page in pages() if any(not each.not_played for each in commands((ROOT / page).read_text()))]
 
 
 class Clones:
-    """Clones of this checkout at one path, so that they can share an environment as the launcher has made it.
+    """Makes clones of this checkout at the same path, one after the other, so that they can share the launcher's
+    environment.
 
-    The first page has no environment and an empty cache: everything is installed as its commands need it.
+    The first page starts without environment and with an empty cache: its commands install everything.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +38,7 @@ class Clones:
         self.environment |= {"XDG_CACHE_HOME": str(self._cache), "SQUALL_PYTHON": sys.executable}
 
     def fresh(self) -> Path:
-        """A clone in which nothing was done, with the commit and the changes of this checkout."""
+        """Return a new clone with the commit and the uncommitted changes of this checkout."""
         shutil.rmtree(self.path, ignore_errors=True)
         if shutil.which("git") is None or not (ROOT / ".git").exists():
             skip_without("git, and a clone of Squall", "as root: apt-get install -y git")
@@ -50,7 +51,7 @@ class Clones:
         return self.path
 
     def keep(self) -> None:
-        """Keep the environment for the pages after this one, if it holds what the launcher installs by itself alone."""
+        """Keep the environment for later pages if it has only what the launcher itself installs."""
         stamps = [each.name for each in (self.path / ".venv").glob(".squall-*")]
         if stamps == [".squall-requirements"] and not self._kept.exists():
             (self.path / ".venv").rename(self._kept)
@@ -82,7 +83,7 @@ def test_a_page_and_a_fresh_clone_are_all_that_its_commands_need(page: str, clon
 
 @pytest.mark.gate
 def test_what_the_tutorial_simulates_ends_as_it_says(tmp_path: Path) -> None:
-    """In the environment of this test: the clone's launcher would make one of its own."""
+    """It uses the environment of this test, because the clone's launcher would make one of its own."""
     clones = Clones(tmp_path)
     clone = clones.fresh()
     (clone / "squall").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m squall.chaos "$@"\n')

@@ -1,4 +1,4 @@
-"""The script that makes a machine of nothing: what it refuses. That its machines pass is seen by CI, and at night."""
+"""The script that prepares a fresh machine refuses wrong arguments. CI and the nightly tests run it."""
 
 from __future__ import annotations
 

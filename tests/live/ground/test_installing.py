@@ -1,4 +1,6 @@
-"""`pip install .` into an empty environment: small, without Java, with recipes and plans; it says what it lacks."""
+"""`pip install .` into an empty environment: it is small, needs no Java, has recipes and plans, and says what is
+missing.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The installed package in the tests of a project with folders of the same names, on each Python that is promised.
+"""The installed package in the tests of a project that has folders of the same names, on each supported Python.
 
-A machine that lacks one of them skips it. The night's parts `oldest` and `newest` play it on machines that have one
-alone, as `tests/fresh/machine.sh forky --only test -- tests/live/ground/test_pythons.py` does.
+It is skipped for a Python that the machine lacks. The night's parts `oldest` and `newest` run it on machines that have
+only that one, as `tests/fresh/machine.sh forky --only test -- tests/live/ground/test_pythons.py` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.installed import Installed, python_of
 pytestmark = pytest.mark.night("makes an environment with pip for each Python: minutes")
 PYTHONS = [f"3.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
 THEIRS = ("chaos", "broker", "reports", "tests/chaos")
-"""Folders of a project, each with a module of its own."""
+"""Folders of the project, each with a module of its own."""
 TEST = """
 import os, sys
 import broker.mine, chaos.mine, reports.mine
@@ -41,7 +41,7 @@ def test_no_file_has_two_names():
 
 @pytest.fixture(scope="module", params=PYTHONS)
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment with Squall and the plugins of pytest that people have."""
+    """Return an environment with Squall and common pytest plugins."""
     python = python_of(request.param)
     words = ("pytest-xdist", "pytest-asyncio", "pytest-trio")
     return Installed(tmp_path_factory.mktemp("installed"), "[run]", *words, python=python)

@@ -1,4 +1,4 @@
-"""The installed package with the lowest version of each of its ranges, and with the newest that pip finds."""
+"""The installed package with the lowest version of each dependency, and with the newest that pip finds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_cluster_is_there(squall_cluster):
 
 @pytest.fixture(scope="module", params=["lowest", "newest"])
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment with every extra, and the run that all of these tests look at."""
+    """Return an environment with every extra and a run directory, which all tests here use."""
     folder, words = tmp_path_factory.mktemp(request.param), ["--upgrade", "--upgrade-strategy", "eager"]
     if request.param == "lowest":
         (folder / "lowest.txt").write_text("".join(f"{name}=={version}\n" for name, version in lowest().items()))

@@ -1,4 +1,6 @@
-""".ci/release: it refuses what is no release, folds the changelog, and builds the same bytes each time or says so."""
+""".ci/release refuses what cannot be released, updates the changelog, and builds the same bytes each time or reports
+it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Hook(BuildHookInterface):
 
 
 class Checkout:
-    """A small project that is released as Squall is: by its own script, settings of towncrier and pinned tools."""
+    """A small project with Squall's release script, settings of towncrier and pinned tools."""
 
     def __init__(self, folder: Path, differs: bool = False) -> None:
         if shutil.which("git") is None:
@@ -80,7 +82,7 @@ class Checkout:
         self.git("commit", "--quiet", "--message", "all: change something")
 
     def release(self, *words: str, code: int = 0) -> str:
-        """Return what the script prints. Its exit code must be `code`."""
+        """Run the script, assert its exit code, and return its output."""
         return released(self.folder, *words, code=code)
 
 

@@ -1,4 +1,5 @@
-"""./squall sets itself up once, wholly, and again where it must; tried with empty requirements and no network."""
+"""The launcher ./squall sets up its environment once, completely, and again if needed. The requirements here are empty.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ready(template: Path) -> Path:
-    """The checkout, set up and back in its own place."""
+    """Return that checkout, moved back to its original path."""
     run(template)
     return template
 
 
 def checkout(folder: Path) -> Path:
-    """Copy what the script needs of the repository, with a program that prints its arguments and its path."""
+    """Copy the launcher and its files into a folder, with a program `squall` that prints its arguments and its path."""
     (folder / "chaos/toolchain").mkdir(parents=True)
     for name in NEEDED:
         shutil.copy(ROOT / name, folder / name)
@@ -45,7 +46,7 @@ def checkout(folder: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The script's output; standard error tells what it set up."""
+    """Run the launcher. Its standard error says what it set up."""
     environment = {**os.environ, "SQUALL_PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
     done = subprocess.run([folder / "squall", *arguments], env=environment, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -146,7 +147,7 @@ def test_no_python_is_a_usage_error_that_names_what_to_install(tmp_path: Path) -
 
 
 def pretended(path: Path, says: str) -> Path:
-    """A program that says this of itself as an interpreter, makes environments like ours, and tells of it."""
+    """Make a program that claims to be this version of Python, makes environments as ours do, and reports its calls."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(
         f"""#!/bin/sh
@@ -165,7 +166,7 @@ def saying(rank: int, version: str) -> str:
 
 
 def chosen(folder: Path, programs: Path, **environment: str) -> str:
-    """Return what ./squall prints while it sets up with these programs before others on PATH."""
+    """Return what ./squall prints while it sets up with these programs first on PATH."""
     path = f"{programs}:{programs / 'other'}:/usr/bin:/bin"
     kept = {name: value for name, value in os.environ.items() if name != "SQUALL_PYTHON"}
     done = subprocess.run(

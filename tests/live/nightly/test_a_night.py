@@ -1,4 +1,4 @@
-"""`squall nightly` end to end: simulations, so that it takes seconds; a session that is killed; what its exit says."""
+"""`squall nightly` end to end, with simulations that take seconds: also a killed session, and the exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.squall import ROOT, start
 
 
 def runs_of(folder: Path) -> list[str]:
-    """Processes of this machine that work below a folder."""
+    """Return the command lines of OS processes that work below a folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -90,7 +90,8 @@ def test_a_planted_bug_is_a_finding_and_exit_code_1(tmp_path: Path) -> None:
 
 
 def shown_by_allure(night: Path) -> None:
-    """The result of the planted bug: phases as steps, faults with evidence, the story and the page attached."""
+    """Assert that Allure's result of the planted bug has phases as steps, faults with evidence, the story and the page.
+    """
     found = [json.loads(path.read_text()) for path in (night / "allure-results").glob("*-result.json")]
     (failed,) = (each for each in found if each["status"] == "failed")
     assert failed["labels"].count({"name": "severity", "value": "critical"}) == 1

@@ -1,4 +1,4 @@
-"""A night that is killed in the middle and resumed says the same as its twin that was not interrupted."""
+"""A night that is killed and resumed has the same results as the same night without interruption (its twin)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.squall import start
 MATRIX = (*SMALL, "--vary", "acks=all,1", "--seeds", "2", "--seed", "1")
 WITH_SPARK_S = 400
 OF_ITS_TIME = ("night", "run", "began", "seconds")
-"""Columns that differ between two nights that play the same."""
+"""Columns that differ between two nights with the same runs."""
 
 
 def rows(place: Path, night: str, table: str) -> list[dict[str, Any]]:
@@ -29,7 +29,7 @@ def rows(place: Path, night: str, table: str) -> list[dict[str, Any]]:
 
 
 def table_of(night: Path) -> str:
-    """The words of the durability table of its page."""
+    """Return the text of the durability table on a night's page."""
     page = (night / "report/index.html").read_text()
     part = page[page.index('id="table"') : page.index('id="trends"')]
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", part)).split())

@@ -1,4 +1,4 @@
-"""`squall report --nightly` end to end: killed and begun again, two at the same time, and what it refuses."""
+"""`squall report --nightly` end to end: killed and started again, started twice at once, and refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 300
 
 
 def report(*words: str | Path) -> tuple[int, str, str]:
-    """Exit code of `squall report WORDS`, and what it printed on each stream."""
+    """Run `squall report WORDS`. Returns its exit code, stdout and stderr."""
     return ended(start("report", *words), LIMIT_S)
 
 
@@ -33,7 +33,7 @@ def until_it_collects(place: Path, process: subprocess.Popen[str]) -> None:
 
 
 def make_night(path: Path) -> Path:
-    """Two runs with histories, one that left nothing."""
+    """Make a night with two runs that have histories, and one without files."""
     files = NightFiles(path)
     files.add("one", lines=merged([generate(1)]), nemesis=NEMESIS, judged={})
     files.add("two", lines=merged([generate(2)]), acks=1, judged={})

@@ -1,4 +1,4 @@
-"""`squall nightly --json`: the night as one object, alone on standard output."""
+"""`squall nightly --json` prints one object and nothing else on standard output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run directories for pages, and the browser that looks at them."""
+"""Run directories for pages, and the browser that opens them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ __all__ = ["browser", "lost_dir", "run_dir"]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests of a module."""
+    """Yield one Chromium for all tests of a module."""
     with Browser() as browser:
         yield browser

@@ -23,12 +23,12 @@ OVERLAPS = """
   ).map(([other]) => `${one} / ${other}`));
 })
 """
-"""Labels that cover each other."""
+"""Returns labels that overlap each other."""
 BEYOND = """
 [...document.querySelectorAll("main *")].filter(each => each.getBoundingClientRect().right > window.innerWidth + 1)
   .map(each => each.tagName + " " + each.textContent.trim().slice(0, 40))
 """
-"""What the window is too narrow for."""
+"""Returns elements that extend beyond the right edge of the window."""
 PALE = (
     "(() => {"
     + LIGHT
@@ -43,12 +43,12 @@ PALE = (
 })()
 """
 )
-"""Words that do not stand out enough (WCAG AA)."""
+"""Returns texts with too little contrast (WCAG AA)."""
 
 
 @pytest.fixture
 def page_path(tmp_path: Path) -> Path:
-    """A night with something of everything: two brokers, findings new and known, unknown runs, a change."""
+    """Return the page of a night with two kinds of brokers, new and known findings, unknown runs, and a change."""
     runs = []
     for number, each in enumerate(NIGHTS):
         slow = 9000.0 if number >= 4 else 2500.0

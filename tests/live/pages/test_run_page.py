@@ -23,12 +23,12 @@ CONTRAST = (
 })()
 """
 )
-"""How well the dots of single records stand out (WCAG's ratio)."""
+"""Returns the contrast ratio (WCAG) of the dots for single records."""
 
 
 @pytest.fixture
 def page_path(lost_dir: Path) -> Path:
-    """The page of a run that lost a record, with single latencies."""
+    """Return the page of a run that lost a record, with a dot for each latency."""
     sends = [(0, 0, 3, 100 + n, 10 + n, (3 << 40) + 100 + n, 2 + n / 5, 2.005 + n / 5) for n in range(39)]
     write_records(lost_dir, [*sends, (0, 0, 3, 9, 60, LOST, 4.4, 4.41)])
     return render(lost_dir)

@@ -1,4 +1,4 @@
-"""The site of the docs in a real Chromium, from `file://`: its navigation, its search, a phone, no network."""
+"""The documentation site in a real Chromium, from `file://`: navigation, search, narrow window, no network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ new Promise(done => {
 
 
 def make(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the command of docs/testing.md."""
+    """Build the site by the command in docs/testing.md."""
     words = ["-qEW", "--keep-going", "-c", ROOT / "docs", source, site]
     return subprocess.run([sys.executable, "-m", "sphinx", *words], capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""Tables that are filtered, sorted and copied, in a real Chromium."""
+"""Filtering, sorting and copying tables, in a real Chromium."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = "[...document.querySelectorAll('tbody tr:not([hidden]) th')].map(each =>
 
 @pytest.fixture
 def page_path(tmp_path: Path) -> Path:
-    """A folder with four runs, of which one has no figures."""
+    """Return the list page of four runs, one of which has no figures."""
     put(tmp_path, "a", 1, "valid")
     put(tmp_path, "b", 2, "invalid", anomalies=[LOST], metrics={"latency_ms": {"all": {"p99": 1200.0}}})
     put(tmp_path, "c", 3, "valid", metrics={"latency_ms": {"all": {"p99": 9.5}}})
@@ -28,7 +28,7 @@ def page_path(tmp_path: Path) -> Path:
 
 
 def sort_by(page: Page, name: str) -> list[str]:
-    """The runs after a click on a column's head."""
+    """Click on a column's head, and return the runs in their new order."""
     heads = "[...document.querySelectorAll('thead button')]"
     page.evaluate(f"{heads}.find(each => each.textContent.startsWith({json.dumps(name)})).click()")
     return list(page.evaluate(NAMES))

@@ -1,4 +1,4 @@
-"""A runtime whose brokers are stubs: see stub_broker.py."""
+"""A process runtime with stub brokers: see stub_broker.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MakeRuntime = Callable[..., ProcessRuntime]
 
 @pytest.fixture
 async def make_runtime(tmp_path: Path) -> AsyncIterator[MakeRuntime]:
-    """Makes runtimes below tmp_path and stops them at the end."""
+    """Yield a function that makes runtimes below tmp_path; they are stopped at the end of the test."""
     made: list[ProcessRuntime] = []
 
     def make(folder: str = "run", **options: object) -> ProcessRuntime:
@@ -32,7 +32,7 @@ async def make_runtime(tmp_path: Path) -> AsyncIterator[MakeRuntime]:
 
 @pytest.fixture
 async def runtime(make_runtime: MakeRuntime) -> ProcessRuntime:
-    """Three stubs behind Toxiproxy, started."""
+    """Return a started runtime with three stub brokers behind Toxiproxy."""
     runtime = make_runtime()
     await runtime.start()
     return runtime

@@ -1,8 +1,8 @@
-"""A process with a broker's outside and nothing inside: for trying the runtime without trusting a broker.
+"""A stub of a broker, as a program: tests of runtimes use it so that they do not depend on a real broker.
 
-Answers ApiVersions and Metadata on every listener, traces node_ready and node_stopped, leaves on SIGTERM.
-Settings of its own, each with any value: stub.fail ends at once, stub.deaf never listens nor becomes ready,
-stub.stubborn ignores SIGTERM.
+It answers ApiVersions and Metadata on every listener, traces node_ready and node_stopped, and ends on SIGTERM. It has
+settings of its own, each with any value: stub.fail ends it at once, stub.deaf makes it never listen nor become ready,
+stub.stubborn makes it ignore SIGTERM.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 class Stub:
-    """One of them."""
+    """One stub broker."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self.settings = settings
@@ -40,7 +40,7 @@ class Stub:
         self.brokers = sorted([self.node, *peers])
 
     def trace(self, event: str) -> None:
-        """One line."""
+        """Write a line to the trace."""
         line = {
             "t": time.monotonic(),
             "n": f"broker-{self.node}",
@@ -51,7 +51,7 @@ class Stub:
             file.write(json.dumps(line) + "\n")
 
     async def run(self) -> None:
-        """Listen, be ready, wait for SIGTERM."""
+        """Listen, trace node_ready, and wait for SIGTERM."""
         self.trace("node_started")
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
@@ -68,12 +68,12 @@ class Stub:
         self.trace("node_stopped")
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer requests in order, until the connection ends in whatever way."""
+        """Answer the requests of a connection in order until it ends, even by an error."""
         with contextlib.suppress(trio.BrokenResourceError):
             await self.answer_all(stream)
 
     async def answer_all(self, stream: trio.SocketStream) -> None:
-        """Answer until the other side has closed."""
+        """Answer requests until the client closes the connection."""
         buffered = bytearray()
         while data := await stream.receive_some():
             buffered += data
@@ -86,7 +86,7 @@ class Stub:
                 await stream.send_all(len(answer).to_bytes(4, "big") + answer)
 
     def answer(self, frame: memoryview) -> bytes:
-        """The response without its size."""
+        """Return the response to a request, without its length."""
         header = decode_request_header(frame)
         key, version = header.api_key, header.api_version
         if key == ApiVersionsResponse.API_KEY:

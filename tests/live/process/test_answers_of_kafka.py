@@ -1,4 +1,6 @@
-"""Apache Kafka itself answers the table by which ours is tested (`tests/unit/apis/test_answers_of_kafka.py`)."""
+"""Apache Kafka gives the answers in the table that our broker is tested with
+(`tests/unit/apis/test_answers_of_kafka.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka in the process runtime: what is done to it lands. Only where Java and its jars are at hand."""
+"""Apache Kafka in the process runtime: faults take effect. It is skipped without Java and Kafka's jars."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEADER = "leader:t-0"
 
 
 def how_to_get_it() -> str:
-    """Everything that these tests lack, and then the jars."""
+    """Return the commands that get everything these tests lack."""
     line = one_line(kafka_lacks())
     return f"as root: {line}; then: {FETCH}" if line else FETCH
 

@@ -1,4 +1,4 @@
-"""The differential's own command, with one of our nodes and one of Apache Kafka's."""
+"""Runs `python -m tests.differential` with one of our nodes and one of Apache Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame relay's loop over real sockets: what passes, how it ends, and how few wake-ups it takes."""
+"""The relay of Kafka frames over real sockets: what it passes, how it ends, and how few wake-ups it needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.gate
 
 
 class Relaying:
-    """A relay in this thread, a listener that it leads to, and the two ends of one connection through it."""
+    """A relay in this thread, the listener that it forwards to, and both ends of one connection through it."""
 
     def __init__(self) -> None:
         self.loop, self.faults = RelayEventLoop(), FrameFaults()

@@ -1,4 +1,6 @@
-"""Nothing survives the harness's kill -9, and `squall clean` ends what it can prove to be ours, and nothing else."""
+"""After `kill -9` of the harness no process survives. `squall clean` ends the processes that are provably a run's, and
+no others.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ pytestmark = pytest.mark.gate
 
 @pytest.fixture
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of its own with nothing registered, that still has the Toxiproxy of the shared one."""
+    """Return an empty registry of runs, in a cache folder that shares only Toxiproxy with the usual one."""
     from squall.chaos.toolchain.cache import cache_folder
 
     tools, own = cache_folder(), tmp_path / "cache"
@@ -55,7 +57,7 @@ def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process marked as of the run "gone"."""
+    """Yield an OS process that is marked as belonging to the run "gone"."""
     popen = subprocess.Popen(["sleep", "60"], env={**os.environ, registry.MARK: "gone"})
     yield popen
     popen.kill()
@@ -63,7 +65,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def leave_behind(what: ProcessId, harness: ProcessId, **more: object) -> None:
-    """A registry file as a harness leaves it that could not tidy up."""
+    """Write a registry file like that of a harness that was killed."""
     entry: dict[str, object] = {"run": "gone", "folder": "/nowhere", "harness": asdict(harness), "ports": []}
     entry |= {"namespace": namespace(), **more}
     entry["processes"] = [{"what": "broker 1", "process": asdict(what)}]
@@ -83,7 +85,7 @@ def known(popen: subprocess.Popen[bytes]) -> ProcessId:
 
 
 def dead() -> ProcessId:
-    """A harness that has ended."""
+    """Return the id of a harness process that has ended."""
     with subprocess.Popen(["sleep", "60"]) as popen:
         process = known(popen)
         popen.kill()
@@ -92,7 +94,7 @@ def dead() -> ProcessId:
 
 @pytest.fixture
 def harness(own_registry: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A harness of its own that runs three stubs, one of them paused, and prints the pids of its processes."""
+    """Start a harness with three stub brokers, one of them paused; it prints the pids of its processes."""
     command = [sys.executable, "-c", HARNESS, str(tmp_path / "run"), *STUB]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path.cwd()) as popen:
         yield popen

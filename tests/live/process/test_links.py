@@ -1,4 +1,4 @@
-"""Link faults through the real Toxiproxy. What they have to do in every world: tests/live/contract."""
+"""Link faults through the real Toxiproxy. Their effects in every world are tested in tests/live/contract."""
 
 from __future__ import annotations
 

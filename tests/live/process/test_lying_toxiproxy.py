@@ -1,4 +1,4 @@
-"""A Toxiproxy that takes every toxic, shows each, and applies none: no fault of a link may land on it."""
+"""A Toxiproxy that accepts and lists every toxic, and applies none: no fault of a link may have evidence then."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.night("every fault of links on a real Toxiproxy; the ga
 
 SEEN = Seen(ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 ELSEWHERE = {FaultTrait.NEEDS_FRAMES, FaultTrait.NEEDS_PACKET_FILTER}
-"""What goes through something else than Toxiproxy."""
+"""Traits of faults that do not use Toxiproxy."""
 OF_TOXIPROXY = sorted(
     name for name, kind in KINDS.items() if FaultTrait.OF_LINKS in kind.traits and not ELSEWHERE & kind.traits
 )
@@ -31,11 +31,11 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
     "partition": [{"manner": manner} for manner in ("refuse", "drop", "hold")],
 }
 OF_ZONES = {"zone_isolation": "zone:1"}
-"""What hits a zone's clients, and which."""
+"""Faults whose target is a client zone, with that target."""
 
 
 class LyingApi(ToxiproxyApi):
-    """The interface of a real Toxiproxy to which nothing is passed on that would hurt."""
+    """The API of a real Toxiproxy; requests that would cause a fault are not sent."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
@@ -69,7 +69,7 @@ def test_there_are_faults_of_links() -> None:
 async def test_no_fault_of_a_link_lands_on_it(
     make_runtime: MakeRuntime, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    """That each does land on an honest one: `live/contract/test_link_faults_land.py`."""
+    """Each of them does take effect with a working one: `live/contract/test_link_faults_land.py`."""
     monkeypatch.setattr(proxies, "ToxiproxyApi", LyingApi)
     runtime = make_runtime()
     await runtime.start()

@@ -1,4 +1,4 @@
-"""Checks that what the process runtime does to brokers lands, is proved, and leaves nothing behind."""
+"""Faults of brokers in the process runtime take effect, have evidence, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.patience import LONG_S, scaled
 
 
 def pids(runtime: ProcessRuntime) -> dict[str, int]:
-    """The runtime's live processes, as the registry has them."""
+    """Return the pids of the runtime's live processes, from the registry."""
     folder = runtime.log_path(1).parents[2]
     return {
         each.what: each.process.pid for run in registry.runs() if Path(run.folder) == folder for each in run.processes

@@ -1,4 +1,4 @@
-"""The broker itself in the process runtime, and the development cluster with a foreign client."""
+"""Our broker in the process runtime, and `squall cluster up` with a foreign client."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_file_with_mistakes_is_refused_as_the_page_shows(tmp_path: Path) -> No
 
 
 def test_nodes_whose_controller_has_a_listener_of_its_own_are_one_cluster(tmp_path: Path) -> None:
-    """As the files that Kafka ships have it: a combined node, and a broker that knows the voter alone."""
+    """As in Kafka's sample files: a node that is broker and controller, and a broker that knows only the voter."""
     first, control, second = free_ports(3, claimed_ports(), Random(1))
     of_both = {
         "controller.listener.names": "CONTROLLER",
@@ -150,7 +150,9 @@ def test_nodes_whose_controller_has_a_listener_of_its_own_are_one_cluster(tmp_pa
 
 @contextmanager
 def cluster_up(*arguments: str) -> Iterator[str]:
-    """`squall cluster up` until the end of the block, and the bootstrap servers it prints. Ended by Ctrl-C."""
+    """Run `squall cluster up` until the end of the block, and yield the bootstrap servers that it prints. Ctrl-C ends
+    it.
+    """
     command = [sys.executable, "-P", "-m", "squall.chaos", "cluster", "up", *arguments]
     popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert popen.stdout is not None

@@ -1,5 +1,5 @@
-"""Faults of real brokers in a world that swallows them, that somebody ends early, or that hit what was silent already:
-none of them has landed. Each kind that processes or containers can play is swallowed in some test (`SWALLOWED_BY`).
+"""Faults of real brokers that have no effect, are ended early, or hit a broker that was silent already: none has
+evidence. Every kind that processes or containers can play has such a test somewhere (`SWALLOWED_BY`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def test_a_pause_that_somebody_ended_is_no_pause(
 async def test_a_pause_that_is_undone_and_put_on_again_is_no_pause(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
-    """Undone between two looks, only the CPU time that the broker used to answer shows it."""
+    """If it is undone between two checks, only the CPU time that the broker used shows it."""
     pid, outlast = pids(runtime)["broker 2"], FaultContext.outlast
 
     async def undo() -> None:
@@ -234,17 +234,17 @@ async def test_a_broker_that_ignores_sigterm_did_not_leave(
 
 
 class Unchanging(type(Path())):  # type: ignore[misc]
-    """A path of a disk that takes every change and keeps what it had."""
+    """A path whose file accepts every change and keeps its contents."""
 
     def open(self, mode: str = "r", *more: Any, **given: Any) -> Any:
         return _kept(self) if "+" in mode else super().open(mode, *more, **given)
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """It stays."""
+        """Remove nothing."""
 
 
 def _kept(path: Path) -> Any:
-    """Open a copy of the file: what is written does not reach the file itself."""
+    """Open a copy of the file, so that writes do not reach the file itself."""
     copy = Path(f"{path}.copy")
     copy.write_bytes(path.read_bytes())
     return copy.open("r+b")
@@ -302,8 +302,9 @@ SWALLOWED_BY = {
         "sim/world/test_swallowed_faults.py::test_a_fault_that_is_swallowed_has_not_landed",
     ),
 }
-"""Of each kind the test whose world swallows it. A workload's clients, and an
-administrator, are the harness's own in every world."""
+"""For each kind of fault, the test in which it has no effect. Clients and administrators are part of the harness in
+every world, so their kinds are tested in one.
+"""
 
 
 @pytest.mark.gate

@@ -1,4 +1,4 @@
-"""toxiproxy-python over our transport, against the real Toxiproxy."""
+"""The library toxiproxy-python over our own transport, with the real Toxiproxy."""
 
 from __future__ import annotations
 

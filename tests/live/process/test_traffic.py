@@ -1,4 +1,4 @@
-"""Replication and controller traffic apart, on the links of real brokers: each cut alone, and one that is swallowed."""
+"""Cuts of replication traffic alone and of controller traffic alone, on real brokers; and a cut without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's answers about a transactional id are those that ours are compared with."""
+"""Apache Kafka's answers about transactional ids are still those that our broker's answers are compared with."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [
 
 
 async def test_kafka_answers_as_the_table_says(tmp_path: Path, update: bool) -> None:
-    """In the order of the levels: `transaction.version` goes down, once."""
+    """The levels of `transaction.version` are tried from the highest down, because the level is lowered only once."""
     runtime = KafkaRuntime(tmp_path / "run", kafka=apache_kafka(lambda line: None), settings=SETTINGS)
     try:
         await runtime.start()

@@ -1,4 +1,4 @@
-"""`squall` as a program of its own, watched by what it prints."""
+"""Runs `squall` as a program, and waits for what it prints."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from squall.chaos.toolchain.java import java
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 400
-"""For a whole run beside other things."""
+"""Time limit for a whole run on a busy machine."""
 
 
 class Squall:
-    """A running `squall ARGUMENTS`, in a folder of its own and with a registry of its own. `out`: takes what it prints,
+    """A running `squall ARGUMENTS`, in its own folder and with its own registry of runs. `out` receives its output
     instead of its log.
     """
 
@@ -40,11 +40,11 @@ class Squall:
         )
 
     def said(self) -> str:
-        """All that it has printed so far."""
+        """Return its output so far."""
         return self.log.read_text(errors="replace")
 
     def until(self, words: str, limit_s: float = LIMIT_S) -> None:
-        """Wait until it has said that. AssertionError where it ends or takes too long before."""
+        """Wait until its output contains `words`. Raises AssertionError if it ends before, or takes too long."""
         deadline = time.monotonic() + limit_s
         while words not in self.said():
             assert self.process.poll() is None, f"it ended before {words!r}:\n{self.said()}"
@@ -52,15 +52,15 @@ class Squall:
             time.sleep(0.02)
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to the harness alone, as `timeout` or a job runner sends it."""
+        """Send a signal to the harness process alone, as `timeout` or a job runner does."""
         self.process.send_signal(number)
 
     def code(self, limit_s: float = LIMIT_S) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for its end, and return the exit code."""
         return self.process.wait(limit_s)
 
     def left_behind(self) -> list[str]:
-        """Command lines of processes that name its folder: brokers, proxies, tethers, Spark."""
+        """Return the command lines of processes that name its folder: brokers, proxies, watchdogs, Spark."""
         found = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -72,7 +72,7 @@ class Squall:
         return found
 
     def close(self) -> None:
-        """End it whatever happened."""
+        """End it in any case."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -81,13 +81,13 @@ class Squall:
 
 @pytest.fixture(scope="session", autouse=True)
 def spark_starts_as_after_a_first_run() -> None:
-    """Make beforehand what a first run makes once and in a minute: these tests give a run less than that to begin."""
+    """Make what only a first run makes, in a minute: these tests give a run less time to start."""
     class_archive(java(print), print)
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[list[Squall]]:
-    """Yield a list; what a test starts and puts into it is ended with the test."""
+    """Yield a list. Every program that a test puts into it is ended after the test."""
     running: list[Squall] = []
     yield running
     for each in running:

@@ -1,6 +1,6 @@
-"""A program under test that works for some records and then hangs: it answers no send, and polls with nothing.
+"""A program under test that hangs after some records: then it answers no send, and its polls return nothing.
 
-Argument: for how many records. It serves --role both.
+Its argument is the number of records. It serves --role both.
 """
 
 from __future__ import annotations

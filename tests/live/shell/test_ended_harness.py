@@ -1,4 +1,6 @@
-"""`kill -9` of the harness: no verdict, the recorded part can be judged, and the next run ends what was left."""
+"""`kill -9` of the harness: there is no verdict, `squall verify` can judge the recorded part, and the next run ends
+what is left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that a process of the harness that is killed in the middle of a run is reported, and never held against the
+"""A process of the harness that is killed during a run is reported as such, and never counted as a failure of the
 cluster.
 """
 
@@ -25,7 +25,7 @@ RUN = ("run", "--seed", "7", "--time", "9", "--warmup", "1", "--rate", "200")
 
 
 def kill(what: str, below: Path) -> None:
-    """One process of the run that is in this folder."""
+    """Kill a process of the run in this folder, by its name in the registry."""
     (pid,) = [
         noted.process.pid
         for run in registry.runs()
@@ -62,7 +62,7 @@ def test_a_run_whose_proxies_were_killed_is_unknown(
 def test_without_its_proxies_after_healing_a_run_is_unknown_and_says_that_it_could_not_look(
     phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """These phases take milliseconds: the kill is the first thing that happens in one."""
+    """These phases take milliseconds, so the kill happens at the beginning of one."""
 
     class Killing(Progress):
         @contextmanager

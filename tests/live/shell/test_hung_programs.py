@@ -1,4 +1,4 @@
-"""A program under test that hangs after an outage, in whole runs: it is named, and the cluster is not."""
+"""A program under test that hangs after an outage, in whole runs: the finding names the program, not the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = "the program under test"
 
 
 def verdict_of(folder: Path, started: list[Squall], records: int) -> tuple[int, dict[str, object]]:
-    """The exit code and verdict.json of a run whose program hangs after so many records."""
+    """Return the exit code and verdict.json of a run whose program hangs after `records` records."""
     squall = Squall(folder, (*RUN, *LIMITS, "--command", f"{sys.executable} {HANGS} {records}"))
     started.append(squall)
     return squall.code(), json.loads((folder / "runs/latest/verdict.json").read_text())

@@ -1,4 +1,5 @@
-"""`squall run --json`: a run of processes, judged by Spark, as one object alone on standard output."""
+"""`squall run --json`, with a run of processes judged by Spark, prints one object and nothing else on standard output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trouble of the machine is reported as such: exit code 2 or 3, one sentence, and never a finding about the cluster."""
+"""Problems of the machine are reported as such: exit code 2 or 3, one sentence, and no finding about the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.lacks import skip_without
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 400 MiB, which can really be full."""
+    """Mount a file system of 400 MiB, which a test can fill."""
     if os.geteuid() != 0:
         skip_without("root, who can mount a file system of a bounded size", "call it as root")
     folder = tmp_path / "small"

@@ -1,4 +1,4 @@
-"""`squall run --metrics 0`: a client that scrapes sees the run as it is, until it ends."""
+"""`squall run --metrics 0`: a client can scrape metrics of the run until it ends."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RUN = ("run", "--seed", "7", "--time", "60", "--warmup", "1", "--faults", "none"
 
 
 def scraped(url: str) -> dict[tuple[str, ...], float]:
-    """(name, values of labels) -> value."""
+    """Return the samples by (name, label values)."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
 
 
 def scraped_when(url: str, acknowledged: int, limit_s: float = 30) -> dict[tuple[str, ...], float]:
-    """Return the metrics once so many sends were acknowledged, and the processes of the brokers and then the brokers
-    themselves were asked (the two are asked in separate rounds). AssertionError after the limit.
+    """Return the metrics once `acknowledged` sends were acknowledged, and the run has measured both the brokers'
+    processes and the brokers (it does so in separate rounds). Raises AssertionError after the limit.
     """
     deadline = time.monotonic() + limit_s
     while True:

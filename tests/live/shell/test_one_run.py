@@ -1,4 +1,4 @@
-"""One `squall run` in each world of real processes: a broker dies, Spark judges the run, and the exit code is 0."""
+"""One `squall run` with processes, and one with containers: a broker dies, Spark judges the run, the exit code is 0."""
 
 from __future__ import annotations
 

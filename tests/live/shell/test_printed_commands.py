@@ -1,4 +1,4 @@
-"""The commands that a run of processes prints are typed in, and do what they say."""
+"""The commands that a run prints are executed, and do what they claim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRINTED = re.compile(rf"({re.escape(str(PROGRAM))} [^\n`]+)")
 
 
 def typed(folder: Path, line: str, started: list[Squall]) -> Squall:
-    """A command as it was printed, typed in this folder."""
+    """Start a command in this folder, as it was printed."""
     words = shlex.split(line)
     assert words[0] == str(PROGRAM)
     squall = Squall(folder, words[1:])

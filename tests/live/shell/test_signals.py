@@ -1,4 +1,4 @@
-"""`squall run` ends when it is asked to, in every phase, and leaves nothing behind."""
+"""`squall run` ends in every phase when it gets a signal, and leaves nothing behind."""
 
 from __future__ import annotations
 

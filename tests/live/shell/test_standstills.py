@@ -1,4 +1,4 @@
-"""A harness that is stopped for longer than the plan allows after healing (Ctrl-Z) does not blame the cluster."""
+"""A harness that is stopped (Ctrl-Z) for longer than the plan permits after healing does not blame the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.live.shell.conftest import Squall
 
 pytestmark = pytest.mark.night("a whole run that is stopped for 18 seconds; the gate has one")
 STOPPED_S = 18.0
-"""Longer than `stuck_s`, 15 seconds: what must be noticed is a time."""
+"""Longer than `stuck_s`, the 15 s after which a reader counts as stuck."""
 
 
 def _stand_still(running: Squall) -> None:

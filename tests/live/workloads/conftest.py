@@ -1,4 +1,4 @@
-"""Three real brokers as processes on loopback, for as long as one test needs them."""
+"""Three real brokers as processes on loopback, for one test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODES = (1, 2, 3)
 
 
 class Brokers:
-    """Kill and start nodes by id. Their ports stay."""
+    """Kills and starts nodes by id. Their ports do not change."""
 
     def __init__(self, folder: Path, *, session_timeout_ms: int = 3000) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class Brokers:
                 self._processes[node] = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
 
     def kill(self, node: int) -> None:
-        """kill -9."""
+        """Kill a node by SIGKILL."""
         process = self._processes.pop(node)
         process.kill()
         process.wait()

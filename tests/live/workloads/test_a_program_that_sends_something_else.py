@@ -1,4 +1,6 @@
-"""A program sends acks=1 under flags of acks=all, and makes up some of its answers: its story says what it sent."""
+"""A program sends with acks=1 although the run says acks=all, and invents some acknowledgements: the story says what it
+sent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The workload against three real brokers: what was acknowledged is read again, whatever happened to one of them."""
+"""The workload `appends` on three real brokers: acknowledged records are read again, whatever happened to one broker.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class Run:
         return read_history(self.path)
 
     async def until_acked(self, more: int) -> None:
-        """Wait until that many more records were acknowledged, in every partition."""
+        """Wait until so many more records of every partition are acknowledged."""
         goal = self.counters.acked + more
         since = self.env.mono()
         with trio.fail_after(90):
@@ -76,7 +77,7 @@ class Run:
 
 
 def read_history(path: Path, *, killed: bool = False) -> Any:
-    """A history that is whole; of a harness that was killed one that lacks its last line and nothing else."""
+    """Read an undamaged history. If the harness was `killed`, it lacks its last line and nothing else."""
     with path.open("rb") as lines:
         history = parse(lines)
     if killed:
@@ -88,7 +89,7 @@ def read_history(path: Path, *, killed: bool = False) -> Any:
 
 
 def check_nothing_is_lost(run: Run, history: Any) -> None:
-    """Check that every final read has every acknowledged record at its offset, and no record that failed."""
+    """Assert that every final read has every acknowledged record at its offset, and no record that failed."""
     sends = [record for record in history.records.rows() if record.kind == SEND]
     acknowledged = {(record.part, record.off): record.val for record in sends if record.st == OK}
     assert len(acknowledged) == run.counters.acked

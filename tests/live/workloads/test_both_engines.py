@@ -1,4 +1,4 @@
-"""A run of real brokers is judged by the reference engine, and again by Spark: both give the same verdict."""
+"""A run of real brokers gets the same verdict from the reference engine and from Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ OF_ITS_OWN = {"command": ["--command", f"{sys.executable} {PRODUCER}"]}
 
 
 def verdict_of(run: Path) -> dict[str, Any]:
-    """verdict.json, its numbers as texts of nine digits: Spark writes 5.0 where the reference engine writes 5."""
+    """Return verdict.json with its numbers as texts of nine digits: Spark writes 5.0 where the reference engine writes
+    5.
+    """
 
     def number(text: str) -> str:
         return f"{float(text):.9g}"

@@ -1,4 +1,4 @@
-"""Real client libraries drive the workload against three real brokers, one of which is killed: nothing is lost."""
+"""Client libraries run the workload against three real brokers, one of which is killed: nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real client libraries are members of the group of `groups` while its coordinator is killed."""
+"""Client libraries are the members of the workload `groups` while their coordinator is killed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LIMIT_S = 300
 
 
 def coordinator_of(bootstrap: str) -> int:
-    """The broker that leads the partition of the coordinator's log which has the group."""
+    """Return the broker that coordinates the group."""
     from confluent_kafka.admin import AdminClient
 
     partitions = AdminClient({"bootstrap.servers": bootstrap}).list_topics(LOG, 20).topics[LOG].partitions
@@ -57,13 +57,13 @@ def committed(history: History) -> list[GroupCommit]:
 
 
 class Play:
-    """A load of groups, as far as it is: what its members read, hold and committed."""
+    """A load of groups in progress: what its members have read, own, and have committed."""
 
     def __init__(self, recorder: Recorder, path: Path, counters: LoadCounters, controls: LoadControls) -> None:
         self._recorder, self._path, self._counters, self.controls = recorder, path, counters, controls
 
     async def until_read(self, more: int) -> None:
-        """By members, or by the reader beside them: all of it is read twice."""
+        """Wait until so many more records were read, by members or by the additional reader."""
         goal = self._counters.read + more
         with trio.fail_after(LIMIT_S):
             while self._counters.read < goal:
@@ -75,7 +75,9 @@ class Play:
             return parse(lines)
 
     async def until_held(self, handle: ClientHandle, how: int = HELD, times: int = 1) -> None:
-        """The last process of this member has so many holds that ended so: one that has nothing yet loses nothing."""
+        """Wait until the member's last process has had `times` ownerships that ended in this way. HELD means not ended:
+        a member without partitions would lose none.
+        """
         with trio.fail_after(LIMIT_S):
             while times > sum(
                 hold.proc == handle.processes[-1] and hold.how == how for hold in self.so_far().holds.rows()
@@ -83,7 +85,7 @@ class Play:
                 await trio.sleep(0.2)
 
     async def until_committed(self, partitions: int) -> None:
-        """A position of each partition: on a busy machine members may have read a lot before they commit."""
+        """Wait until offsets of so many partitions are committed. On a busy machine members may read a lot before."""
         with trio.fail_after(LIMIT_S):
             while {commit.part for commit in committed(self.so_far())} != set(range(partitions)):
                 await trio.sleep(0.2)
@@ -92,7 +94,7 @@ class Play:
 async def played(
     scenario: GroupsLoad, brokers: Brokers, tmp_path: Path, body: Callable[[Play], Awaitable[None]]
 ) -> History:
-    """The history of a load while which `body` runs."""
+    """Return the history of a load during which `body` runs."""
     env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
@@ -124,7 +126,7 @@ async def played(
 async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinator(
     brokers: Brokers, tmp_path: Path, client: str, protocol: str
 ) -> None:
-    """One of its members is killed as well; what that had goes to the others."""
+    """One of its members is killed as well; the others get its partitions."""
     scenario = GroupsLoad(client=client, group_protocol=protocol, rate=20, churn=0, session_timeout_ms=scaled_ms(6_000),
                           max_poll_interval_ms=scaled_ms(10_000))  # fmt: skip
 
@@ -160,7 +162,7 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
 async def test_a_member_that_was_away_for_longer_than_it_may_between_polls_comes_back(
     brokers: Brokers, tmp_path: Path
 ) -> None:
-    """Check that aiokafka alone, of the libraries that leave by themselves, says so while it is not polled."""
+    """Some libraries leave the group after too long without a poll. Only aiokafka reports it before the next poll."""
     scenario = GroupsLoad(client="aiokafka", rate=20, churn=0, session_timeout_ms=scaled_ms(6_000),
                           max_poll_interval_ms=scaled_ms(2_000))  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""Real brokers that become a version with one harm in it: `squall run --upgrade-to` gives each its verdict.
+"""Real brokers that are upgraded to a version with one small bug: `squall run --upgrade-to` gives each its verdict.
 
-They are the harms that `tests/sim` plays in the simulator, here in code that people would have built and started.
+They are the bugs that `tests/sim` plays in the simulator, here in code that is really started.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ target = "all"
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """Lines at the end of a module of the broker. `anomaly`: the finding that names them; empty: the run is valid.
-    `also`: findings that may come with it.
+    """A bug: lines to append to a module of the broker. `anomaly` is the finding that shows it; empty if the run is
+    valid. `also` has findings that may come with it.
     """
 
     module: str

@@ -1,4 +1,5 @@
-"""The members of docs/examples against three real brokers: sound ones are acquitted, planted bugs are found."""
+"""The group members of docs/examples on three real brokers: correct ones have no finding, and planted bugs are found.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ BUGS = [(each, bug, {found}) for each in ("python", "javascript")
 async def test_a_member_is_judged_by_what_it_says(
     brokers: Brokers, tmp_path: Path, language: str, bug: str, found: set[str]
 ) -> None:
-    """One of two members is killed, and has a successor: both times the group is assigned anew."""
+    """One of two members is killed and replaced: both times the group rebalances."""
     command, directory = command_of(language, bug.removeprefix(OUTPUTS))
     scenario = CommandLoad(
         command=command,
@@ -62,8 +63,8 @@ async def test_a_member_is_judged_by_what_it_says(
     reports, read = Counter[int](), 0
 
     def count_reports() -> None:
-        """Count how often each process has reported that it has processed records, in what is new in the history. A
-        report of no records is no sign that it has joined.
+        """Count each process's reports of processed records in the new lines of the history. A report without records
+        does not show that the process has joined.
         """
         nonlocal read
         recorder.flush()
@@ -74,7 +75,7 @@ async def test_a_member_is_judged_by_what_it_says(
             read = lines.tell()
 
     async def until_processed(more: int, *numbers: int) -> None:
-        """So many reports of the present process of each of these members."""
+        """Wait for so many more reports from the present process of each of these members."""
         goals: dict[int, int] = {}
         with trio.fail_after(LIMIT_S):
             while True:
@@ -107,7 +108,7 @@ async def test_a_member_is_judged_by_what_it_says(
 
 
 def _judge(path: Path, bug: str, found: set[str]) -> None:
-    """Check that the anomalies in the history are those that the planted bug causes."""
+    """Assert that the history has the anomalies that the planted bug causes, and no others."""
     with path.open("rb") as lines:
         history = parse(lines)
     assert history.problem is None, history.problem

@@ -1,4 +1,6 @@
-"""Members of both group protocols in one group on real brokers: one of them crashes, another one has a twin."""
+"""A group with members of both group protocols on real brokers: one member crashes, another one gets a second process
+with its instance id.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ LOAD = {
     "name": "groups", "group_protocol": "mixed", "static_members": True, "members": 4, "partitions": 8, "rate": 40,
     "churn": 0, "session_timeout_ms": scaled_ms(1500), "max_poll_interval_ms": scaled_ms(3000),
 }  # fmt: skip
-"""Members 0 and 2 begin with the classic protocol, 1 and 3 with the consumer protocol, and each successor draws one. So
-the faults leave one member of each protocol alone: whenever the group comes to rest, it has both."""
+"""Members 0 and 2 begin with the classic protocol, 1 and 3 with the consumer protocol, and each replacement draws one.
+The faults leave one member of each protocol alone, so the group has both whenever it is stable.
+"""
 FAULTS = [
     {"at_s": scaled(1), "duration_s": scaled(4), "action": "member_crash", "target": "member:1"},
     {"at_s": scaled(5.5), "duration_s": scaled(1), "action": "member_twin", "target": "member:2"},
@@ -35,7 +38,7 @@ FAULTS = [
 
 
 def played(plan: Plan, root: Path) -> RunDirectory:
-    """The run, as far as the end of its last readers."""
+    """Run the plan up to the end of its final reads."""
     directory = RunDirectory.create(root, plan.seed)
     progress = Progress("test")
     make_runtime, _ = runtime_maker(plan, progress.say)
@@ -46,7 +49,7 @@ def played(plan: Plan, root: Path) -> RunDirectory:
 
 
 def judged(directory: RunDirectory) -> RunJudgement:
-    """By the reference, without Spark."""
+    """Judge the run by the reference engine, without Spark."""
     files = {name: (directory.path / name).read_bytes() for name in ("history.jsonl", "nemesis.jsonl", "run.json")}
     plan = tomllib.loads((directory.path / "plan.toml").read_text())
     info = json.loads(files["run.json"])

@@ -1,4 +1,4 @@
-"""Real client libraries read, transform and write, in transactions and without, while brokers die under them."""
+"""Client libraries read, transform and write, in transactions and without, while brokers are killed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def last(path: Path, lines: int = 60) -> str:
 
 
 async def played(scenario: MultiInstanceLoad, brokers: Brokers, folder: Path) -> History:
-    """The history of a run in which a broker is killed and comes back, and one instance crashes."""
+    """Return the history of a run in which a broker is killed and restarted, and one instance crashes."""
     env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = folder / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
@@ -57,7 +57,7 @@ async def played(scenario: MultiInstanceLoad, brokers: Brokers, folder: Path) ->
     around = ScenarioEnvironment(env, zones, recorder, counters, stop, controls, acknowledged=acknowledged)
 
     async def until_made(more: int) -> None:
-        """In each partition of each application's outputs."""
+        """Wait for so many more outputs in each output partition of each application."""
         goals = {place: made[place] + more for place in outputs}
         try:
             with trio.fail_after(LIMIT_S):

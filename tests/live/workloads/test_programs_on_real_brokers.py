@@ -1,4 +1,4 @@
-"""The example programs of docs/workloads/command.md against three real brokers, one of which is killed."""
+"""The example programs of docs/workloads/command.md on three real brokers, one of which is killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 
 
 def _java() -> str:
-    """As docs/workloads/command.md has it."""
+    """Return the command of the Java program in docs/workloads/command.md."""
     return shlex.join(apache_kafka(lambda line: None).command(f"{EXAMPLES}/MyProgram.java", ()))
 
 

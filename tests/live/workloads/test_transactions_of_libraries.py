@@ -1,4 +1,4 @@
-"""Real client libraries drive the workload `transactions` while the coordinator of one of them is killed."""
+"""Client libraries run the workload `transactions` while the coordinator of one of them is killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def now_ms() -> int:
 
 
 def coordinator_of(transactional_id: str, bootstrap: str) -> int:
-    """The broker that leads the partition of the coordinator's log which has this id."""
+    """Return the broker that coordinates this transactional id."""
     from confluent_kafka.admin import AdminClient
 
     partitions = AdminClient({"bootstrap.servers": bootstrap}).list_topics(LOG, 20).topics[LOG].partitions
@@ -46,7 +46,7 @@ def coordinator_of(transactional_id: str, bootstrap: str) -> int:
 
 
 def values_of(history: History, how: int) -> set[int]:
-    """Return the values that were sent in transactions that ended in this way, as their library reported it."""
+    """Return the values sent in transactions that ended in this way according to their library."""
     ended = {txn.op for txn in history.txns.rows() if (txn.how, txn.st) == (how, OK)}
     return {member.val for member in history.members.rows() if member.kind == SEND and member.txn in ended}
 
@@ -100,7 +100,7 @@ async def test_a_library_transacts_through_the_death_of_its_coordinator(
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers, tmp_path: Path, client: str) -> None:
-    """It hangs inside a transaction, its successor takes over and commits, and then it continues."""
+    """A process hangs inside a transaction, its successor takes over and commits, and then the first one continues."""
     scenario = TransactionsLoad(client=client, producers=1, readers=2, rate=15)
     env, counters, stop, controls = RealEnv("harness"), LoadCounters(), trio.Event(), LoadControls(1, 2)
     path = tmp_path / "history.jsonl"
@@ -144,7 +144,7 @@ async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers,
 async def test_a_library_keeps_its_epoch_from_one_transaction_to_the_next(
     brokers: Brokers, tmp_path: Path, client: str
 ) -> None:
-    """So it speaks V1, on a cluster that has V2: what the plan says it does."""
+    """So it uses transaction protocol V1 on a cluster that supports V2, as the plan's description of it says."""
     scenario = TransactionsLoad(client=client, producers=1, readers=1, rate=15, aborts=0)
     assert scenario.generation == 1
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)

@@ -1,4 +1,4 @@
-"""One Spark session for the whole pytest run: starting it costs more than all it does here."""
+"""One Spark session for the whole pytest run, because starting it costs more than all tests with it."""
 
 from __future__ import annotations
 

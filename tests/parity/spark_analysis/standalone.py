@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on loopback, of the classes that the pyspark package brings."""
+"""A standalone Spark cluster on loopback, started from the classes in the pyspark package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Standalone:
-    """One master and one worker, on ports that the machine gives them."""
+    """One master and one worker, on free ports."""
 
     def __init__(self, folder: Path, java_home: Path) -> None:
         spark = util.find_spec("pyspark")
@@ -20,7 +20,7 @@ class Standalone:
         self._home, self._java_home, self._folder = Path(spark.origin).parent, java_home, folder
         self._running: list[subprocess.Popen[bytes]] = []
         self.work = folder / "work"
-        """What the worker keeps of each executor."""
+        """The worker's folder for its executors' files."""
         self.master = ""
 
     def start(self) -> None:
@@ -33,7 +33,7 @@ class Standalone:
         self._until(log, r"Registering worker (\S+)")
 
     def stop(self) -> None:
-        """End both, the worker's executors with it."""
+        """End master and worker, with the worker's executors."""
         for each in reversed(self._running):
             each.terminate()
             each.wait(60)

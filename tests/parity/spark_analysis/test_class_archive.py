@@ -1,4 +1,4 @@
-"""A JVM maps the archive that is made for it, and starts all the same where that file is damaged or not there."""
+"""A JVM uses the archive of classes made for it, and starts without it if the file is damaged or missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.lacks import skip_without
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
 
 DIES_OF_CUT_ARCHIVES = (17,)
-"""Java versions that do not notice that an archive was cut. Later ones refuse it and start without it."""
+"""Java versions that do not notice a truncated archive. Later ones refuse it, and start without it."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def archive() -> Path:
 
 
 def shared(folder: Path, archive: Path) -> int:
-    """Return how many of Spark's own classes an analysis takes from that archive."""
+    """Return how many of Spark's own classes an analysis loads from the archive."""
     (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history()))
     classes = folder / "classes.log"
     logged = f"--conf=spark.driver.extraJavaOptions=-Xlog:class+load:file={classes}"

@@ -1,4 +1,4 @@
-"""A history is judged by a cluster of Spark as it is on this machine alone."""
+"""A Spark cluster gives a history the same verdict as Spark on this machine alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
 
 
 def verified(run_dir: Path, *flags: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and verdict of `squall verify`."""
+    """Return the exit code and verdict of `squall verify`."""
     command = [sys.executable, "-P", "-m", "squall.chaos", "verify", str(run_dir), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode in (0, 1, 2), done.stderr

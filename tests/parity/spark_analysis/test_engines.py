@@ -1,4 +1,4 @@
-"""Either engine writes the same verdict of a recorded run, with its replicas' logs and its traces."""
+"""Both engines write the same verdict of a recorded run with replica logs and traces."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ Judge = Callable[[Path, SparkOptions | None], Mapping[str, Any]]
 
 @pytest.fixture
 def judge(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Judge:
-    """Judges a run directory as the command does, Spark in the session of all tests; what was written, by file."""
+    """Return a function that judges a run directory as `squall verify` does, in the tests' Spark session, and returns
+    the files that were written.
+    """
 
     def in_session(directory: RunDirectory, *_: object) -> None:
         analyse_converted(spark, directory.path, directory.path, conversion.convert(directory.path))
@@ -51,12 +53,12 @@ def judge(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
 
 def _rounded(text: str) -> float:
-    """Sums in another order differ in the last digit."""
+    """Round a number: sums that were added in another order differ in the last digit."""
     return float(f"{float(text):.9g}")
 
 
 def same(judge: Judge, run: Path) -> Mapping[str, Any]:
-    """The verdict, having made sure that both engines write the same, but for which of them it was."""
+    """Assert that both engines write the same, except for the engine's name, and return the verdict."""
     by_reference, by_spark = judge(run, None), judge(run, HERE)
     for name, engine in ((REFERENCE, by_reference), (SPARK, by_spark)):
         assert [engine[file].pop("engine") for file in WRITTEN[:2]] == [name, name]
@@ -66,7 +68,7 @@ def same(judge: Judge, run: Path) -> Mapping[str, Any]:
 
 
 def recorded(plan: Plan, folder: Path, mutant: str | None = None) -> Path:
-    """The directory of a simulated run, as it is before anything is judged."""
+    """Return the directory of a simulated run without a verdict."""
     run = save(simulate(plan, mutant=mutant, stop_at_first=False), folder, "again", latest=False, tables=False).path
     for name in WRITTEN:
         (run / name).unlink()

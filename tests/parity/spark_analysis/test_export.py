@@ -1,4 +1,4 @@
-"""A run that was sent: unpacked elsewhere, it is judged as it was."""
+"""An exported run, unpacked in another folder, gets the same verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate
 
 
 def judged(run_dir: Path) -> tuple[int, list[dict[str, Any]]]:
-    """Exit code of `squall verify`, and the findings."""
+    """Return the exit code and the findings of `squall verify`."""
     code, verdict = verified(run_dir, "--expect", "safe")
     return code, verdict["anomalies"]
 

@@ -1,4 +1,5 @@
-"""A history with more witnesses than the driver may take: all are counted and written, some come to it."""
+"""A history with more witnesses than Spark's driver may hold: all are counted and written to files, few are collected.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate
 
 MANY, PARTITIONS, A_POLL = 150_000, 3, 1_000
 RESULTS = "4m"
-"""What all answers together may bring to the driver: a witness takes some 65 bytes of it."""
+"""Spark's limit for the size of all results at the driver: a witness takes about 65 bytes."""
 
 
 def values_that_nobody_sent() -> Iterator[dict[str, Any]]:
-    """A history in which a reader gets MANY records of a process that sent none."""
+    """Yield the lines of a history in which a reader gets MANY records of a process that sent none."""
     yield {"e": "h", "schema": 1, "run": "many", "wall_ms": 0, "mono_ns": 0}
     for part in range(PARTITIONS):
         yield {"e": "t", "part": part, "topic": "t", "index": part, "cleanup": "delete", "retention_ms": -1}

@@ -1,4 +1,4 @@
-"""A night through Spark says what plain Python says of its histories, run by run and cell by cell."""
+"""Spark's rows and tables of a night agree with plain Python's, for each run and each row of the durability table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = datetime(2026, 7, 4, 6, tzinfo=UTC)
 
 
 def planted(*seeds: int) -> list[bytes]:
-    """Histories with everything wrong in them, as one."""
+    """Return one history that contains a history with every planted anomaly for each of these seeds."""
     histories = []
     for seed in seeds:
         for plant in PLANTS.values():
@@ -42,7 +42,7 @@ def planted(*seeds: int) -> list[bytes]:
 
 
 def make_night(root: Path) -> Path:
-    """Two cells with several runs each, and runs of which nothing can be counted."""
+    """Make a night with two configurations of several runs each, and runs that have no verdict."""
     files = NightFiles(root / "n1")
     files.add("all-1", lines=merged([generate(1), generate(2)]), nemesis=NEMESIS, judged={})
     files.add("all-2", "invalid", lines=planted(3), nemesis=NEMESIS, judged={})
@@ -57,7 +57,7 @@ def make_night(root: Path) -> Path:
 
 
 def collected(spark: SparkSession, night: Night, place: Path, tag: str = "t") -> store.CollectedNight:
-    """The night in the store."""
+    """Let Spark add the night to the store."""
     collector = NightCollector(night)
     collector.measure(spark)
     folder = store.fresh(place, tag, NOW)
@@ -74,7 +74,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 def same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Equal, as far as numbers can be."""
+    """Assert that both are equal, up to rounding of numbers."""
     for name, value in expected.items():
         if isinstance(value, float):
             assert found[name] is not None and math.isclose(found[name], value), (name, found[name], value)
@@ -167,8 +167,9 @@ def test_a_night_in_which_nothing_ran_has_a_row_and_no_cells(spark: SparkSession
 
 
 def losing_twice() -> list[bytes]:
-    """One partition. Its leader is cut off and loses 10 to 12 while the next one writes there; a second one fails
-    later and loses 15 and 16. Another partition loses one record."""
+    """Return a history with two lost tails in one partition. Its leader is cut off and loses 10 to 12 while the next
+    one writes there; a second leader fails later and loses 15 and 16. Another partition loses one record.
+    """
     history = HistoryBuilder(2)
     cut_off, other = history.producer(), history.producer()
     kept = [(off, history.sent(cut_off, off)) for off in range(10)]

@@ -1,4 +1,4 @@
-"""A Java that never gets to the point where Spark answers is not waited for without an end."""
+"""If Java hangs before Spark answers, the wait for it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The obvious finders and the Spark statements say the same of every history, down to each witness and measure."""
+"""The reference finders and Spark's queries agree on every history: on each witness and each measurement."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 2
-"""Of a generated history."""
+"""How many partitions a generated history has."""
 NIGHT = pytest.mark.night("plans every query anew; the gate has one session")
 
 
 def compared(
     spark: SparkSession, run_dir: Path, lines: Sequence[bytes], nemesis: bytes = b"", few: int = FEW
 ) -> list[Witness]:
-    """Return what both engines find, after a check that it is the same. few: witnesses that the driver takes without
-    counting.
+    """Assert that both engines find the same, and return it. `few` is the number of witnesses that the driver collects
+    without counting them first.
     """
     (run_dir / "history.jsonl").write_bytes(b"".join(lines))
     (run_dir / "nemesis.jsonl").write_bytes(nemesis)
@@ -85,7 +85,9 @@ def compared(
 
 
 def led_by_three(history: History) -> Leaderships:
-    """As if each partition had had three leaders, one after the other, of whom the second cut the log of the first."""
+    """Return leaderships in which each partition had three successive leaders, the second of which truncated the first
+    one's records.
+    """
     sends = [row for row in history.records.rows() if row.kind == SEND]
     first, last = min((row.t0 for row in sends), default=0), max((row.t1 for row in sends), default=0)
     rows = []
@@ -99,7 +101,7 @@ def led_by_three(history: History) -> Leaderships:
 
 
 def lost_by_two(history: History) -> tuple[PowerLossRange, ...]:
-    """As if two brokers had lost power while records were sent, the second one after an fsync had failed there."""
+    """Return the losses of two brokers that lost power while records were sent, the second one after a failed fsync."""
     times = [row.t0 for row in history.records.rows() if row.kind == SEND]
     middle = (min(times, default=0) + max(times, default=0)) // 2
     ranges = []
@@ -111,7 +113,7 @@ def lost_by_two(history: History) -> tuple[PowerLossRange, ...]:
 
 
 def stored(folder: Path) -> list[Witness]:
-    """Every witness in the files."""
+    """Return every witness in the files."""
     table = pq.read_table(folder)
     assert (table.schema.names, table.schema.types) == (SCHEMA.names, SCHEMA.types)
     return sorted(map(Witness._make, rows(table)))
@@ -130,7 +132,7 @@ def clean(seed: int) -> GeneratedHistory:
 
 
 def planted(seed: int) -> list[GeneratedHistory]:
-    """A history for each anomaly, which has it."""
+    """Return a history for each anomaly, in which it was planted."""
     histories = []
     for plant in PLANTS.values():
         plant(history := generate(seed))
@@ -142,7 +144,7 @@ def planted(seed: int) -> list[GeneratedHistory]:
 def test_both_find_every_planted_anomaly_and_nothing_in_the_clean_histories_beside_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Planning the statements is most of the cost, so they are planned once for both."""
+    """Planning Spark's queries is most of the cost, so all histories are judged at once."""
     without = [clean(seed) for seed in range(10, 13)]
     of_clean = len(without) * PARTITIONS
     found = compared(spark, tmp_path, merged([*without, *planted(0)]), NEMESIS)
@@ -191,7 +193,7 @@ def test_both_hold_nothing_against_a_copy_whose_acknowledged_place_was_retired(
 
 @NIGHT
 def test_both_know_what_was_sent_again(spark: SparkSession, tmp_path: Path) -> None:
-    """A fault is on all the time: it says something only of a client that does not tell how often it sent."""
+    """A fault is active all the time: it matters only for clients that do not report how often they sent a record."""
     histories = [history(tries) for history in (doubled, overtaken) for tries in (-1, 1, 2)]
     found = compared(spark, tmp_path, merged(histories), KILLED)
     assert [bool(each.signs & MechanismSign.RESENT) for each in sorted(found, key=attrgetter("part"))] == [

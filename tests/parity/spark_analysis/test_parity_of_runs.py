@@ -1,4 +1,4 @@
-"""The obvious finders and the Spark statements say the same of whole runs of transactions, not only of generated ones.
+"""The reference finders and Spark's queries agree on whole runs of transactions, not only on generated histories.
 
 `recorded/` is `squall run --target kafka --workload transactions --client confluent --faults kill,partition --seed 4
 --time 15`: Apache Kafka 4.3.1, librdkafka 2.16.1.
@@ -69,7 +69,7 @@ def test_of_a_seed_of_groups_as_it_is_and_with_positions_that_nobody_committed(
 
 
 def forged(lines: list[bytes]) -> Iterator[bytes]:
-    """The same run, but for the last position that a coordinator reported: it is far beyond what anybody committed."""
+    """Yield the run's lines with one change: the last committed offset that a coordinator reported is far too high."""
     told = [json.loads(line) for line in lines]
     told = [line for line in told if line.get("kind") != "end"]
     told[0] = {name: value for name, value in told[0].items() if name not in ("ends", "seal", "seals")}
@@ -80,8 +80,8 @@ def forged(lines: list[bytes]) -> Iterator[bytes]:
 
 
 def robbed(lines: list[bytes]) -> list[bytes]:
-    """The same run. The first poll of a reader lacks its first record, and the second round of final reads, at
-    read_uncommitted, lacks the last record of each partition, and ends before it.
+    """Return the run's lines with records removed: the first record of a reader's first poll, and in the second round
+    of final reads at read_uncommitted the last record of each partition.
     """
     told = [json.loads(line) for line in lines]
     told = [line for line in told if line.get("kind") != "end"]
@@ -98,7 +98,9 @@ def robbed(lines: list[bytes]) -> list[bytes]:
 
 
 def _is_of(began: dict[str, Any], processes: dict[int, dict[str, Any]], role: str) -> bool:
-    """A read by a reader, or by a final reader of the second round at read_uncommitted."""
+    """Return whether a read is by a process with this role: a reader, or a final reader of the second round at
+    read_uncommitted.
+    """
     settings = processes[began["p"]]["settings"]
     last = role != "final" or (settings.get("round"), settings.get("isolation")) == (2, 0)
     return began["f"] in ("poll", "final_read") and processes[began["p"]]["role"] == role and last

@@ -1,4 +1,4 @@
-"""Spark that was started before there was a history finds what one finds that was started afterwards."""
+"""Spark that was started before the history existed finds the same as Spark that was started afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMIT_S, POLL_S = 240, 0.1
 
 
 def with_losses(folder: Path) -> None:
-    """Another history than the one that Spark practises on."""
+    """Write a history that differs from the one with which Spark warms up."""
     h = HistoryBuilder()
     producer = h.producer()
     for off in range(5):
@@ -46,7 +46,7 @@ def found(folder: Path) -> Any:
 
 
 def started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PrestartedSpark:
-    """A Spark that is ready for the history of `folder`."""
+    """Start Spark before the history of `folder` is complete, and wait until it is ready."""
     # It keeps its share of the CPU, else it would start only when the tests beside this one let it, and only root may
     # give the share back.
     monkeypatch.setattr(ahead_of_use, "_lower_priority", lambda pid: None)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a history, the converter says so or takes it, and everything behind it continues to work."""
+"""The converter accepts or reports any damage of a history, and the steps after it work with the result."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ LINES = _lines()
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place inside a JSON value."""
+    """Return the path of every value inside a JSON value."""
     found = [path] if path else []
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:

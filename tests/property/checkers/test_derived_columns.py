@@ -1,6 +1,4 @@
-"""Checks that what both engines take from the converter is what the lines say, by a second way that shares nothing with
-it.
-"""
+"""The columns that the converter derives from a history's lines agree with an independent derivation."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from tests.support.histories.spoilers import retire_doubled
 
 
 def hold(lines: Sequence[bytes]) -> None:
-    """AssertionError where they differ."""
+    """Assert that both derivations of the lines agree."""
     history, derived = parse(lines), derive(lines)
     assert history.problem is None
     reads = [Read(r.op, r.idx, r.part, r.off, r.before, r.inside) for r in history.records.rows() if r.kind == POLL]
@@ -47,7 +45,7 @@ def hold(lines: Sequence[bytes]) -> None:
 
 
 def hold_of_groups(lines: Sequence[bytes], nemesis: Sequence[bytes] = ()) -> None:
-    """The same of who owned what, and of which positions were committed and reported."""
+    """Assert that both derivations of group ownership, and of committed and fetched offsets, agree."""
     faults, trouble = nemesis_log.parse_faults(nemesis)
     history, derived = parse(lines, nemesis_log.apart(faults)), group_reader.derive(lines, nemesis)
     assert history.problem is trouble is None
@@ -60,7 +58,7 @@ def hold_of_groups(lines: Sequence[bytes], nemesis: Sequence[bytes] = ()) -> Non
 
 
 def _named(history: History, table: IntegerTable) -> list[Any]:
-    """The rows, sorted, with the group's name."""
+    """Return the table's rows, sorted, with names of groups instead of numbers."""
     return sorted(row._replace(group=history.names[row.group]) for row in table.rows())
 
 

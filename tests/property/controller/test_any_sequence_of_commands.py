@@ -1,4 +1,4 @@
-"""Whatever brokers and clients ask, in whatever order, the cluster the controller describes stays sound."""
+"""The cluster that a controller describes stays consistent under any sequence of requests by brokers and clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ TOPICS = st.sampled_from(["a", "b", "c"])
 
 
 class CheckedHarness(ControllerHarness):
-    """Also checks that what is written can be read again, and keeps the partitions as each decision found them."""
+    """Also asserts that written records can be read again, and keeps the partitions as they were before each decision.
+    """
 
     def commit(self, decision: Any) -> Any:
         for record, version in decision.records:
@@ -50,7 +51,7 @@ def check_step(before: ClusterImage, after: ClusterImage) -> None:
 
 
 def check_difference(before: ClusterImage, after: ClusterImage) -> None:
-    """Check that two images differ in what the records between them say, less what they took back."""
+    """Assert that two images differ exactly where the records between them had an effect."""
     found, told = difference(before, after), after.delta
     for kind in ("brokers", "partitions", "created_topics", "deleted_topics", "configs"):
         for key, was in getattr(found, kind).items():
@@ -68,7 +69,7 @@ def check_change(before: PartitionImage, after: PartitionImage) -> None:
 
 
 class Commands(RuleBasedStateMachine):
-    """Eligible leader replicas off, unclean elections off: Kafka's safe defaults."""
+    """Random commands without eligible leader replicas and without unclean elections, which is Kafka's safe default."""
 
     elr = False
 
@@ -165,7 +166,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(name=TOPICS, drop=st.integers(0, 3), dead_too=st.booleans())
     def propose_a_likely_isr(self, name: str, drop: int, dead_too: bool) -> None:
-        """The live replicas, or all of them, less one."""
+        """Propose the live replicas, or all replicas, without one of them."""
         if name not in self.harness.image.topic_ids or self.harness.partition(name).leader == NO_NODE:
             return
         partition = self.harness.partition(name)
@@ -243,13 +244,13 @@ class Commands(RuleBasedStateMachine):
 
 
 class CommandsWithEligibleReplicas(Commands):
-    """The same, with eligible leader replicas (KIP-966)."""
+    """Random commands with eligible leader replicas (KIP-966)."""
 
     elr = True
 
 
 class CommandsWithUncleanElections(Commands):
-    """The same, where topics may come to allow unclean elections, and they may be asked for."""
+    """Random commands in which topics may enable unclean elections, and clients may ask for them."""
 
     @rule(name=TOPICS, value=st.sampled_from(["true", "false"]))
     def set_unclean(self, name: str, value: str) -> None:

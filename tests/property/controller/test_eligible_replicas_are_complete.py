@@ -1,8 +1,8 @@
-"""Checks that a replica that may lead cleanly holds every committed record, whichever brokers restart with less than
-they had (KIP-966).
+"""A replica that may become leader cleanly has every committed record, whichever brokers restart with lost records
+(KIP-966).
 
-A model beside the controller: how much each broker's log holds. Brokers that restart after an unclean stop have lost
-everything, in the worst case all that only they and another one like them had.
+A model beside the controller counts the records in each broker's log. A broker that restarts after an unclean stop has
+lost all of them; at worst only it, and another broker like it, had them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Place = tuple[bytes, int]
 
 
 class Logs:
-    """Holds what each replica of each partition has, counted in commits."""
+    """The model: how many committed records each replica of each partition has."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[Place, int], int] = {}
         self.committed: dict[Place, int] = {}
 
     def follow(self, before: ClusterImage, after: ClusterImage) -> None:
-        """The controller decided something."""
+        """Update the model after a decision of the controller."""
         for topic, index, now in after.partitions():
             was = before.partition(topic.id, index)
             place = (topic.id, index)
@@ -67,20 +67,20 @@ class Logs:
             self.held[place, replica] = min(self.held.get((place, replica), 0), holds)
 
     def commit(self, place: Place, partition: PartitionImage) -> None:
-        """One more record, on every member of the ISR."""
+        """Add one record to every member of the ISR."""
         self.committed[place] = max(self.committed[place] + 1, self.held[place, partition.leader] + 1)
         for member in partition.isr:
             self.held[place, member] = self.committed[place]
 
     def lose(self, broker_id: int) -> None:
-        """A broker's disk came back empty."""
+        """Empty a broker's logs."""
         for place, replica in self.held:
             if replica == broker_id:
                 self.held[place, replica] = 0
 
 
 class ModelledHarness(CheckedHarness):
-    """Tells the model of every decision."""
+    """Updates the model after every decision."""
 
     logs: Logs
 
@@ -92,13 +92,13 @@ class ModelledHarness(CheckedHarness):
         return reply
 
     def join_fenced(self, broker_id: int, incarnation: int, previous_epoch: int) -> None:
-        """Register, and no more."""
+        """Register a broker, and leave it fenced."""
         error, _ = self.register(broker_id, incarnation, previous_epoch=previous_epoch)
         assert error == ErrorCode.NONE
 
 
 class CommitsAndLosses(RuleBasedStateMachine):
-    """One partition on three brokers, which commit, leave, lose records and come back."""
+    """Random steps of three brokers with one partition: they commit, leave, lose records and come back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,9 @@ class CommitsAndLosses(RuleBasedStateMachine):
 
     @rule(broker_id=BROKERS, clean=st.booleans())
     def restart(self, broker_id: int, clean: bool) -> None:
-        """Restart it once its session is over. A loss counts once reported: until then the life before counts."""
+        """Restart a broker after its session has expired. Its loss of records takes effect when it registers again;
+        until then its former incarnation counts.
+        """
         self.harness.beat(broker_id, want_fence=True)
         self.incarnations[broker_id] += 1
         previous = self.harness.image.brokers[broker_id].epoch if clean else -1
@@ -151,7 +153,7 @@ class CommitsAndLosses(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        """A record is produced, if it is taken."""
+        """Produce a record, if the partition accepts one."""
         now = self.partition
         wanted = min(self.harness.settings.min_insync_replicas(self.harness.image, "t"), len(now.replicas))
         alive = all(self.harness.image.is_active(member) for member in now.isr)
@@ -160,7 +162,7 @@ class CommitsAndLosses(RuleBasedStateMachine):
 
 
 class CommitsAndLossesAndMore(CommitsAndLosses):
-    """With what else may happen meanwhile: moves to a fourth broker, controlled shutdowns, other controllers."""
+    """Adds further steps: reassignments to a fourth broker, controlled shutdowns, new controllers."""
 
     @rule(broker_id=BROKERS)
     def stop(self, broker_id: int) -> None:

@@ -1,5 +1,5 @@
-"""Whatever members of a consumer group do in whatever order, and whichever answers get lost: no two of them own one
-partition, the coordinator is what its log says, and once they are left alone every partition is read.
+"""Members of a consumer group take any sequence of steps, and any answer may be lost. No partition has two owners, the
+coordinator's state equals a replay of its log, and once the steps end every partition is read.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness
 
 NAMES = st.sampled_from(["m1", "m2", "m3", "S1", "S2"])
-"""Consumers; those with capitals are static members."""
+"""Names of consumers; those with capitals are static members."""
 TOPICS = st.sampled_from([("a",), ("b",), ("a", "b")])
 
 
 class Consumers(RuleBasedStateMachine):
-    """One group with its coordinators, one after another."""
+    """One group and its successive coordinators."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Consumers(RuleBasedStateMachine):
         assert self.harness.machine.ledger.inspect_consumers() == self.harness.replayed().inspect_consumers()
 
     def teardown(self) -> None:
-        """Check that the members that are left, without further requests, read everything."""
+        """Assert that the remaining members, without further requests of others, come to own every partition."""
         group = self.harness.machine.ledger.consumers.get("g")
         if group is None:
             return

@@ -1,5 +1,5 @@
-"""Whatever members do in whatever order, each gets one answer, a partition has one owner in a generation, and the
-next coordinator finds in the log what this one has said.
+"""Members of a classic group take any sequence of steps. Each request gets one answer, a partition has one owner in a
+generation, and the next coordinator's log has everything that this one has answered.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
 NAMES = st.sampled_from(["a", "b", "c"])
-"""Consumers; those with capitals are static members."""
+"""Names of consumers; those with capitals are static members."""
 STATIC = st.sampled_from(["A", "B"])
 
 
 class Members(RuleBasedStateMachine):
-    """One group with its coordinators, one after another."""
+    """One group and its successive coordinators."""
 
     def __init__(self) -> None:
         super().__init__()
         self.harness = GroupHarness()
         self.said: dict[tuple[int, str], bytes] = {}
-        """Assignments by generation of the log and member."""
+        """The assignment that each (generation in the log, member) was answered."""
         self.asked = 0
         self.epoch = 0
         self.ids: dict[str, JoinResult] = {}
 
     def _look(self) -> None:
-        """Take in the answers: each member's id, and what each was assigned."""
+        """Read the answers: each member's id, and its assignment."""
         for name, answer in list(self.harness.answers.items()):
             if isinstance(answer, JoinResult) and not answer.error:
                 self.ids[name.partition("#")[0]] = answer

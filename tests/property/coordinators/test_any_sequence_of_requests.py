@@ -1,4 +1,6 @@
-"""Whatever comes in whatever order, a shard keeps its promises, and the next one continues where the last one was."""
+"""A shard of the transaction coordinator keeps its invariants under any sequence of requests, and its successor
+continues from its log.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,25 @@ from squall.broker.protocol.errors import ErrorCode
 NAMES = st.sampled_from(["x", "y"])
 PARTITIONS = st.lists(st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2)), max_size=3).map(tuple)
 BACK = st.integers(0, 2)
-"""How many of its handles ago a client was replaced: 0 is the one that it has now."""
+"""How old the producer id and epoch of a client are: 0 are its newest, 1 those before, and so on."""
 GENERATION = st.sampled_from([0, 2])
 
 
 class Coordinators(RuleBasedStateMachine):
-    """One partition's coordinators, one after another, on one log; clients keep every handle that they got."""
+    """The successive coordinators of one partition, on one log. Clients keep all producer ids and epochs that they ever
+    got.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.shard = TransactionCoordinatorShard(TransactionSettings(expiration_ms=1_000))
         self.log: list[tuple[bytes, bytes | None]] = []
         self.handles: dict[str, list[tuple[int, int]]] = {"x": [(7, 7)], "y": [(7, 7)]}
-        """(producer id, epoch) of each id, oldest first. No producer has the first one."""
+        """All (producer id, epoch) of each transactional id, oldest first. The first pair belongs to no producer."""
         self.now = 0
         self.next_id = 100
         self.ever: dict[int, int] = {}
-        """Highest epoch of each producer id."""
+        """The highest epoch of each producer id so far."""
 
     def ask(self, request: Request) -> TxnCoordinatorResult:
         before = dict(self.shard.transactions)
@@ -76,7 +80,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @rule(name=NAMES, claims=st.booleans(), back=BACK)
     def init(self, name: str, claims: bool, back: int) -> None:
-        """A producer begins, or bumps the epoch of one of its handles."""
+        """Start a producer, or let one bump the epoch that it has."""
         had = self.handle(name, back) if claims else (-1, -1)
         answer = self.ask(InitProducer(name, 500, *had)).answer
         if not answer.error:
@@ -88,7 +92,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @rule(name=NAMES, back=BACK, partitions=PARTITIONS, generation=GENERATION)
     def add(self, name: str, back: int, partitions: Any, generation: int) -> None:
-        """Somebody adds partitions, perhaps a zombie."""
+        """Add partitions to a transaction, perhaps by a zombie."""
         had, before = self.handle(name, back), self.shard.transactions.get(name)
         answer = self.ask(AddPartitions(name, *had, partitions, generation)).answer
         if not answer.error:
@@ -100,7 +104,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @rule(name=NAMES, back=BACK, commit=st.booleans(), generation=GENERATION)
     def end(self, name: str, back: int, commit: bool, generation: int) -> None:
-        """Somebody ends a transaction, perhaps for the second time."""
+        """End a transaction, perhaps by a zombie, perhaps for the second time."""
         had, before = self.handle(name, back), self.shard.transactions.get(name)
         decision = self.ask(EndTransaction(name, *had, commit, generation))
         if decision.records:
@@ -113,7 +117,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def complete(self, name: str) -> None:
-        """All markers of a decided transaction are written."""
+        """Write all markers of a transaction that was decided."""
         before = self.shard.transactions.get(name)
         if before is not None and before.state in PREPARED:
             self.ask(MarkersWritten(name, before.producer_id, before.epoch))
@@ -121,7 +125,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @rule(name=NAMES, ms=st.integers(1, 400))
     def pass_time(self, name: str, ms: int) -> None:
-        """Time passes; what is due is done."""
+        """Advance the clock, and abort transactions that have timed out."""
         self.now += ms
         due: list[AbortTimedOutTransaction | ExpireTransactionalId] = [
             *self.shard.timed_out(self.now),
@@ -132,7 +136,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @rule(name=NAMES, left=st.integers(1, 2))
     def use_up_epochs(self, name: str, left: int) -> None:
-        """Tens of thousands of transactions later."""
+        """Raise the epoch until only `left` are left, as tens of thousands of transactions do."""
         found = self.shard.transactions.get(name)
         if found is not None and found.state == TxnState.EMPTY and found.epoch < MAX_EPOCH - 3:
             late = replace(found, epoch=MAX_EPOCH - left, last_epoch=-1)
@@ -143,7 +147,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @rule()
     def fail_over(self) -> None:
-        """The next coordinator reads the log."""
+        """Replace the coordinator by one that replays the log."""
         again = TransactionCoordinatorShard(self.shard.settings)
         for offset, (key, value) in enumerate(self.log):
             written = records.decode(key, value)
@@ -155,7 +159,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @invariant()
     def every_transaction_is_well_formed(self) -> None:
-        """One producer, at most one open transaction, and no epoch that cannot be fenced."""
+        """Assert: one producer, at most one open transaction, and no epoch that cannot be fenced."""
         for found in self.shard.transactions.values():
             self.check(found)
 

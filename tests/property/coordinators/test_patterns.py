@@ -1,4 +1,4 @@
-"""Expressions over topic names mean what Python's `re` says, for all that both understand; and never take long."""
+"""Regular expressions over topic names match as in Python's `re`, as far as both support them, and never take long."""
 
 from __future__ import annotations
 

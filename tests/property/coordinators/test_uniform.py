@@ -1,4 +1,4 @@
-"""`uniform` against the same rules written plainly: who gets a partition, and which partitions move."""
+"""The assignor `uniform` agrees with a simple implementation of the same rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOPICS = (b"a", b"b", b"c")
 
 
 def plainly(members: tuple[AssignmentMemberSpec, ...], partitions: dict[bytes, int]) -> Targets:
-    """Each choice looks at everybody."""
+    """Return the assignment, with every choice made by comparing all members."""
     held: dict[str, list[Place]] = {one.member_id: [] for one in sorted(members, key=lambda m: m.member_id)}
     topics = {one.member_id: set(one.topics) for one in members}
     taken = set()
@@ -44,7 +44,9 @@ def plain_move(held: dict[str, list[Place]], topics: dict[str, set[bytes]]) -> t
 
 
 places = st.tuples(st.sampled_from(TOPICS), st.integers(-1, 9))
-"""The last leader of a classic group may have assigned partitions that do not exist."""
+"""Partitions that a member may own, also some that do not exist: the last leader of a classic group may have assigned
+such.
+"""
 wants = st.tuples(st.lists(st.sampled_from(TOPICS), unique=True), st.lists(places, unique=True, max_size=12))
 
 

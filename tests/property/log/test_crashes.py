@@ -1,9 +1,9 @@
-"""Whatever is being done when the process or the machine dies, recovery yields what was promised.
+"""After a crash of the OS process or the machine at any moment, recovery yields the log that was promised.
 
-Random appends, flushes, rolls, truncations, deletions and restarts on two logs under a manager; a crash at a random
-call of the file system (also while loading), by kill or by power loss; then recovery, checks, and the same again. What
-recovery must yield: an unbroken run of batches that were in the log, all those that a flush had covered, every one
-after a mere kill; epochs and producers as a rebuild from these batches makes them.
+The steps are random appends, flushes, rolls, truncations, deletions and restarts on two logs under a manager. A crash
+comes at a random call of the file system (also while loading), by kill or by power loss. Recovery must yield an
+unbroken run of batches that were in the log: all batches that were flushed, and after a kill every batch. Epochs and
+producers must be those that a rebuild from these batches gives.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ PLACES = (("a", 0), ("b", 1))
 
 @dataclass
 class Expected:
-    """Holds what one log may contain after a crash now."""
+    """The permitted contents of one log after a crash."""
 
     held: list[Stored] = field(default_factory=list)
-    """Its batches, with those that retention has deleted."""
+    """The log's batches, including those that retention has deleted."""
     adding: list[Stored] = field(default_factory=list)
-    """Batches of the append under way, as far as known."""
+    """Batches of the append that is not finished, as far as known."""
     start: int = 0
-    """Offset at which an empty log begins."""
+    """The offset at which the log begins if it is empty."""
     durable: int = 0
-    """All before this offset must survive."""
+    """Batches before this offset must survive."""
     front: int = 0
-    """Batches before this offset may be gone by retention."""
+    """Batches before this offset may have been deleted by retention."""
     kept: int | None = None
-    """A truncation to this offset is under way."""
+    """The offset of a truncation that is not finished."""
     restarts: list[int] = field(default_factory=list)
-    """Offsets at which the log may begin anew, empty: a full truncation is under way."""
+    """Offsets at which the log may begin again, empty: a full truncation is not finished."""
     lost_from: int | None = None
-    """The disk says that a power loss took the batches from this offset on."""
+    """The disk reports that a power loss took the batches from this offset on."""
 
     @property
     def end(self) -> int:
@@ -63,7 +63,7 @@ class Expected:
 
 
 class World:
-    """One disk, one manager after another."""
+    """One disk, and the successive log managers on it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -77,7 +77,7 @@ class World:
     # ------------------------------------------------------------------------------------------------------ life
 
     def boot(self) -> None:
-        """Start until a start is not interrupted, and check what is found."""
+        """Start until a start is not interrupted by a crash, and check the logs that it finds."""
         while True:
             try:
                 manager = LogManager(self.fs, "data", lambda topic: SMALL, rng=Random(1))
@@ -95,7 +95,7 @@ class World:
         self.exact = True
 
     def crash(self) -> None:
-        """Die, and perhaps prepare to die again while starting."""
+        """Crash, and perhaps prepare another crash during the next start."""
         kill = self.rng.random() < 0.3
         self.exact = self.exact and kill
         self.fs = self.fs.after_crash(None if kill else self.rng)
@@ -103,14 +103,14 @@ class World:
         self.fs.crash_at = self.rng.randrange(1, 30) if self.rng.random() < 0.3 else None
 
     def note_lost(self, lost: dict[str, list[int]] | None) -> None:
-        """Note what a disk says it has lost: everything else that was there must be found."""
+        """Keep the records that a disk reports as lost: all others must be found."""
         for (topic, partition), expected in self.expected.items():
             if lost is not None:
                 low, _ = lost.get(f"{topic}-{partition}", (LONG_MAX, 0))
                 expected.lost_from = low if expected.lost_from is None else min(low, expected.lost_from)
 
     def round(self) -> None:
-        """Work until a crash, then start again."""
+        """Do random steps until a crash, and start again."""
         self.fs.crash_at = self.fs.calls + self.rng.randrange(1, 150)
         try:
             for _ in range(self.rng.randrange(1, 40)):
@@ -163,7 +163,7 @@ class World:
         self.settle(expected, log, found, history)
 
     def settle(self, expected: Expected, log: Log, found: list[Stored], history: list[Stored]) -> None:
-        """From here on this is what the log holds."""
+        """Make the log that was found the expected contents from here on."""
         expected.held = history if found else []
         expected.adding, expected.restarts, expected.kept, expected.lost_from = [], [], None, None
         expected.start = log.log_end_offset if not found else expected.start

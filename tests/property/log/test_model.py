@@ -1,4 +1,4 @@
-"""A log behaves as a list of batches, whatever is done to it in whatever order."""
+"""A log behaves as a list of batches under any sequence of operations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ producers = st.sampled_from([-1, -1, 1, 2])
 
 
 def in_short_turns(lookup: TimestampLookup) -> TimestampAndOffset | None:
-    """Return what a search finds that pauses before each header."""
+    """Return the result of a search by time that yields before each batch header."""
     while (step := lookup.next(SearchBudget(headers=1))) is not None:
         if not isinstance(step, SearchPause):
             lookup.take(step, step.search())
@@ -47,7 +47,7 @@ def in_short_turns(lookup: TimestampLookup) -> TimestampAndOffset | None:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The log beside `held`, a list of all its batches since the last full truncation."""
+    """Random operations on a log and on `held`, the list of all its batches since the last full truncation."""
 
     def __init__(self) -> None:
         super().__init__()

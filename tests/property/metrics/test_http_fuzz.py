@@ -1,4 +1,4 @@
-"""The head of a request to the metrics' endpoint under noise: a status, whatever the bytes are."""
+"""The metrics endpoint answers random bytes in place of a request's head with an HTTP status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that a peer should not have sent, made from frames that are right."""
+"""Makes malformed frames from valid ones."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ LENGTHS = (
     struct.pack(">h", -1),
     struct.pack(">h", -(1 << 15)),
 )
-"""Lengths that lie."""
+"""Encoded lengths that are negative or far too large."""
 
 
 def truncations(frame: bytes, most: int = 400) -> Iterator[bytes]:
-    """Every shorter frame, or `most` of them."""
+    """Yield every shorter prefix of the frame, or `most` of them."""
     step = max(1, len(frame) // most)
     for length in range(0, len(frame), step):
         yield frame[:length]
 
 
 def mutations(frame: bytes, count: int, seed: int) -> Iterator[bytes]:
-    """`count` frames with bits flipped, bytes replaced, removed, doubled, and lengths that lie."""
+    """Yield `count` frames with flipped bits, replaced, removed and repeated bytes, or wrong lengths."""
     rng = random.Random(seed)
     for _ in range(count):
         out = bytearray(frame)
@@ -57,7 +57,7 @@ def mutations(frame: bytes, count: int, seed: int) -> Iterator[bytes]:
 
 
 def noise(count: int, seed: int) -> Iterator[bytes]:
-    """`count` random frames, among them dense ones of a few small bytes."""
+    """Yield `count` random frames, some of them made of a few small byte values."""
     rng = random.Random(seed)
     for _ in range(count):
         length = rng.choice((0, 1, 5, 17, 64, 300))

@@ -1,4 +1,5 @@
-"""kio's messages as an oracle: values of any of its classes, their bytes, and the same values in our classes.
+"""Messages of the library kio as an oracle: random values of its classes, their bytes, and the same values in our
+classes.
 
 Import only where kio may be used: it never decodes bytes here that it has not written itself.
 """
@@ -26,7 +27,7 @@ from squall.broker.protocol.wire import Message
 
 
 class Subject(NamedTuple):
-    """One of our message classes and kio's classes of it."""
+    """One of our message classes, and kio's class for the same message."""
 
     ours: type[Message]
     by_version: dict[int, type[Any]]
@@ -37,7 +38,7 @@ class Subject(NamedTuple):
 
 @cache
 def subjects() -> tuple[Subject, ...]:
-    """Every message that has an oracle."""
+    """Return every message that kio has, too."""
     found = []
     for api in apis.APIS.values():
         found.append(Subject(apis.request_class(api.key), kio_classes(api.module, "request")))
@@ -91,7 +92,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @cache
 def messages(cls: type[Any]) -> st.SearchStrategy[Any]:
-    """Messages of one of kio's classes."""
+    """Return a strategy that draws messages of one of kio's classes."""
     return st.builds(cls, **{field.name: _values(field) for field in dataclasses.fields(cls)})
 
 
@@ -112,7 +113,7 @@ def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
 
 
 def as_ours(message: Any, subject: Subject) -> Message:
-    """The value of one of kio's messages in our class, built by its constructor."""
+    """Convert one of kio's messages to our class, by its constructor."""
     found: Message = _convert(message, None, subject.ours)
     return found
 

@@ -1,4 +1,4 @@
-"""Headers and the frames of log records under noise: a value or MalformedFrame."""
+"""Decoding a header or a log record's frame from random bytes gives a value or MalformedFrame."""
 
 from __future__ import annotations
 

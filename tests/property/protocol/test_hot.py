@@ -1,4 +1,5 @@
-"""The hand-written Produce and Fetch against the generated classes, which kio's bytes have proved."""
+"""The hand-written codec of Produce and Fetch agrees with the generated classes, which were compared with kio's bytes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def few(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 
 def named(version: int, topic: bytes, first_with_ids: int = 13, name: str = "name") -> dict[str, Any]:
-    """The fields by which a generated structure names a topic."""
+    """Return the fields by which a generated structure names a topic in this version: its name or its id."""
     return {"topic_id": topic} if version >= first_with_ids else {name: topic.decode()}
 
 
@@ -133,7 +134,7 @@ def _produced(
 
 
 def _without_default_tags(written: bytes, wanted: bytes, version: int, cls: type[Any]) -> bool:
-    """True where the bytes are the same, or differ only in that a tagged field is written with its default."""
+    """Return whether the bytes are equal, except that one of them may write a tagged field that has its default."""
     return written == wanted or cls.decode(memoryview(written), 0, version)[0].encode(version) == wanted
 
 
@@ -249,7 +250,7 @@ def test_a_tag_that_means_the_high_watermark_only_later_is_passed_over(version: 
 
 @dataclass
 class Slice:
-    """Replaces a piece of a file."""
+    """Replaces a part of a file that a response would send by sendfile."""
 
     length: int
 
@@ -343,8 +344,7 @@ def test_large_records_in_memory_are_not_copied() -> None:
 
 
 def _try(name: str, frame: bytes, version: int) -> Any:
-    """Return what the hand-written decoder reads, None if it raises MalformedFrame. Anything else raised fails the
-    test.
+    """Return what the hand-written decoder reads; None if it raises MalformedFrame. Any other exception fails the test.
     """
     try:
         return DECODERS[name][0](memoryview(frame), 0, version)

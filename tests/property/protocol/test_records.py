@@ -1,4 +1,4 @@
-"""Record batches: what goes in comes out, other implementations agree, and no batch can hurt its reader."""
+"""Record batches: decoding returns what was encoded, other implementations agree, and no batch can harm its reader."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_mutated_batches_are_malformed_or_records(codec: int) -> None:
 
 
 def _with_body(body: bytes, count: int, codec: int = 0) -> memoryview:
-    """A batch of any bytes, with a CRC that is right."""
+    """Return a batch with this body and a correct CRC."""
     raw = bytearray(records.encode_batch([Record(0, 0, None, None)])[: records.HEADER_SIZE])
     struct.pack_into(">i", raw, 8, records.HEADER_SIZE - 12 + len(body))
     struct.pack_into(">h", raw, 21, codec)

@@ -1,4 +1,4 @@
-"""Every message in every version: kio's bytes and ours are the same, and mean the same."""
+"""Every message in every version: kio and we write the same bytes, and read the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a peer sends: a message or MalformedFrame, in bounded memory and in linear time."""
+"""Decoding any bytes gives a message or MalformedFrame, in bounded memory and in linear time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def _records() -> list[type[Message]]:
 
 
 FRAMES = examples(2)
-"""Hypothesis begins with the simplest value there is: the first frame is nearly empty."""
+"""Frames that are drawn for a message: at least two, because Hypothesis begins with the simplest, which is nearly
+empty.
+"""
 
 ALL = [subject.ours for subject in subjects()] + _records()
 
 
 def _decode(cls: type[Message], frame: bytes, version: int) -> Message | None:
-    """The message, None for a malformed one. Whatever else is raised fails the test."""
+    """Return the message; None if it is malformed. Any other exception fails the test."""
     try:
         message, end = cls.decode(memoryview(frame), 0, version)
     except MalformedFrame:
@@ -83,7 +85,9 @@ def test_unknown_versions_are_malformed_to_read_and_refused_to_write(cls: type[M
 
 
 def _hostile(cls: type[Message], version: int, size: int) -> list[bytes]:
-    """Frames of about `size` bytes that claim much: dense fillings, and a lie at each place of an empty message."""
+    """Return frames of about `size` bytes that claim to hold much: dense bytes, and an empty message with one wrong
+    length.
+    """
     empty = cls().encode(version)
     fillings = [bytes((fill,)) * size for fill in (0, 1, 2, 5, 0x7F, 0x80, 0xFF)]
     claims = [_uvarint3(size // 3), (size // 3).to_bytes(4, "big"), *LENGTHS[:2]]
@@ -118,7 +122,7 @@ def test_work_grows_with_the_bytes_and_not_with_what_they_claim(cls: type[Messag
 
 
 def _lines(cls: type[Message], frame: bytes, version: int) -> int:
-    """Lines of Python that decoding executes."""
+    """Return how many lines of Python the decoding executes."""
     count = 0
 
     def trace(_frame: FrameType, event: str, _argument: Any) -> Any:

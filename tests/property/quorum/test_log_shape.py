@@ -1,4 +1,4 @@
-"""LogShape against logs that are plain lists of epochs."""
+"""LogExtent (a log's ends and epoch boundaries) agrees with logs that are plain lists of epochs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ histories = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers
 
 
 def logs_of(history: list[tuple[int, int, int]]) -> list[list[int]]:
-    """Three logs as leaders write them: in epoch n one log adds records of n, and one other takes over that log."""
+    """Return three logs as leaders write them: in epoch n one log gets records of n, and another one becomes a copy of
+    it.
+    """
     replicas: list[list[int]] = [[], [], []]
     for epoch, (leader, keep, count) in enumerate(history, 1):
         log = replicas[leader] + [epoch] * count
@@ -65,7 +67,7 @@ def test_follower_that_truncates_as_told_ends_with_a_prefix_of_the_leaders_log(
 
 @given(histories)
 def test_truncation_keeps_what_both_have(history: list[tuple[int, int, int]]) -> None:
-    """Records are equal where offset and epoch are: nothing of the common prefix may go."""
+    """Records with equal offset and epoch are equal: the common prefix of two logs must be kept."""
     leader, follower, _ = logs_of(history)
     common = 0
     while common < min(len(leader), len(follower)) and leader[common] == follower[common]:

@@ -1,4 +1,4 @@
-"""Checks that one node hears what another one says: the quorum's messages through Kafka's requests and back."""
+"""The quorum's messages survive the conversion to Kafka's requests and back."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ READ: dict[ApiKey, Callable[[Any], tuple[int, Request]]] = {
 
 
 def heard(request: Request, sender: int, cluster_id: str | None = "c") -> tuple[int, Request]:
-    """Through the bytes of a request to node 2, which belongs to cluster "c"."""
+    """Encode a message as a request to node 2 of cluster "c", and return what that node decodes."""
     api_key, version, body = wire.encode_request(request, sender, 2, cluster_id or "")
     if api_key == ApiKey.FETCH:
         fetch = decode_fetch(memoryview(body), 0, version)
@@ -71,7 +71,7 @@ def heard(request: Request, sender: int, cluster_id: str | None = "c") -> tuple[
 
 
 def answered(request: Request, reply: Reply) -> Reply:
-    """Through the bytes of the response to a request."""
+    """Encode a reply as the response to a request, and return what the requester decodes."""
     match reply:
         case VoteReply():
             key, version, body = ApiKey.VOTE, wire.VOTE_VERSION, wire.write_vote(reply).encode(wire.VOTE_VERSION)

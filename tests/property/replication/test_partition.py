@@ -1,8 +1,8 @@
-"""Random histories of one partition: writes, fetches, lost and late messages, deaths, elections, losses of power.
+"""Random histories of one partition: writes, fetches, lost and late messages, crashes, elections, power losses.
 
-Several `Partition`s, list logs and an oracle controller; after every step all invariants, after every history
-convergence. The same steps twice: as Hypothesis's state machine, which shrinks what it finds to a short story, and as
-plain random walks, which are ten times as fast and each have a mixture of accidents of their own.
+Several `Partition`s run over list logs with an ideal controller. After every step all invariants are checked, after
+every history convergence. The same steps are played in two ways: by Hypothesis's state machine, which shrinks a failure
+to a short story, and by random walks, which are ten times as fast and draw their own rates of failures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ brokers = st.sampled_from(BROKERS)
 
 
 class PartitionLife(RuleBasedStateMachine):
-    """`machine` is a class attribute, so that a test of this test can break one of the rules."""
+    """Random steps on a partition. `machine` is the class of the partitions: a test replaces it by one with a broken
+    rule.
+    """
 
     machine: type[Partition] = Partition
     life: Steps | None = None
@@ -123,7 +125,7 @@ def test_random_walks_find_a_broken_rule(machine: type[Partition]) -> None:
 
 
 def test_no_random_walk_with_an_isr_by_message_count_breaks_an_invariant() -> None:
-    """R12 costs availability and copies, and no safety."""
+    """R12 (lag counted in messages) costs availability and copies, but no safety."""
     thrown_out, walks = 0, examples(150)
     for seed in range(walks):
         life = walk(seed, settings=ReplicationSettings(replica_lag_max_messages=2))
@@ -132,7 +134,7 @@ def test_no_random_walk_with_an_isr_by_message_count_breaks_an_invariant() -> No
 
 
 def test_random_walks_find_what_truncating_to_the_high_watermark_loses() -> None:
-    """E4."""
+    """E4 (truncation by leader epochs)."""
     unsafe = ReplicationSettings(truncation=TRUNCATION_RULES["high-watermark"])
     with pytest.raises(AssertionError):
         for seed in range(2000):

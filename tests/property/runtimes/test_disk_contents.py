@@ -1,4 +1,4 @@
-"""A simulated disk against a model that keeps every state a file may be in, by trying all fates of every write."""
+"""A simulated disk agrees with a model that lists every content a file may have after a power loss."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from squall.chaos.runtimes.sim.disk import SimDisk
 from tests.support.effort import examples
 
 MAX_DOUBTFUL = 4
-"""Each multiplies the states that may be."""
+"""The most writes whose fate is open: each multiplies the number of contents."""
 
 offsets = st.integers(0, 12)
 data = st.binary(min_size=1, max_size=5).map(lambda raw: bytes(byte | 1 for byte in raw))
-"""No zeros, to tell what was written from a hole."""
+"""Bytes to write, without zeros, so that they differ from a hole."""
 
 
 def written(state: bytes, offset: int, piece: bytes) -> bytes:
@@ -34,11 +34,13 @@ def cut(state: bytes, size: int) -> bytes:
 
 @dataclass
 class Model:
-    """A file as its reader sees it, and what it may be after a power loss."""
+    """A file's present content, and the contents that it may have after a power loss."""
 
     cached: bytes = b""
     changes: list[tuple[int, bytes | None, str]] = field(default_factory=list)
-    """Offset, data (None: a truncation), and whether it is "open", "sure" or was "failed" on."""
+    """Each change: offset, data (None: a truncation), and its state: "open" (not synced), "sure" (synced) or "failed"
+    (its fsync failed).
+    """
 
     def change(self, offset: int, piece: bytes | None) -> None:
         self.cached = cut(self.cached, offset) if piece is None else written(self.cached, offset, piece)

@@ -1,4 +1,4 @@
-"""Names on a simulated disk: what was synced is there, nothing is there twice, nothing that was never done is there."""
+"""File names on a simulated disk: synced ones are there, none is there twice, and none appears that was never made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder(path: str) -> str:
 
 @dataclass
 class Change:
-    """A name changed: `who` (a file's own bytes) came or went."""
+    """A change of one name: the file `who`, identified by its content, got or lost the name."""
 
     who: bytes
     old: str | None
@@ -34,7 +34,8 @@ class Change:
 
 
 class Names(RuleBasedStateMachine):
-    """Every file's content, durable at once, is its own name, so that it is recognized wherever it turns up."""
+    """Random changes of names. A file's content is unique and durable, so that it identifies the file under any name.
+    """
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
@@ -47,7 +48,7 @@ class Names(RuleBasedStateMachine):
         self.ever: dict[bytes, set[str]] = {}
         self.pending: list[Change] = []
         self.synced: dict[str, bytes] = {}
-        """As of the last moment when nothing was pending."""
+        """The names at the last moment when no change was pending."""
 
     def mounted(self) -> Fs:
         return self.disk.mount(lambda op, path: None)
@@ -121,7 +122,7 @@ class Names(RuleBasedStateMachine):
                 assert who in left.values(), f"{who!r} was only renamed, and is gone"
 
     def displaced(self, who: bytes, changes: list[Change]) -> bool:
-        """May a change of another file have taken its durable name away?"""
+        """Return whether a change of another file may have taken the durable name of `who`."""
         places = {p for change in changes for p in (change.old, change.new)}
         places |= {path for path, file in self.synced.items() if file == who}
         return any({change.old, change.new} & places for change in self.pending if change.who != who)

@@ -1,4 +1,4 @@
-"""The log's own promises, asked of it on the simulated disk, which forgets more than the tests' file system does."""
+"""The crash tests of the log, on the simulated disk, which forgets more than the tests' own file system does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READS = ("pread", "list")
 
 
 class CrashingDisk:
-    """A disk behind the face that `MemoryFs` shows to those who crash it."""
+    """Adapts a simulated disk to the interface of `MemoryFs` for crashes."""
 
     def __init__(self, disk: SimDisk | None = None, lost: dict[str, list[int]] | None = None) -> None:
         self.disk, self.lost = disk or SimDisk(Random(1)), lost
@@ -33,7 +33,7 @@ class CrashingDisk:
                 raise Crashed
 
     def after_crash(self, rng: Random | None = None) -> CrashingDisk:
-        """As MemoryFs.after_crash. Only this life ends: the disk is handed on."""
+        """Do what `MemoryFs.after_crash` does. The result uses the same disk; only this object ends."""
         after = SimDisk(rng or Random(1))
         after.names = self.disk.names
         self.disk.kill()

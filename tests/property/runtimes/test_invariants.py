@@ -1,5 +1,6 @@
-"""The simulation's invariants over random histories of the little world of replicas: silent over a sound broker, and
-loud over broken rules, as that world's own checks are."""
+"""The simulation's invariants on random histories of `World`, the small world of replicas: nothing is found in correct
+partitions, and broken rules are found as the world's own checks find them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.support.replication.broken_rules import (
 from tests.support.replication.judged_world import judged_walk
 
 SOON = {TruncatesToHighWatermark, TrustsTheShrunkIsr, CommitsBelowMinIsr}
-"""What a few hundred walks find. The others need thousands, or a plan that provokes them: `squall hunt`."""
+"""Broken rules that a few hundred random walks find. The others need thousands, or a plan that provokes them: `squall
+hunt`.
+"""
 
 
 def test_no_invariant_is_broken_on_random_walks_of_a_sound_broker() -> None:

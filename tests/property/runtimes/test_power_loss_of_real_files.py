@@ -1,4 +1,4 @@
-"""The log's own promises, asked of it on real files below which the power is lost at a random system call."""
+"""The crash tests of the log, on real files: the OS process dies, or power is lost, at a random system call."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.support.disks.memory_fs import Crashed
 from tests.support.effort import examples
 
 MEMORY = "/dev/shm"
-"""No disk takes part where this is: the tests sync often."""
+"""A folder in memory: these tests sync often, and a disk would make them slow."""
 CHANGING = {"pwrite", "write", "ftruncate", "mkdir", "rename", "replace", "link", "unlink"}
 
 
 class Dying:
-    """`os` as a process sees it that is killed at its n-th changing call, between any two of one operation too."""
+    """Replaces `os` for a process that is killed at its n-th changing call, also between two calls of one operation."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -48,7 +48,7 @@ class Dying:
 
 
 class RealDisk:
-    """Files in a folder behind the face that `MemoryFs` shows to those who crash it."""
+    """Adapts a folder of real files to the interface of `MemoryFs` for crashes."""
 
     def __init__(
         self, top: Path, system: Dying, disks: list[RealDisk], lost: dict[str, list[int]] | None = None
@@ -80,7 +80,7 @@ class RealDisk:
         return self._disks[-1]
 
     def die(self) -> None:
-        """A dead process closes nothing in good order."""
+        """End the process without closing its files in order."""
         for inode in self._fs._inodes.values():
             inode.journal.close()
         for handle in self._handles:

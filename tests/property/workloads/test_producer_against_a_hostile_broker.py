@@ -1,8 +1,8 @@
-"""The idempotent producer's promises, whatever the network and the brokers do in between.
+"""The idempotent producer keeps its promises whatever the network and the brokers do.
 
-The model broker checks sequences as Kafka does, including what makes that dangerous: a leader without state for a
-producer takes any sequence, uncommitted batches vanish with their leader, connections break and what was on them
-arrives late or never.
+The model broker checks sequence numbers as Kafka does, with Kafka's dangers: a leader without state of a producer
+accepts any sequence number, uncommitted batches disappear with their leader, and requests of a broken connection arrive
+late or never.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WINDOW = 5
 
 @dataclass
 class Request:
-    """A batch on the wire. What a broker sees are its sequence and its records, not the producer's object."""
+    """A batch under way. A broker sees its sequence number and records, and not the producer's object."""
 
     sequence: int
     values: list[int]
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass
 class Log:
-    """One partition as its leaders see it."""
+    """The partition's log, as its present leader has it."""
 
     entries: list[Request] = field(default_factory=list)
     committed: int = 0
@@ -97,7 +97,7 @@ class World:
             self.send()
 
     def exchange(self, broker: int, times: int) -> None:
-        """Deliver, commit and answer so many requests without an error."""
+        """Deliver, commit and answer `times` requests without an error."""
         for _ in range(times):
             self.deliver(broker, ErrorCode.NONE)
             self.answer(broker)
@@ -114,7 +114,7 @@ class World:
             self.outstanding[broker].append(batch)
 
     def deliver(self, broker: int, answer: ErrorCode) -> None:
-        """The broker takes the next request. `answer`: how it ends, where it could have ended well."""
+        """Deliver the next request to a broker. `answer` is its error, if the request would otherwise succeed."""
         _, wire = self.links[broker]
         if wire:
             batch, request = wire.popleft()
@@ -179,7 +179,7 @@ class World:
                 self.outcomes[value] = outcome
 
     def end(self) -> None:
-        """Everything that is under way arrives somewhere; then the producer is closed."""
+        """Deliver every request under way to some broker, and close the producer."""
         self.settle(self.accumulator.abandon("closed"))
         while self.zombies:
             self.zombie_arrives()

@@ -1,11 +1,11 @@
-"""Golden stories: what happens to a cluster, as commands, and what the controller made of it.
+"""Golden scripts of the controller: commands about a cluster, and the changes that the controller decided.
 
-A story is a text file under `stories/`. Each block is a command, a line `----`, and what it changed. `--update`
-writes what is found into the file instead of comparing.
+A script is a text file under `stories/`. Each block is a command, a line `----`, and what it changed. `--update` writes
+the present changes into the file instead of comparing.
 
     brokers N                     start over with brokers 1 to N     settings: name=value behind it
     topic NAME R,R,R R,R,R ...    create it with these replicas      settings: name=value behind it
-    lose N ...                    silence until the session ends     wait MS     time passes, everybody is silent
+    lose N ...                    silence until the session ends     wait MS     time passes without heartbeats
     beat N ...                    heartbeats                         stop N      heartbeat that asks to shut down
     register N INCARNATION        a new start                        failover    another controller
     isr NAME-P N,N                the leader proposes an ISR         elect preferred|unclean NAME-P
@@ -29,14 +29,14 @@ RULE = "----"
 
 
 class Teller:
-    """Plays commands and tells what each changed."""
+    """Carries out commands, and describes what each changed."""
 
     def __init__(self) -> None:
         self.harness = ControllerHarness()
         self.names: dict[bytes, str] = {}
 
     def play(self, line: str) -> str:
-        """The lines that a command leads to."""
+        """Carry out a command, and return the lines that describe its changes."""
         verb, *words = line.split()
         settings = dict(word.split("=", 1) for word in words if "=" in word)
         words = [word for word in words if "=" not in word]
@@ -123,7 +123,7 @@ def change(before: PartitionImage | None, after: PartitionImage) -> str:
 
 
 def told_anew(text: str) -> str:
-    """The story with what its commands lead to now."""
+    """Return the script with the present changes."""
     teller = Teller()
     blocks = []
     for block in text.strip("\n").split("\n\n"):

@@ -1,5 +1,5 @@
-"""Checks what is reported of doubled and lost outputs. A file has a witness, the lines of a history, and after the
-ruler the report.
+"""Golden files of the report on duplicated and lost outputs: a witness, the lines of a history, and after "----" the
+report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 def told(script: str, folder: Path) -> str:
-    """The sentences, one a line. Seconds count from 0 ns."""
+    """Return the report's sentences, one a line. Its seconds count from 0 ns."""
     about, *lines = script.strip().splitlines()
     witness = json.loads(about)
     (folder / "history.jsonl").write_text("".join(f"{line}\n" for line in lines if not line.startswith("#")))

@@ -51,7 +51,7 @@ FOR_EVER_MS = 1 << 40
 
 
 class Stage(World):
-    """A world without chance, which tells what happens."""
+    """A world without randomness, which writes down what happens."""
 
     def __init__(self, voters: int, observers: int = 0, most_records: int = 1000) -> None:
         super().__init__(1, voters, observers, Weather(delay_ms=(1, 1), sync_ms=(1, 1), most_records=most_records))
@@ -117,7 +117,7 @@ class Stage(World):
 
 
 class Teller:
-    """Plays commands and tells what each led to."""
+    """Carries out commands, and describes the effects of each."""
 
     def __init__(self) -> None:
         self.stage = Stage(1)
@@ -214,7 +214,7 @@ class Teller:
 
 
 def told_anew(text: str) -> str:
-    """The story with what its commands lead to now."""
+    """Return the script with the present effects of its commands."""
     teller = Teller()
     blocks = []
     for block in text.strip("\n").split("\n\n"):

@@ -1,4 +1,4 @@
-"""Stories of replication, as the state machine itself plays them.
+"""Golden scripts of replication, played by the real state machine.
 
 The format: `tests/support/replication/replication_script.py`.
 """
@@ -33,5 +33,5 @@ def test_nothing_goes_wrong_but_where_a_rule_is_broken(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in SCRIPTS if UNSAFE in path.read_text()], ids=lambda path: path.stem)
 def test_the_same_story_with_leader_epochs_goes_well(path: Path) -> None:
-    """E4: what happened, and how often, is the same to the last command."""
+    """E4 (truncation by leader epochs): the same commands happen, and nothing is lost."""
     assert "WRONG" not in run_script(path.read_text().replace(UNSAFE, "truncation=epoch"))

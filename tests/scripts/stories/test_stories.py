@@ -1,4 +1,5 @@
-"""Stories that reports tell of anomalies. The format: `tests/support/histories/story_script.py`."""
+"""Golden scripts of the stories that reports tell of anomalies. The format: `tests/support/histories/story_script.py`.
+"""
 
 from __future__ import annotations
 

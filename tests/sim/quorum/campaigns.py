@@ -1,4 +1,6 @@
-"""Random campaigns: a seed makes the weather, the weather makes trouble, and after it all must agree."""
+"""Random tests of Raft: a seed decides how bad network and disks are ("weather"). After a time of faults all nodes must
+agree.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ CRASH_POINTS = ("vote", "candidate", "leader", "follower", "truncated")
 
 
 def weather_of(seed: int) -> Weather:
-    """Every seed has its own mixture: some faults are found only where others are absent."""
+    """Return the weather of a seed. Seeds differ in which faults occur: some bugs show only while other faults are
+    absent.
+    """
     rng = random.Random(repr((seed, "weather")))
     return Weather(
         delay_ms=(1, rng.choice((2, 10, 60))),
@@ -30,7 +34,7 @@ def weather_of(seed: int) -> Weather:
 
 
 def campaign(seed: int, voters: int, weather: Weather | None = None, calm_ms: int = 15_000) -> World:
-    """Ten seconds of trouble, then calm in which everything must come right. Raises Violation."""
+    """Run ten seconds of faults, and then wait without faults until all nodes agree. Raises Violation."""
     trouble_ms = 10_000
     world = World(seed, voters, observers=1, weather=weather or weather_of(seed))
     world.start()

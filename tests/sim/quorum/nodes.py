@@ -1,4 +1,4 @@
-"""A node of the simulated quorum: its core, its disk, and the edge between them and the world."""
+"""A node of the simulated quorum: its Raft core, its disk, and the code that connects them with the world."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ Entry = tuple[int, int]
 
 @dataclass
 class Disk:
-    """One node's durable things, and what is written but not synced."""
+    """One node's durable data, and what is written but not synced."""
 
     state: QuorumState = field(default_factory=QuorumState)
     durable: list[Entry] = field(default_factory=list)
     log: list[Entry] = field(default_factory=list)
-    """With what is before `start`, which only snapshots hold: it is there to be compared, and never sent."""
+    """All records, even those before `start`, which only snapshots have: they are compared, and never sent."""
     kept: int = 0
-    """How much of `durable` no truncation since the last sync has cut off."""
+    """How many records at the start of `durable` no truncation since the last sync has removed."""
     start: int = 0
     snapshots: dict[SnapshotId, list[Entry]] = field(default_factory=dict)
-    """Each holds the whole log before its end: the simplest state machine."""
+    """Each snapshot holds all records before its end: the simplest state machine."""
     part: list[Entry] = field(default_factory=list)
-    """Of a snapshot that is being fetched."""
+    """The received part of a snapshot that is being fetched."""
 
     @property
     def newest(self) -> SnapshotId | None:
         return max(self.snapshots, default=None)
 
     def restart_at(self, snapshot: SnapshotId) -> None:
-        """The log is left for a snapshot, durably, and older snapshots with it."""
+        """Replace the log by a snapshot, durably, and remove older snapshots."""
         self.snapshots = {snapshot: self.snapshots[snapshot]}
         self.log[:] = self.snapshots[snapshot]
         self.start = snapshot.end_offset
@@ -69,7 +69,7 @@ class Disk:
         self.durable, self.kept = upto, len(upto)
 
     def power_loss(self, rng: random.Random) -> None:
-        """Unsynced writes survive up to some point; an unsynced truncation may be undone."""
+        """Lose unsynced writes from a random point on. An unsynced truncation may be undone."""
         if self.kept < len(self.durable) and rng.random() < 0.5:
             self.log = list(self.durable)
         else:
@@ -78,7 +78,7 @@ class Disk:
 
 
 class Node:
-    """One node: its disk for ever, its core while it runs."""
+    """One node: its disk, which outlives crashes, and its Raft core while it runs."""
 
     def __init__(self, world: World, node_id: int) -> None:
         self.world, self.node_id = world, node_id
@@ -89,7 +89,7 @@ class Node:
         self.generation = 0
         self.told_hw = 0
         self.leads = (0, 0)
-        """The last epoch that this node led, and since when."""
+        """The last epoch in which this node was leader, and the time at which that began."""
         self.heard: dict[int, int] = {}
         self._frozen: list[Callable[[], None]] = []
         self._rounds: list[Ready] = []
@@ -129,7 +129,9 @@ class Node:
         return self.world.now + self.clock_offset
 
     def later(self, delay_ms: int, fn: Callable[..., None], *args: Any) -> None:
-        """Call `fn` unless this incarnation is gone by then; a paused node acts when it is resumed."""
+        """Call `fn` after the delay unless this incarnation has ended; if the node is paused then, call it when it
+        resumes.
+        """
         incarnation = self.incarnation
 
         def run() -> None:
@@ -142,12 +144,12 @@ class Node:
         self.world.at(delay_ms, run)
 
     def pause(self, lasts_ms: int) -> None:
-        """Pause it as SIGSTOP does: time passes, this node does not run. Pauses that overlap add up."""
+        """Pause the node as SIGSTOP does: time passes, and the node does not run. Overlapping pauses add up."""
         self.paused_until = max(self.paused_until, self.world.now + lasts_ms)
         self.world.at(lasts_ms, self.resume)
 
     def resume(self) -> None:
-        """Do what was missed, unless another pause lasts longer."""
+        """Make up for the calls missed in the pause, unless another pause lasts longer."""
         if self.world.now >= self.paused_until:
             frozen, self._frozen = self._frozen, []
             for run in frozen:
@@ -156,7 +158,7 @@ class Node:
     # ---------------------------------------------------------------------------------------------------- the edge
 
     def drive(self) -> None:
-        """Carry out what the core wants, round after round, and look after its clock."""
+        """Carry out the core's effects until there are none, and set the timer for its next tick."""
         assert self.raft is not None
         while not self._persisting:
             if not self._rounds:
@@ -231,7 +233,9 @@ class Node:
                 self.world.installed += 1
 
     def maybe_snapshot(self) -> None:
-        """Now and then, take a snapshot of what is committed, and perhaps drop what older ones or this one hold."""
+        """Take a snapshot of the committed records with some probability, and perhaps remove log and snapshots that it
+        replaces.
+        """
         world, raft, disk = self.world, self.raft, self.disk
         assert raft is not None
         end = min(raft.high_watermark, len(disk.log))
@@ -297,7 +301,7 @@ class Node:
 
 
 def shape_of(log: list[Entry], start: int = 0, start_epoch: int = 0) -> LogExtent:
-    """The extent of a log as found on disk."""
+    """Return the extent (ends and epoch boundaries) of a log on disk."""
     extent = LogExtent(start, start_offset=start, start_epoch=start_epoch)
     for span in spans_of(start, tuple(log[start:])):
         extent.append(span.epoch, span.base_offset, span.end_offset)
@@ -305,7 +309,7 @@ def shape_of(log: list[Entry], start: int = 0, start_epoch: int = 0) -> LogExten
 
 
 def spans_of(offset: int, entries: tuple[Entry, ...]) -> tuple[BatchSpan, ...]:
-    """Consecutive records of one epoch as one batch."""
+    """Return consecutive records of one epoch as one batch."""
     spans: list[BatchSpan] = []
     start = offset
     for at, (epoch, _) in enumerate(entries, offset + 1):

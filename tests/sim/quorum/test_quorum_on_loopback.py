@@ -1,4 +1,4 @@
-"""Three seats of the metadata quorum over real sockets and files, in one process."""
+"""Three voters of the metadata quorum over real sockets and files, in one OS process."""
 
 from __future__ import annotations
 

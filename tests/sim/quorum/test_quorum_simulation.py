@@ -1,4 +1,4 @@
-"""Raft's promises over many random histories, and that planted bugs break them."""
+"""Raft's safety properties hold in many random histories, and planted bugs break them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_leader_that_is_gone_is_succeeded_in_one_round_of_votes() -> None:
 
 
 def _do_not_persist(world: World, node: Node, state: QuorumState) -> None:
-    """Epoch and vote are as after the last clean stop: never."""
+    """Keep epoch and vote in memory only."""
 
 
 def _count_unsynced(self: LeaderState, own_synced_offset: int) -> int:
@@ -122,7 +122,7 @@ BUGS: dict[str, tuple[type, str, Any, str]] = {
     "believes to hold what only its snapshot holds": (LogExtent, "has_left", _has_everything, "no longer holds"),
     "truncates to the high watermark": (LocalLogModel, "truncate", _truncate_to_high_watermark, "LeaderCompleteness"),
 }
-"""Each with the method that it replaces and the promise that it breaks."""
+"""Each bug: a class, the name of its method, the wrong method, and the property that breaks."""
 
 
 @pytest.mark.gate

@@ -1,7 +1,8 @@
-"""Several Raft cores, a network that loses, delays, repeats and reorders, and disks that lose what was not synced.
+"""A simulation of several Raft cores: a network that loses, delays, repeats and reorders messages, and disks that lose
+unsynced data.
 
-Everything from one seed, no trio, virtual milliseconds. The world sees all nodes at once and checks after every event
-what Raft promises; `Violation` names the promise.
+Everything is drawn from one seed, without trio, in virtual milliseconds. The world sees all nodes at once and checks
+Raft's properties after every event; `Violation` names the broken one.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ REQUESTS = (Vote, BeginEpoch, EndEpoch, Fetch, FetchSnapshot)
 
 
 class Violation(AssertionError):
-    """A promise of Raft was broken."""
+    """A safety or liveness property of Raft is broken."""
 
 
 @dataclass
 class Weather:
-    """Describes how bad the world is. Probabilities for each message; delays in ms."""
+    """The kinds and rates of trouble: probabilities for each message, delays in ms."""
 
     delay_ms: tuple[int, int] = (1, 4)
     slow: float = 0.0
@@ -41,20 +42,20 @@ class Weather:
     """Mean time between faults; 0 for none."""
     faults: tuple[str, ...] = ("kill", "power_loss", "cut", "isolate", "pause")
     crash_at: tuple[str, ...] = ()
-    """Events of a node's trace right after which it may lose power, to start again in a moment."""
+    """Trace events of a node at which it may lose power, to be restarted soon."""
     jitter_ms: int = 150
     hurry: bool = False
-    """Time-outs a quarter of Kafka's, for more elections in the same time."""
+    """Whether time-outs are a quarter of Kafka's, for more elections in the same time."""
     most_records: int = 20
-    """Longest fetch reply."""
+    """The most records in a fetch response."""
     snapshot: float = 0.0
-    """Chance that a node takes a snapshot when something became committed."""
+    """Probability that a node takes a snapshot when records become committed."""
     trim: float = 0.7
-    """Chance that it then drops its log up to one of its snapshots."""
+    """Probability that it then deletes its log up to one of its snapshots."""
 
 
 class World:
-    """All nodes, the network between them, and what has been promised so far."""
+    """All nodes, the network between them, and the committed records, which must never change."""
 
     def __init__(self, seed: int, voters: int, observers: int = 0, weather: Weather | None = None) -> None:
         self.seed = seed
@@ -65,19 +66,19 @@ class World:
             self.settings = replace(self.settings, election_timeout_ms=250, fetch_timeout_ms=500, fetch_max_wait_ms=125)
         self.now = 0
         self.cuts: dict[tuple[int, int], int] = {}
-        """Directed pairs that cannot talk, and until when."""
+        """Directed pairs of nodes that cannot talk, with the time at which the cut ends."""
         self.leaders: dict[int, tuple[int, int]] = {}
         self.committed: list[Entry] = []
         self._committed_in: list[int] = []
-        """For each of them, the epoch whose leader committed it."""
+        """The epoch of the leader that committed each record."""
         self.story: list[str] = []
         self.installed = 0
-        """Snapshots that were fetched and installed."""
+        """How many snapshots were fetched and installed."""
         self.proposed = 0
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._counter = 0
         self._asked: dict[int, tuple[int, int]] = {}
-        """Requests sent: the sender's incarnation and its own ticket."""
+        """For each request sent, the sender's incarnation and the id that its core gave the request."""
         self.nodes = {node_id: Node(self, node_id) for node_id in range(1, voters + observers + 1)}
 
     # -------------------------------------------------------------------------------------------------------- time
@@ -87,7 +88,7 @@ class World:
         heapq.heappush(self._events, (self.now + delay_ms, self._counter, fn, args))
 
     def run(self, for_ms: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """Let time pass. True as soon as `until` holds."""
+        """Let virtual time pass, and return True as soon as `until` holds."""
         end = self.now + for_ms
         while self._events and self._events[0][0] <= end:
             self.now, _, fn, args = heapq.heappop(self._events)
@@ -104,7 +105,9 @@ class World:
     # ------------------------------------------------------------------------------------------------------- network
 
     def send(self, sender: Node, message: QuorumMessage) -> None:
-        """A request ends in one reply or one failure at its sender; a reply finds only the incarnation that asked."""
+        """Send a message. The sender of a request gets exactly one reply or failure, if it is still the same
+        incarnation.
+        """
         weather, rng = self.weather, self.rng
         incarnation = sender.incarnation
         if isinstance(message.body, REQUESTS):
@@ -123,7 +126,9 @@ class World:
                 self.at(delay, self._arrive, message, incarnation)
 
     def _arrive(self, message: QuorumMessage, incarnation: int) -> None:
-        """`incarnation`: of the requester. Requests outlive their sender, replies reach no other one."""
+        """Deliver a message. `incarnation` is the requester's: a request arrives even if its sender has died, a reply
+        only at the same incarnation.
+        """
         if self.cuts.get((message.sender, message.receiver), 0) > self.now:
             return
         receiver, sender = self.nodes[message.receiver], self.nodes[message.sender]
@@ -138,7 +143,7 @@ class World:
             receiver.later(0, receiver.deliver, message)
 
     def arrives(self, message: QuorumMessage) -> None:
-        """A message has come through: for those who tell stories."""
+        """Is called for each delivered message; the golden scripts override it."""
 
     # -------------------------------------------------------------------------------------------------------- faults
 
@@ -147,7 +152,7 @@ class World:
             self.at(self.rng.randrange(300), node.start)
 
     def cause_faults(self, until_ms: int) -> None:
-        """Something goes wrong every now and then."""
+        """Cause random faults until this time."""
         if self.weather.fault_every_ms:
             self.at(1 + int(self.rng.expovariate(1 / self.weather.fault_every_ms)), self._fault, until_ms)
 
@@ -190,7 +195,7 @@ class World:
             self.at(lasts, node.start)
 
     def maybe_crash(self, node: Node, note: QuorumTraceEvent) -> None:
-        """Crashes at the worst moments: just after a vote, an election, a truncation."""
+        """Crash the node at a dangerous moment, with some probability: just after a vote, an election, a truncation."""
         what = note.fields["role"] if note.event == "election" else note.event
         real = not note.fields.get("pre_vote") and note.fields.get("granted", True)
         if what in self.weather.crash_at and real and self.rng.random() < 0.3:
@@ -198,7 +203,7 @@ class World:
             node.later(delay_ms, partial(self._crash, node, lose_power=self.rng.random() < 0.5, lasts=lasts_ms))
 
     def heal(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """End all faults for good."""
         self.cuts.clear()
         self.weather = Weather()
         for node in self.nodes.values():
@@ -209,7 +214,7 @@ class World:
     # ---------------------------------------------------------------------------------------------------------- work
 
     def propose(self, until_ms: int, every_ms: int) -> None:
-        """Let each leader append now and then, zombies too."""
+        """Let every node that believes to be leader append records until this time, also after it was replaced."""
         if self.now >= until_ms:
             return
         self.at(1 + self.rng.randrange(2 * every_ms), self.propose, until_ms, every_ms)
@@ -228,7 +233,9 @@ class World:
         return base + count
 
     def converged(self) -> bool:
-        """All nodes run, one leads, and all hold and know as committed what it holds, something of its own among it."""
+        """Return whether all nodes run, one leads, and all have its log, committed, with at least one record of its own
+        epoch.
+        """
         leader, rafts = self.leader(), [node.raft for node in self.nodes.values()]
         if leader is None or leader.raft is None or leader.raft.leadership is None:
             return False
@@ -242,13 +249,13 @@ class World:
         return max(leaders, key=lambda node: node.raft.epoch if node.raft else 0, default=None)
 
     def persist(self, node: Node, state: QuorumState) -> None:
-        """The quorum-state file is durable now."""
+        """Write the quorum-state file (epoch and vote) durably."""
         node.disk.state = state
 
     # -------------------------------------------------------------------------------------------------- what must hold
 
     def check(self, node: Node) -> None:
-        """After every event at a node."""
+        """Check all properties; called after every event at a node."""
         raft = node.raft
         assert raft is not None
         if raft.high_watermark > node.told_hw:
@@ -260,7 +267,8 @@ class World:
             self._check_not_abandoned(node, raft)
 
     def _check_committed(self, node: Node, raft: Raft) -> None:
-        """NoLogDivergence below the high watermark; and what is committed is on a majority of disks, synced."""
+        """Check NoLogDivergence below the high watermark, and that committed records are synced on a majority of disks.
+        """
         end = raft.high_watermark
         mine = node.disk.log[node.told_hw : end]
         known = self.committed[node.told_hw : end]
@@ -276,7 +284,7 @@ class World:
                 )
 
     def check_leader(self, node: Node, epoch: int) -> None:
-        """NeverTwoLeadersInSameEpoch, LeaderCompleteness."""
+        """Check NeverTwoLeadersInSameEpoch and LeaderCompleteness."""
         me = (node.node_id, node.incarnation)
         if self.leaders.setdefault(epoch, me) != me:
             raise Violation(f"NeverTwoLeadersInSameEpoch: {self.leaders[epoch]} and {me} lead epoch {epoch}")
@@ -285,7 +293,7 @@ class World:
             raise Violation(f"LeaderCompleteness: leader {node.node_id} of epoch {epoch} lacks committed records")
 
     def _check_not_abandoned(self, node: Node, raft: Raft) -> None:
-        """StaleLeaderResigns: a majority has fetched from each leader lately."""
+        """Check StaleLeaderResigns: a majority has fetched from each leader recently."""
         if node.leads[0] != raft.epoch:
             node.leads, node.heard = (raft.epoch, self.now), {}
         since = node.leads[1]
@@ -295,7 +303,7 @@ class World:
             raise Violation(f"StaleLeaderResigns: {node.node_id} leads epoch {raft.epoch}, unheard since {last} ms")
 
     def check_logs(self) -> None:
-        """LogMatching: where two logs have the same epoch at an offset, they are equal up to there."""
+        """Check LogMatching: if two logs have the same epoch at an offset, they are equal up to there."""
         logs = [node.disk.log for node in self.nodes.values()]
         for i, one in enumerate(logs):
             for other in logs[:i]:

@@ -1,4 +1,4 @@
-"""An outage that stays when all faults are over is found in every run, however early the load ended."""
+"""An outage that remains after the last fault is found in every run, however early the load ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ LIMITS = {"converge_s": 20, "final_read_s": 10, "stuck_s": 8}
 
 
 def small(**load: Any) -> Plan:
-    """Eight records into two partitions of three brokers, one of which is killed; nothing is sent after that."""
+    """Return a plan with eight records to two partitions on three brokers, one of which is killed; nothing is sent
+    afterwards.
+    """
     operations = [[-0.5 + number * 0.25, 0, TOPIC, number % 2, 100 + number] for number in range(8)]
     return make_plan(
         {
@@ -47,7 +49,7 @@ def small(**load: Any) -> Plan:
 
 @pytest.fixture
 def healed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Is not empty any more once the run has healed its cluster."""
+    """Return a list that gets an element once the run has healed its cluster."""
     seen: list[bool] = []
     heal = SimRuntime.heal
 
@@ -61,7 +63,7 @@ def healed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def refuse_writes(monkeypatch: pytest.MonkeyPatch, healed: list[bool]) -> None:
-    """A broker that takes no more writes to one partition once the faults are over."""
+    """Make brokers refuse writes to one partition after healing."""
     append = Log.append_as_leader
 
     def refusing(self: Log, *args: Any, **named: Any) -> AppendResult:
@@ -73,7 +75,7 @@ def refuse_writes(monkeypatch: pytest.MonkeyPatch, healed: list[bool]) -> None:
 
 
 def hang_fetches(monkeypatch: pytest.MonkeyPatch, healed: list[bool]) -> None:
-    """A broker whose Fetch never answers a consumer once the faults are over; followers go on."""
+    """Make brokers never answer a consumer's Fetch after healing; followers are answered."""
     handle = FetchApi.handle
 
     def hanging(self: FetchApi, *args: Any) -> None:
@@ -84,9 +86,9 @@ def hang_fetches(monkeypatch: pytest.MonkeyPatch, healed: list[bool]) -> None:
 
 
 def starve(monkeypatch: pytest.MonkeyPatch, healed: list[bool], *, newcomers: bool) -> None:
-    """A broker that answers consumers with nothing once the faults are over, as if its log ended where they are.
+    """Make brokers answer consumers without records after healing, as if the log ended at their position.
 
-    Not `newcomers`: only those whose connection is older than that.
+    With `newcomers` False this affects only connections that were opened before.
     """
     older: dict[Any, None] = {}
     satisfied, wake, read = FetchApi.satisfied, DelayedFetch.wake, FetchApi._read

@@ -1,5 +1,5 @@
-"""Checks that an invariant that the simulator saw broken stays broken, however the run is judged again, and whatever
-became of violations.json.
+"""An invariant that the simulator saw broken stays broken, however often the run is judged again, and whatever happens
+to violations.json.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAME = "made-up"
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run in which an invariant broke: nothing in its history is wrong."""
+    """Return the directory of a complete run in which an invariant broke, and whose history has no anomaly."""
     looked = InvariantChecker.look
 
     def look(self: InvariantChecker, *dirty_nodes: Any) -> None:
@@ -57,7 +57,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A valid run of the same plan."""
+    """Return the directory of a valid run of the same plan."""
     return save(simulate(small()), tmp_path_factory.mktemp("sound"), "again", latest=False).path
 
 
@@ -67,7 +67,7 @@ def run(saved: Path, tmp_path: Path) -> Path:
 
 
 def change_info(run: Path, **changes: Any) -> None:
-    """Change what run.json says of the simulation."""
+    """Change fields of run.json about the simulation."""
     info = json.loads((run / seal.RUN).read_text())
     info[simulated.KEY].update(changes)
     (run / seal.RUN).write_text(json.dumps(info))

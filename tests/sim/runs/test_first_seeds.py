@@ -1,4 +1,4 @@
-"""The first seeds of the swarm break nothing: `./squall sim --seeds 0..30`, one seed a test."""
+"""The first random plans (`./squall sim --seeds 0..30`) find nothing; one seed a test."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from squall.chaos.typed import here
 SEEDS = 30
 DEAR = pytest.param(25, marks=pytest.mark.night("above 5 CPU s by itself"))
 UNKNOWN_AT_MOST = 2
-"""Of all seeds, see `--max-unknown`. A fault that did not land leaves its seed without a verdict."""
+"""How many seeds may have the verdict unknown, because a fault has no evidence (see `--max-unknown`)."""
 
 
 @pytest.fixture(scope="module")
 def unknown() -> Iterator[list[str]]:
-    """The seeds without a verdict, with their reasons."""
+    """Yield a list that collects the seeds without a verdict, with their reasons."""
     found: list[str] = []
     yield found
     assert len(found) <= UNKNOWN_AT_MOST, found

@@ -1,4 +1,4 @@
-"""A disk that fills up while a run is on: whatever cannot be written, the cluster is ended."""
+"""A disk becomes full during a run: whatever cannot be written, the cluster is stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PHASES = ("start the cluster", "create topics", "warm-up", "load", "final reads"
 
 
 class Full(MemoryRunStore):
-    """RunStore on a disk that is full from the beginning (or the end) of a phase on."""
+    """A RunStore whose disk is full from the beginning (or the end) of a phase on."""
 
     def __init__(self, phase: str, *, ended: bool) -> None:
         super().__init__("a run")
@@ -34,7 +34,7 @@ class Full(MemoryRunStore):
 
 
 class Stopped(SimRuntime):
-    """Notes how its nodes were once it was stopped: the end of a simulation would end them in any case."""
+    """Records the state of its nodes right after `stop`, because the end of a simulation ends all nodes anyway."""
 
     left: list[NodeState] | None = None
 

@@ -1,4 +1,4 @@
-"""Retention that brokers or topics are given lets records go in time, and no record goes before its time."""
+"""With retention set for brokers or topics, records disappear in time, and none disappears too early."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = {"segment.bytes": "2048"}
 
 
 def steady(brokers: Mapping[str, str], topic: Mapping[str, str]) -> Plan:
-    """Ten seconds of small records into one partition, without a fault."""
+    """Return a plan with ten seconds of small records to one partition, without a fault."""
     return make_plan(
         {
             "seed": 3,
@@ -44,7 +44,7 @@ def partitions_of(result: SimResult) -> Sequence[ObservedPartition]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers that take a thousandth of retention.ms for it, as if it were seconds."""
+    """Make brokers treat retention.ms as microseconds: they delete records a thousand times too early."""
     deletable = retention.deletable
 
     def too_early(segments: Sequence[Segment], config: LogConfig, *more: Any) -> int:
@@ -82,7 +82,9 @@ def test_an_hour_of_retention_that_is_over_after_seconds_is_a_loss(
 
 
 def test_members_are_not_behind_at_inputs_that_retention_removed() -> None:
-    """A member that finds its position below the log start goes to the end of the log, where nothing is left."""
+    """A member whose position is below the log start continues at the end of the log, where it has nothing left to
+    read.
+    """
     plan = make_plan(
         {
             "seed": 5,

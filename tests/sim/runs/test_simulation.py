@@ -1,4 +1,4 @@
-"""A whole run in virtual time: what comes of it, and what its failures are called."""
+"""Whole runs in virtual time: their results, and the names of their failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OPERATIONS = [[-0.5 + number * 0.25, 0, "appends-0", number % 2, 100 + number] f
 
 
 def small(**more: Any) -> Plan:
-    """Eight records into two partitions of three brokers."""
+    """Return a plan with eight records to two partitions on three brokers."""
     values: dict[str, Any] = {
         "seed": 5,
         "runtime": "sim",
@@ -212,7 +212,7 @@ def test_a_reader_that_is_served_what_is_not_committed_breaks_an_invariant() -> 
 def test_a_controller_that_keeps_eligible_who_is_not_waited_for_is_found_before_anything_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No other invariant sees it: the eligible replica lacks nothing until somebody writes."""
+    """Other invariants cannot see it: until a record is written, the eligible replica lacks nothing."""
     faults = [{"at_s": 2, "duration_s": 2, "action": "stop", "target": "follower:appends-0-0"}]
     plan, target = small(faults=faults), elections._PlannedPartition
     keep = target.keep_eligible

@@ -1,4 +1,4 @@
-"""Checks what a client that watches a run sees of it, from its beginning to its end: a whole run, in virtual time."""
+"""Metrics (--metrics) of a whole run in virtual time, from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAN: dict[str, Any] = {
 
 
 class Seeing(NullProgress):
-    """Keeps what can be seen at the end of each phase, and whenever a leader's node is looked at."""
+    """Keeps the metrics at the end of each phase, and after each look of the run at its cluster."""
 
     view_every_s = 0.2
 
@@ -60,7 +60,7 @@ WATCHES: list[Seeing] = []
 
 @cache
 def watched() -> Seeing:
-    """A run in which a leader is killed, as it was seen."""
+    """Return what was seen of a run in which a leader is killed."""
     look_around = Run._poll_view
 
     async def looking(self: Run, observer: Any, every_s: float) -> None:
@@ -83,7 +83,7 @@ def watched() -> Seeing:
 
 
 def series(name: str, labels: str = "") -> list[float]:
-    """All values that were seen, in their order."""
+    """Return all values of a metric in the order in which they were seen."""
     return [seen[name, labels] for seen in watched().seen if (name, labels) in seen]
 
 

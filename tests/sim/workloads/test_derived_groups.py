@@ -1,4 +1,4 @@
-"""Checks by a second way that what the converter makes of the groups of whole runs is what the lines say."""
+"""The converter's tables about groups agree with those that an oracle derives from the lines of whole runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments of a log that hold nothing that a reader sees leave no gap in the history."""
+"""Log segments without records that a reader sees leave no gap in the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks what members of the workload `groups` do in small simulated runs, as they wrote it down."""
+"""Small simulated runs of the workload `groups`: the history shows that members did what the test said."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ LOAD = {
 
 
 def records(until_s: float) -> list[list[Any]]:
-    """One a second to each partition."""
+    """Return one record a second for each partition, as operations of a load."""
     return [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(int(until_s)) for part in range(4)]
 
 
 def played(
     acts: Sequence[list[Any]], time_s: float = 9, broker: Mapping[str, str] | None = None, **load: Any
 ) -> SimResult:
-    """A run without faults in which members do this. `broker`: settings over those that suit the load."""
+    """Simulate a run without faults in which members take these actions. `broker` has settings that replace the default
+    ones.
+    """
     operations, table = sorted([*records(time_s - 1), *acts]), {**LOAD, **load}
     settings = {**GroupsLoad.BROKERS, **GroupsLoad.suited_brokers(table), **(broker or {})}
     return simulate(make_plan({
@@ -54,7 +56,7 @@ def played(
 
 
 def told(acts: Sequence[list[Any]], folder: Path, **load: Any) -> list[dict[str, Any]]:
-    """The lines of its history."""
+    """Return the lines of the history of such a run."""
     result = played(acts, **load)
     assert not result.violations, result.reasons
     directory = save(result, folder, "run")
@@ -66,7 +68,7 @@ def events(lines: Sequence[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]
 
 
 def processes(lines: Sequence[dict[str, Any]], member: int) -> list[int]:
-    """Return the processes of a member, one after the other."""
+    """Return the successive processes of a member."""
     return [line["p"] for line in lines if line["e"] == "p" and line["settings"].get("member") == member]
 
 
@@ -258,7 +260,7 @@ def test_all_members_are_away_for_a_while(tmp_path: Path) -> None:
 def test_a_consumer_group_that_does_not_wait_for_the_owner_of_a_partition_has_two(
     waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Member 0 does not poll when member 1 comes back: it keeps what it has, and its heartbeats go on."""
+    """Member 0 does not poll when member 1 comes back: so it keeps its partitions, while its heartbeats continue."""
     if not waits:
         monkeypatch.setattr(Reconciliation, "may_get", lambda *_: True)
     result = played([[3.0, 1, LEAVE, 300, 0], [3.3, 0, PAUSE, 1700, 0]], group_protocol="consumer")
@@ -299,11 +301,12 @@ def test_each_process_of_a_mixed_group_draws_its_protocol(tmp_path: Path) -> Non
 
 LONG = {"session_timeout_ms": 20_000, "max_poll_interval_ms": 20_000}
 GONE = [[7.2, 0, CRASH, 500, 0], [7.8, 1, LEAVE, 200, 0]]
-"""A member is gone for the rest of its session, and the rebalance that another one begins waits for it."""
+"""Actions: a member disappears for the rest of its session, and the rebalance that another member starts waits for it.
+"""
 
 
 def silences(result: SimResult) -> list[float]:
-    """Return how long, in seconds, each reader that was behind got nothing after healing."""
+    """Return the seconds for which each reader with a lag got no record after healing."""
     return [each["idle_s"] for each in json.loads(result.files["run.json"])["reads_after_healing"]["behind"]]
 
 

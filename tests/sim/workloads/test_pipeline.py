@@ -1,4 +1,4 @@
-"""Checks what became of each input of the workload `pipeline` in small simulated runs."""
+"""Small simulated runs of the workload `pipeline`: how many outputs each input has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOAD = {
 def told(
     steps: Sequence[list[Any]], folder: Path, faults: Sequence[dict[str, Any]] = (), **load: Any
 ) -> list[dict[str, Any]]:
-    """The lines of the history of a run in which instances do this."""
+    """Return the lines of the history of a run in which instances take these steps."""
     inputs = [[at_s + part / 10, 0, SEND, part, 200] for at_s in range(8) for part in range(2)]
     table = {**LOAD, **load}
     settings = {**PipelineLoad.BROKERS, **PipelineLoad.suited_brokers(table)}
@@ -40,7 +40,7 @@ def told(
 
 
 def outputs(lines: Sequence[dict[str, Any]]) -> Counter[int]:
-    """Input -> how many outputs of it the last reader at read_committed got."""
+    """Return, for each input, how many outputs of it the last reader at read_committed got."""
     source = {line["v"]: line["src"] for line in lines if line["e"] == "i" and "src" in line}
     finals = [
         line["p"]

@@ -1,4 +1,4 @@
-"""Checks what each application of the workload `semantics` loses and doubles in simulated runs."""
+"""Simulated runs of the workload `semantics`: which application loses inputs, and which processes some twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOAD = {
 
 
 def judged(folder: Path, **table: Any) -> dict[str, Any]:
-    """verdict.json of a simulated run."""
+    """Return verdict.json of a simulated run."""
     settings = {**SemanticsLoad.BROKERS, **SemanticsLoad.suited_brokers(LOAD)}
     plan = make_plan({"runtime": "sim", "workload": LOAD, "cluster": {"nodes": 3, "settings": settings}, **table})
     result = simulate(plan)

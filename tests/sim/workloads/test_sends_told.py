@@ -1,4 +1,4 @@
-"""In whole runs every acknowledgement of our own client says how often its record was sent."""
+"""Every acknowledgement of our own client reports how often its record was sent, in whole runs."""
 
 from __future__ import annotations
 

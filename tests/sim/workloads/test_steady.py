@@ -1,4 +1,4 @@
-"""The verdict and the page of a simulated run of the workload `steady` have its availability."""
+"""The verdict and the page of a simulated run of the workload `steady` show the measured availability."""
 
 from __future__ import annotations
 

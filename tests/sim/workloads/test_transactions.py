@@ -1,4 +1,4 @@
-"""A small simulated run of the workload `transactions`, judged by what its readers saw."""
+"""A small simulated run of the workload `transactions`, judged by what its readers got."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 
 
 def values(history: History, hows: set[int]) -> set[int]:
-    """Return the values that were sent in transactions for which one of these ends was requested."""
+    """Return the values sent in transactions whose client asked for one of these ends (commit or abort)."""
     chosen = {txn.op for txn in history.txns.rows() if txn.how in hows and (txn.how == NOT_ENDED or txn.st == OK)}
     return {member.val for member in history.members.rows() if member.kind == SEND and member.txn in chosen}
 

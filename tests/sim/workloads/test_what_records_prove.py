@@ -1,4 +1,4 @@
-"""Brokers that change what clients do not look at every day, and the finding that names each."""
+"""Brokers with errors that clients do not notice in everyday use, and the anomaly that shows each."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def plan(name: str = "appends", seconds: float = 4, **load: Any) -> Plan:
 
 
 def found(result: SimResult) -> set[str]:
-    """The names of what clients saw."""
+    """Return the names of the anomalies that clients saw."""
     assert result.trouble is None
     return {*result.anomalies}
 
 
 def changed(change: Callable[[list[Any]], list[Any]]) -> Callable[..., AppendResult]:
-    """A broker that appends other records than it was sent."""
+    """Return an append of the log that changes the records before it writes them."""
 
     def append(self: Log, records: memoryview, *args: Any, **named: Any) -> AppendResult:
         header = read_header(records, 0)
@@ -80,14 +80,14 @@ def test_timestamps_of_a_topic_whose_leaders_set_them_are_not_held_against_its_s
 
 
 def the_end(self: Log, timestamp: int | None, limit: int) -> TimestampLookup:
-    """The answer to every look-up by time is the end of what may be read."""
+    """Replace the look-up by time: every answer is the last offset that may be read."""
     lookup = LOOK_UP(self, timestamp, limit)
     lookup.found = TimestampAndOffset(timestamp or 0, limit, self.epochs.latest or 0)
     return lookup
 
 
 def nothing(self: Log, timestamp: int | None, limit: int) -> TimestampLookup:
-    """No record is ever late enough."""
+    """Replace the look-up by time: no record is ever late enough."""
     return LOOK_UP(self, LONG_MAX, limit)
 
 
@@ -110,7 +110,7 @@ def test_look_ups_of_a_sound_broker_find_nothing_while_its_leaders_change() -> N
 
 
 def without_metadata(committed: OffsetAndMetadata | None) -> OffsetAndMetadata:
-    """A coordinator reports positions, and nothing beside them."""
+    """Replace the coordinator's answer: committed offsets lose their metadata."""
     return replace(TELL(committed), metadata="")
 
 

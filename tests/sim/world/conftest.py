@@ -1,4 +1,4 @@
-"""A started cluster in a simulation, with a client that can ask it things."""
+"""A started cluster in a simulation, with a client to send requests to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Body = Callable[[SimRuntime], Awaitable[Any]]
 
 @pytest.fixture
 def simulated() -> Callable[..., Any]:
-    """Runs a test's body on a started cluster of three; what it returns."""
+    """Return a function that runs a test's body on a started cluster of three, and returns its result."""
 
     def run(body: Body, *, seed: int = 7, nodes: int = 3) -> Any:
         world = SimWorld(seed)

@@ -1,4 +1,6 @@
-"""Worlds that take each order of a fault and do nothing, or undo it too early, or for a while. Each is a patch."""
+"""Simulated worlds in which a fault has no effect, or is undone too early or in between. No fault may count as
+effective there. Each function here patches the simulator into such a world.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ Patch = pytest.MonkeyPatch
 
 
 def nothing(*given: Any, **more: Any) -> None:
-    """An order that is taken, and that is all."""
+    """Accept a call, and do nothing."""
 
 
 # ----------------------------------------------------------------------------------------------------------- of links
 
 
 def blind_wires(patch: Patch) -> None:
-    """Faults are on the links, and no byte notices."""
+    """Let links list their faults, and pass every byte as if there were none."""
     sort = SimLink._sort
 
     def without_faults(wire: SimLink) -> None:
@@ -54,7 +56,7 @@ def blind_wires(patch: Patch) -> None:
 
 
 def wires_healed_soon(patch: Patch) -> None:
-    """Whatever is put on a link, somebody takes it off a moment later, and the name stays."""
+    """Remove every fault of a link after 50 ms. The link still lists it."""
     add = SimLink.add
 
     def for_a_moment(wire: SimLink, name: str, fault: Any) -> None:
@@ -73,7 +75,7 @@ def wires_healed_soon(patch: Patch) -> None:
 
 
 def cut_in(stream: StreamDirection) -> Callable[[Patch], None]:
-    """Whatever streams a cut is to have, it has this one."""
+    """Return a patch that cuts this direction of a link, whichever direction a cut was to have."""
 
     def by(patch: Patch) -> None:
         add = SimLink.add
@@ -87,11 +89,11 @@ def cut_in(stream: StreamDirection) -> Callable[[Patch], None]:
 
 
 LASTS_S = 4.0
-"""How long a fault lasts that is undone in between."""
+"""Duration of faults that are undone in between and put back before their end."""
 
 
 def wires_healed_between(patch: Patch, since_s: float = 0.1, until_s: float = 3.3) -> None:
-    """Whatever is put on a link, somebody takes it off soon, and puts it on again before the end."""
+    """Remove every fault of a link soon, and put it back before its end."""
     add = SimLink.add
 
     def on_and_off(wire: SimLink, name: str, fault: Any) -> None:
@@ -113,12 +115,12 @@ def wires_healed_between(patch: Patch, since_s: float = 0.1, until_s: float = 3.
 
 
 def immortal(patch: Patch) -> None:
-    """SIGKILL and the end of power change nothing."""
+    """Ignore SIGKILL and power loss."""
     patch.setattr(SimNode, "die", lambda node, *, power=False: {})
 
 
 def deaf(patch: Patch) -> None:
-    """SIGTERM is not heard: the broker has to be killed after its grace."""
+    """Ignore SIGTERM: the broker has to be killed after its grace period."""
     stop = SimNode.stop
 
     async def unheard(node: SimNode, grace_s: float) -> bool:
@@ -129,12 +131,12 @@ def deaf(patch: Patch) -> None:
 
 
 def never_paused(patch: Patch) -> None:
-    """SIGSTOP is not heard."""
+    """Ignore SIGSTOP."""
     patch.setattr(SimEnv, "pause", nothing)
 
 
 def let_go_early(patch: Patch) -> None:
-    """Somebody sends SIGCONT half a second into each pause."""
+    """Send SIGCONT half a second after each SIGSTOP."""
     pause = SimNode.pause
 
     def for_a_moment(node: SimNode) -> None:
@@ -147,7 +149,7 @@ def let_go_early(patch: Patch) -> None:
 
 
 def let_go_between(patch: Patch, since_s: float = 0.4, until_s: float = 3.8) -> None:
-    """Somebody sends SIGCONT soon, and SIGSTOP again before the end."""
+    """Send SIGCONT soon after each SIGSTOP, and SIGSTOP again before the fault's end."""
     pause = SimNode.pause
 
     def on_and_off(node: SimNode) -> None:
@@ -160,12 +162,12 @@ def let_go_between(patch: Patch, since_s: float = 0.4, until_s: float = 3.8) -> 
 
 
 def let_go_for_a_moment(patch: Patch) -> None:
-    """The same, between two looks: only what the process did shows it."""
+    """Send SIGCONT and SIGSTOP between two checks of the nemesis: only what the broker did meanwhile shows it."""
     let_go_between(patch, 3.4, 3.8)
 
 
 def alive_between(patch: Patch) -> None:
-    """Somebody starts the killed broker soon, and kills it again before the end."""
+    """Start the killed broker soon, and kill it again before the fault's end."""
     die = SimNode.die
 
     def reborn(node: SimNode, *, power: bool = False) -> Any:
@@ -179,7 +181,7 @@ def alive_between(patch: Patch) -> None:
 
 
 def clock_true_between(patch: Patch) -> None:
-    """Somebody trues the clock soon, and bends it again before the end."""
+    """Correct the clock soon, and make it wrong again before the fault's end."""
     bend = SimNode.bend_clock
 
     def on_and_off(node: SimNode, offset_ms: float, rate: float) -> None:
@@ -192,22 +194,22 @@ def clock_true_between(patch: Patch) -> None:
 
 
 def no_crash_point(patch: Patch) -> None:
-    """Calls are counted, and none of them is the last."""
+    """Count the calls, but let the broker survive the one at which it should crash."""
     patch.setattr(SimNode, "crash_at", lambda node, op, nth: _CrashPoint(op, nth))
 
 
 def unlimited_cpu(patch: Patch) -> None:
-    """The limit is noted, and holds nothing."""
+    """Store the limit of the CPU share, and do not apply it."""
     patch.setattr(CpuShareLimits, "_hold", nothing)
 
 
 def freed_quota(patch: Patch) -> None:
-    """Somebody frees the CPU after the first tenth of a second."""
+    """Lift the limit of the CPU share after the first 0.1 s."""
     patch.setattr(CpuShareLimits, "_let_go", CpuShareLimits._go_on)
 
 
 def steady_clock(patch: Patch) -> None:
-    """The clock takes its orders, and shows the true time."""
+    """Accept changes of the clock, and keep showing the true time."""
     patch.setattr(SimClock, "wall_ms", lambda clock: int(true_wall_ms(clock._kernel.now)))
 
 
@@ -215,21 +217,21 @@ def steady_clock(patch: Patch) -> None:
 
 
 def whole_disk(patch: Patch) -> None:
-    """Every call works, at once."""
+    """Let every call on the disk succeed at once."""
     patch.setattr(disk_faults.DiskFaults, "synced", nothing)
     patch.setattr(disk_faults.DiskFaults, "written", nothing)
     patch.setattr(disk_faults.DiskFaults, "delay_s", lambda faults, op: 0.0)
 
 
 class Unchanging(bytearray):
-    """Bytes that take each change and keep what they were."""
+    """Bytes that accept changes and keep their value."""
 
     def __setitem__(self, *change: Any) -> None:
         pass
 
 
 def bits_that_stay(patch: Patch) -> None:
-    """A flipped bit flips back."""
+    """Let bit flips change nothing."""
     closed = disk_faults._closed
 
     def kept(names: DirectoryTree) -> Any:
@@ -242,7 +244,7 @@ def bits_that_stay(patch: Patch) -> None:
 
 
 def files_that_stay(patch: Patch) -> None:
-    """Files are neither removed nor cut."""
+    """Let removals and truncations of files change nothing."""
     original = damage.drawn
 
     def uncut(files: Mapping[str, int], *how: Any) -> Any:
@@ -257,13 +259,13 @@ def files_that_stay(patch: Patch) -> None:
 
 
 def deaf_controller(patch: Patch) -> None:
-    """The controller accepts every request, and carries out none."""
+    """Let the controller accept elections, reassignments and its resignation, and carry out none."""
 
     async def accepted(client: Any, places: Any, **more: Any) -> dict[Any, str]:
         return dict.fromkeys(places, "")
 
     async def unmoved(client: Any) -> admin.QuorumDescription:
-        """It does not resign."""
+        """Return the quorum without a resignation of its leader."""
         return await admin.describe_quorum(client)
 
     patch.setattr(admin, "elect_leaders", accepted)
@@ -272,7 +274,7 @@ def deaf_controller(patch: Patch) -> None:
 
 
 def deaf_to_topics(patch: Patch) -> None:
-    """Topics stay as they are, and no other comes, whatever is accepted."""
+    """Accept changes of topics, and make none."""
     create_topics = admin.create_topics
 
     async def not_made(client: Any, asked: Any, *more: Any) -> dict[str, str]:
@@ -295,17 +297,17 @@ def deaf_to_topics(patch: Patch) -> None:
 
 
 def immortal_client(patch: Patch) -> None:
-    """The client's process continues."""
+    """Let the client's process continue after its crash."""
     patch.setattr(ClientHandle, "crash", lambda handle, who: handle.processes[-1])
 
 
 def restless_client(patch: Patch) -> None:
-    """The client continues although it is held."""
+    """Let the client continue although it is paused."""
     patch.setattr(ClientHandle, "hold", nothing)
 
 
 def restless_zombie(patch: Patch) -> None:
-    """The zombie continues at once: there was no time to take over its transactional id."""
+    """Let a zombie continue at once, before a successor can take over its transactional id."""
 
     async def goes_on(handle: ClientHandle, zombie_run: ZombieRun, process: int, end: trio.Event) -> None:
         zombie_run.zombie = process
@@ -314,12 +316,12 @@ def restless_zombie(patch: Patch) -> None:
 
 
 def sleeping_zombie(patch: Patch) -> None:
-    """It is never woken before the load is over."""
+    """Let a zombie sleep until the load is over."""
     patch.setattr(ClientHandle, "wake", nothing)
 
 
 def childless_zombie(patch: Patch) -> None:
-    """Its successor waits for its end."""
+    """Start a zombie's successor only after the zombie's end."""
 
     async def alone(writer: Any, zombie_run: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
         await writer._run_until_crash(zombie_run)
@@ -330,7 +332,7 @@ def childless_zombie(patch: Patch) -> None:
 
 
 def lazy_successor(patch: Patch) -> None:
-    """Its successor has the transactional id, and does nothing with it."""
+    """Let a zombie's successor take over the transactional id, and then do nothing."""
 
     async def lives(writer: Any, one: TransactionalProcess) -> None:
         await writer._handle.until_released(writer._stop)
@@ -341,7 +343,7 @@ def lazy_successor(patch: Patch) -> None:
 
 
 def polite_member(patch: Patch) -> None:
-    """It leaves its group when it is to crash: the coordinator does not have to find out."""
+    """Let a member leave its group instead of crashing, so that its session need not expire."""
     asked: dict[ClientHandle, trio.Event] = {}
     sound = MemberSlot._live
 
@@ -367,12 +369,12 @@ def polite_member(patch: Patch) -> None:
 
 
 def no_twin(patch: Patch) -> None:
-    """No second process begins beside the member."""
+    """Start no second process with the member's instance id."""
     patch.setattr(ClientHandle, "begin_duplicate", nothing)
 
 
 def twin_of_another_name(patch: Patch) -> None:
-    """The second process has no instance id, and is one member more."""
+    """Start the second process without the instance id, as a further member."""
     sound = MemberSlot._subscriber
 
     def nameless(seat: Any, settings: Any) -> Any:
@@ -385,4 +387,4 @@ def twin_of_another_name(patch: Patch) -> None:
 
 
 def same_version(patch: Patch) -> None:
-    """The world of unit tests has a switch for it."""
+    """Do nothing here: a switch of the world of unit tests does it."""

@@ -1,4 +1,5 @@
-"""A rule of groups is taken out of whole brokers, or of members: in a simulation the invariant for it sees that."""
+"""Each function here breaks a rule of groups in a broker or a member. A simulation must see the invariant of it broken.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ SEEDS = range(3)
 
 
 CONSUMER = "consumer groups"
-"""The workload `groups` with the protocol of KIP-848, and sessions of a second."""
+"""Names the workload `groups` with the protocol of KIP-848 and sessions of a second."""
 SESSIONS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "1000",
@@ -46,7 +47,7 @@ def plan(seed: int, workload: str) -> Plan:
 
 
 def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace a rule of a shard so that every third committed offset is not replayed."""
+    """Do not replay every third committed offset."""
     seen = 0
 
     def replay(self: ReplayedGroupState, written: Any, at: int, producer_id: int = NO_PRODUCER) -> None:
@@ -59,7 +60,7 @@ def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_if_committed(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Offsets of transactions count at once."""
+    """Let offsets in a transaction be valid before its commit."""
     return lambda self, written, at, producer_id=NO_PRODUCER: rule(self, written, at, NO_PRODUCER)
 
 
@@ -68,12 +69,12 @@ def everything_to_everybody(rule: Callable[..., bytes]) -> Callable[..., bytes]:
 
 
 def nothing_is_pending(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A marker changes nothing."""
+    """Ignore transaction markers."""
     return lambda self, producer_id, commit, at: ()
 
 
 def without_deadlines(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Members that have been in a generation have no deadline, whether the coordinator owes them an answer or not."""
+    """Give no deadline to members that have been in a generation, even if the coordinator owes them an answer."""
 
     def wait_for(self: ClassicGroup, member: Any, now: Any) -> None:
         rule(self, member, now)
@@ -84,12 +85,12 @@ def without_deadlines(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def a_second_late(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A coordinator looks at a group one second after its deadline."""
+    """Check a group one second after its deadline."""
     return lambda self, group_id, at_ms: rule(self, group_id, None if at_ms is None else at_ms + 1_000)
 
 
 def asked_again_later(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A member whose session is over gets another second, and so on."""
+    """Extend every expired session by a second, again and again."""
 
     def due(self: MemberSessions, now_ms: int) -> list[str]:
         self._sessions = {one: now_ms + 1_000 if at <= now_ms else at for one, at in self._sessions.items()}
@@ -99,7 +100,7 @@ def asked_again_later(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_long_as_it_takes(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rebalance waits for its members until the last one has joined."""
+    """Let a rebalance wait until the last member has joined, without a time limit."""
 
     def end(self: ClassicGroup, now: Any) -> None:
         self._join_deadline_ms = now.mono_ms + 1_000
@@ -108,7 +109,7 @@ def as_long_as_it_takes(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def from_each_heartbeat_on(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A member has its rebalance time-out from its last heartbeat on, not from the first that told it to revoke."""
+    """Restart a member's rebalance time-out at each heartbeat, instead of at the first that asks it to revoke."""
 
     def follow(self: MemberSessions, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
         self._revoking.pop(member_id, None)
@@ -118,7 +119,7 @@ def from_each_heartbeat_on(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def still_its_leader(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A leader that was removed is taken for the leader until the next generation."""
+    """Keep a removed member as the group's leader until the next generation."""
 
     def remove(self: ClassicGroup, member: Any, *more: Any) -> None:
         leader = self.leader
@@ -130,7 +131,7 @@ def still_its_leader(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_the_epoch_before(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A member is given partitions with the epoch that it had before."""
+    """Assign partitions to a member with its previous epoch."""
 
     def step(self: Reconciliation, current: Any) -> Any:
         after = rule(self, current)
@@ -141,7 +142,7 @@ def in_the_epoch_before(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def no_target_epoch(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A shard does not replay its records of target epochs."""
+    """Do not replay records of target assignment epochs."""
 
     def replay(self: ReplayedGroupState, written: Any, at: int, producer_id: int = NO_PRODUCER) -> None:
         if not isinstance(written, TargetEpochRecord):
@@ -151,7 +152,7 @@ def no_target_epoch(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 Broken = tuple[str, str, Any, str, Callable[[Any], Any]]
-"""The invariant, a workload, and whose attribute is what instead."""
+"""The invariant that must break, a workload, the class and the method to replace, and what makes the broken method."""
 BROKEN: list[Broken] = [
     ("group-state-is-a-replay", "groups", ReplayedGroupState, "replay", every_third_is_lost),
     ("group-state-is-a-replay", "pipeline", ReplayedGroupState, "end_transaction", nothing_is_pending),

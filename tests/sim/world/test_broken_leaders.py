@@ -1,4 +1,4 @@
-"""A rule of leaders is taken out of whole brokers: in a simulation the invariant for it sees that."""
+"""Each function here breaks a rule of leaders in a broker. A simulation must see the invariant of it broken."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def plan(seed: int, faults: list[dict[str, Any]]) -> Plan:
 
 
 def behind_at_all(rule: Callable[..., bool]) -> Callable[..., bool]:
-    """A follower is out of sync as soon as it has not all records."""
+    """Treat a follower as out of sync as soon as it lacks a record."""
     return lambda self, replica, now_ms: bool(replica.log_end_offset != self.log_end_offset)
 
 
 def up_to_the_log_end(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Consumers are told the log end offset, whatever is committed."""
+    """Answer consumers' ListOffsets with the log end offset, even above the high watermark."""
 
     def list_one(self: OffsetApis, name: str, asked: Any, *more: Any) -> Any:
         part = rule(self, name, asked, *more)
@@ -84,12 +84,12 @@ def sessions_never_end(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def settings_stay(rule: Callable[..., None]) -> Callable[..., None]:
-    """Settings that are altered at run time have no effect."""
+    """Ignore settings that are altered at run time."""
     return lambda self, kind, name, now_ms: None
 
 
 def no_checkpoint(rule: Callable[..., None]) -> Callable[..., None]:
-    """The starts of logs are not written down."""
+    """Write no checkpoint of log start offsets."""
     return lambda self: None
 
 

@@ -1,4 +1,4 @@
-"""A rule of transactions is taken out of whole brokers: in a simulation the invariant for it sees that."""
+"""Each function here breaks a rule of transactions in a broker. A simulation must see the invariant of it broken."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from squall.chaos.runs.simulation import simulate
 pytestmark = pytest.mark.gate
 
 STOPS = [{"at_s": 2.0 * node, "duration_s": 1.0, "action": "stop", "target": f"node:{node}"} for node in (1, 2, 3)]
-"""Clean ones: what is known of producers is then read from a snapshot."""
+"""Clean stops of each broker: after them, producer state is loaded from a snapshot."""
 CRASHES = [
     {"at_s": 2.5, "duration_s": 7.0, "action": "client", "target": f"producer:{n}", "params": {"how": "crash"}}
     for n in (0, 1)
@@ -48,7 +48,7 @@ def no_marker_is_repeated(*_: Any) -> bool:
 
 
 def markers_are_sent_twice(job: MarkerJob, partitions: list[Any], rule: Callable[..., Any]) -> Any:
-    """Each partition twice in one request, as if an answer had been lost."""
+    """Name each partition twice in a marker request, as if an answer had been lost."""
     return rule(job, [*partitions, *partitions])
 
 
@@ -57,7 +57,7 @@ def nothing_is_undecided(*_: Any) -> bool:
 
 
 def no_entry(*_: Any) -> None:
-    """The index of aborted transactions stays empty."""
+    """Keep the index of aborted transactions empty."""
 
 
 def no_snapshot_and_no_batches(*_: Any, **__: Any) -> ProducerStates:
@@ -74,7 +74,7 @@ def forgets_a_partition(self: MarkerJob, log: Any, transaction: Any, rule: Calla
 
 
 def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace a rule of a shard so that every third record of its transactions is not replayed."""
+    """Do not replay every third record of a transaction."""
     seen = 0
 
     def replay(self: TransactionCoordinatorShard, written: Any, offset: int) -> None:
@@ -87,7 +87,7 @@ def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def begins_anew(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Each record of a transaction has the moment at which it was written as the start."""
+    """Set the start time of a transaction anew in each of its records."""
 
     def decide(self: TransactionCoordinatorShard, request: Any, now_ms: int, *more: Any) -> Any:
         found = rule(self, request, now_ms, *more)
@@ -104,12 +104,12 @@ def _from_now_on(record: Any, now_ms: int) -> Any:
 
 
 def without_the_first(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A response lists all aborted transactions but the first."""
+    """Omit the first aborted transaction from fetch responses."""
     return lambda hosted, offset, records: rule(hosted, offset, records)[1:]
 
 
 Broken = tuple[list[tuple[Any, str, Callable[[Any], Any]]], list[dict[str, Any]]]
-"""Rules, each with what is made of it, and faults."""
+"""The replaced methods, each as class, name and what makes the broken one; and the faults of the run."""
 BROKEN: dict[str, Broken] = {
     "marker-once": (
         [

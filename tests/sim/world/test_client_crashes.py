@@ -1,4 +1,4 @@
-"""A client that is to crash is waited for, where it has no process just then."""
+"""A fault that crashes a client waits if the client has no process at that moment."""
 
 from __future__ import annotations
 

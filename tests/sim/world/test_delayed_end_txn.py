@@ -1,4 +1,4 @@
-"""KAFKA-17754 and its family on our broker, as on Apache Kafka: a late EndTxn ends the transaction after its own."""
+"""KAFKA-17754 and similar bugs on our broker, as on Apache Kafka: a late EndTxn ends the following transaction."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PLAN = Path(__file__).parents[3] / "plans/delayed-end-txn.toml"
 
 
 def played(generation: int) -> SimResult:
-    """The plan that is played on Apache Kafka too, in the simulator."""
+    """Simulate the plan that is also played on Apache Kafka."""
     values: dict[str, Any] = tomllib.loads(PLAN.read_text())
     workload = {**values["workload"], "generation": generation}
     return simulate(make_plan({**values, "runtime": "sim", "workload": workload}), stop_at_first=False)
 
 
 def late_ends(result: SimResult) -> list[dict[str, Any]]:
-    """Return the trace events of the frames that were held."""
+    """Return the trace events of requests that the fault held back."""
     last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     return [frame for line in last.values() for frame in line["evidence"]["struck"]]
 

@@ -1,6 +1,7 @@
-"""State that is derived from other state, with a mistake planted in how it is derived: a simulation sees it at once.
+"""Bugs planted in the code that derives state from other state (indexes, caches, images): a simulation sees each at
+once.
 
-Each mistake is planted in a rule of the broker, and the same plan without it breaks nothing.
+Each bug replaces a method of the broker. The same plan without it breaks nothing.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from squall.chaos.runs.simulation import simulate
 
 
 class Mistake(NamedTuple):
-    """Describes what is planted, under which plan, and which invariants see it: names, separated by blanks."""
+    """A planted bug, the plan that shows it, and the names of the invariants that see it, separated by blanks."""
 
     invariants: str
     plan: Callable[[], Plan]
     owner: Any
-    """A class, a module or a dict."""
+    """The class, module or dict whose attribute is replaced."""
     name: Any
     by: Callable[[Any], Callable[..., Any]]
-    """The rule into its replacement."""
+    """Makes the replacement from the original."""
 
 
 def failover(*more: Values, **plan: Any) -> Plan:
-    """Two brokers die one after the other, under a load."""
+    """Return a plan in which two brokers die one after the other under load."""
     return hunt_plan(1, [*killings(draw(1, "derived"), rounds=2), *more], **plan)
 
 
@@ -53,7 +54,7 @@ def leaves_fencing_out(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def believes_too_much(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A follower that has fetched is taken to hold all that the leader has."""
+    """Let a leader believe that a follower that fetches has its whole log."""
 
     def follower_fetched(self: Any, replica_id: int, fetch_offset: int, *rest: Any) -> Any:
         return rule(self, replica_id, self.log_end_offset, *rest)
@@ -96,7 +97,7 @@ def adds_every_other(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_metadata(by: Callable[..., Any]) -> Callable[..., Any]:
-    """Plant what `by` does in the metadata log alone."""
+    """Restrict the bug `by` to the metadata log."""
 
     def planted(rule: Callable[..., Any]) -> Callable[..., Any]:
         wrong = by(rule)
@@ -114,28 +115,28 @@ def trims_too_much(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def snapshots() -> Plan:
-    """Metadata logs are trimmed often."""
+    """Return a plan in which metadata logs are often deleted up to a snapshot."""
     bytes_ = {"metadata.log.max.record.bytes.between.snapshots": "200", "metadata.max.retention.bytes": "500"}
     return failover(settings=bytes_)
 
 
 def crowded() -> Plan:
-    """So many partitions that the metadata log gets an index."""
+    """Return a plan with so many partitions that the metadata log gets an index."""
     return failover(workload={"partitions": 40})
 
 
 def flushed() -> Plan:
-    """Every record is flushed before anybody hears of it."""
+    """Return a plan in which every record is flushed before it is acknowledged."""
     return failover(settings={"log.flush.interval.messages": "1"})
 
 
 def indexed() -> Plan:
-    """Every batch is in the indexes."""
+    """Return a plan in which every batch has an index entry."""
     return failover(settings={"log.index.interval.bytes": "0"})
 
 
 def drained() -> Plan:
-    """All that one of four brokers holds moves to the others."""
+    """Return a plan in which all replicas of one of four brokers move to the others."""
     return hunt_plan(1, [fault(0.4, 3, "leadership", "node:1", how="drain")], nodes=4)
 
 
@@ -151,7 +152,7 @@ def drops_who_came(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def keeps_who_went(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Once the move is over, the replicas that have gone are still listed as removing."""
+    """Keep removed replicas listed as "removing" after a reassignment."""
 
     def complete_reassignment(self: Any) -> None:
         gone = self.removing
@@ -162,7 +163,7 @@ def keeps_who_went(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def calls_off(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Once they are in sync, those that were to come go again, and those that were to go stay."""
+    """Cancel a reassignment once the added replicas are in sync."""
 
     def complete_reassignment(self: Any) -> None:
         came, (replicas, isr) = self.adding, (self.replicas, self.isr)
@@ -251,7 +252,7 @@ def found(plan: Plan) -> list[str]:
 
 @cache
 def without(plan: Callable[[], Plan]) -> list[str]:
-    """Return the invariants that a sound broker breaks."""
+    """Return the invariants that break under a plan without any bug."""
     return found(plan())
 
 

@@ -1,4 +1,4 @@
-"""One seed is one run: to the last byte, in another process, under another hash seed."""
+"""A seed determines a run to the last byte, also in another OS process with another hash seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def traced(seed: int, hash_seed: str) -> list[str]:
 
 
 def difference(first: list[str], second: list[str]) -> str:
-    """Return the first line of two traces that differs, with what is before it; "" if none does."""
+    """Return the first line at which two traces differ, with the lines before it; "" if they are equal."""
     for at, (one, other) in enumerate(zip(first[1:], second[1:], strict=False), 1):
         if one != other:
             before = "\n  ".join(first[max(1, at - CONTEXT) : at])

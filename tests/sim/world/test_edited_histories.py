@@ -1,4 +1,4 @@
-"""A history that was edited, digests and all, contradicts what run.json, the plan and nemesis.jsonl say."""
+"""A history that was edited together with its checksums contradicts run.json, the plan or nemesis.jsonl."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILL = {"at_s": 3.0, "duration_s": 2.0, "action": "kill", "target": "node:1"}
 
 @cache
 def files() -> Mapping[str, bytes]:
-    """The run directory of a short run in which nothing is wrong."""
+    """Return the run directory of a short valid run."""
     workload = {"rate": 20, "topics": 1, "partitions": 2}
     values = {"seed": 3, "runtime": "sim", "time_s": 12.0, "warmup_s": 1.0, "workload": workload}
     return simulate(make_plan({**values, "faults": [KILL]})).files
@@ -58,7 +58,7 @@ def last_send() -> Line:
 
 
 def declared(**fields: Any) -> Callable[[bytes], bytes]:
-    """Partition 0 is declared otherwise."""
+    """Return an edit that changes fields of partition 0's declaration."""
 
     def change(line: Line) -> Line:
         return {**line, **fields} if line["e"] == "t" and line["part"] == 0 else line
@@ -67,7 +67,9 @@ def declared(**fields: Any) -> Callable[[bytes], bytes]:
 
 
 def in_force(**settings: str) -> Callable[[bytes], bytes]:
-    """Brokers say other settings of the topic of partition 0; `_` is a point."""
+    """Return an edit that changes the topic settings which the brokers reported for partition 0; in names, `_` is a
+    dot.
+    """
     named = {name.replace("_", "."): value for name, value in settings.items()}
 
     def change(line: Line) -> Line:
@@ -140,7 +142,7 @@ def test_an_edited_history_is_unknown(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, (_, _, told) in EDITS.items() if told])
 def test_what_else_the_files_say_contradicts_it_where_nobody_counted(name: str) -> None:
-    """A run of an early version, or a run.json that was edited, too: it counts nothing, and its digest fits."""
+    """A run.json of an early version, or an edited one, may have no counts and a checksum that fits."""
     edit, _, told = EDITS[name]
     info = told_by(files())
     del info["history"]
@@ -172,7 +174,9 @@ def test_the_files_of_a_run_agree(workload: str) -> None:
 
 @pytest.mark.parametrize("closed", [True, False], ids=["Ctrl-C", "killed"])
 def test_the_files_of_a_run_that_was_cut_short_agree(closed: bool) -> None:
-    """Stopped in the middle of its load, its recorder closes the history and run.json has what is in it by then."""
+    """When a run is stopped during its load, the recorder closes the history, and run.json has its counts at that
+    moment.
+    """
     first, *lines, last = lines_of(files()["history.jsonl"])
     kept = [first, *lines[: len(lines) // 2]]
     info = {name: value for name, value in told_by(files()).items() if name not in (*seal.SEALED_KEYS, "counters")}

@@ -1,4 +1,4 @@
-"""Every kind of fault, whatever it is, from its draw to the page: a new one is covered by being there."""
+"""Every kind of fault, from its random draw to the run's page. A new kind is tested without a change here."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ MEMBERS = {
     "session_timeout_ms": 1500, "max_poll_interval_ms": 2000, "poll_pause_ms": 200,
 }  # fmt: skip
 OFTEN = {"flush.messages": "1", "segment.bytes": "16384"}
-"""Fsyncs that can be hit, and segments that are closed."""
+"""Settings with frequent fsyncs and small segments, so that disk faults find some."""
 
 
 def drawn(kind: FaultKind, seed: int) -> dict[str, Any]:
-    """One fault of a kind as a seed's schedule has it, as in a plan's file."""
+    """Return one fault of a kind as a random plan of this seed has it, in the form of a plan's file."""
     length_s = max(20.0, kind.draw.lasts_s[1] + 12)
     fault = make_schedule(seed, [kind.name], length_s)[0]
     params = dict(kind.draw.likely(seed, fault, 5))
@@ -51,7 +51,7 @@ def drawn(kind: FaultKind, seed: int) -> dict[str, Any]:
 
 
 def plan_of(kind: FaultKind, seed: int, runtime: str = "sim") -> Plan:
-    """A run with one such fault."""
+    """Return a plan with one such fault."""
     fault = drawn(kind, seed)
     more: dict[str, Any] = {"upgrade_to": "another"} if FaultTrait.NEEDS_SECOND_VERSION in kind.traits else {}
     load = TRANSACTIONS if FaultTrait.NEEDS_TRANSACTIONS in kind.traits else LOAD

@@ -1,4 +1,4 @@
-"""Checks what only the simulation can do to a cluster: each changes what others see, and nothing else does."""
+"""Faults that only the simulation can inject: each changes what others see, and only that."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VERSIONS = int(ApiKey.API_VERSIONS)
 
 
 async def versions(runtime: SimRuntime) -> Any:
-    """One round trip over the client's link to node 1."""
+    """Send ApiVersions over the client's link to node 1."""
     return await inquiry.ask(runtime.env("asker"), "broker-1", PORT, ApiVersionsRequest(), 0)
 
 

@@ -1,4 +1,4 @@
-"""Faults that aim at groups: their coordinator, a state of a rebalance, and what members ask."""
+"""Faults aimed at groups: at their coordinator, at a state of a rebalance, or at members' requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fault(at_s: float, duration_s: float, action: str, target: str, **more: Any)
 
 
 def played(load: dict[str, Any], faults: list[dict[str, Any]], time_s: float) -> dict[int, dict[str, Any]]:
-    """The last line of each fault of a valid run in which all of them landed."""
+    """Return the last line of each fault of a valid run in which all of them took effect."""
     cluster = {"nodes": 3, "settings": SCENARIOS[load["name"]].BROKERS}
     values = {"runtime": "sim", "seed": 4, "time_s": time_s, "cluster": cluster, "workload": load, "faults": faults}
     result = simulate(make_plan(values))

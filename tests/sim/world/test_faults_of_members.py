@@ -1,4 +1,4 @@
-"""Faults on members of groups: one is gone without a word, one has a double. Coordinators find out."""
+"""Faults of group members: one crashes, one has a second process with the same instance id. The coordinator notices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def values_of(load: dict[str, Any], *faults: dict[str, Any]) -> dict[str, Any]:
 
 
 def played(load: dict[str, Any], *faults: dict[str, Any]) -> list[dict[str, Any]]:
-    """The evidence of each fault of a valid run in which all of them landed."""
+    """Return the evidence of each fault of a valid run in which all of them took effect."""
     result = simulate(make_plan(values_of(load, *faults)))
     assert result.verdict == "valid", result.reasons
     last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
@@ -83,7 +83,7 @@ def test_a_consumer_groups_member_keeps_its_instance_id_and_the_second_is_refuse
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_twin_waits_for_a_member_that_stands_still_beyond_its_session(protocol: str) -> None:
-    """It would find no member to be fenced, or take the place of one that is given up."""
+    """If it did not wait, it would find no member to fence, or would replace one whose session has expired."""
     load = {**GROUPS, "static_members": True, "group_protocol": protocol}
     values = values_of(load, fault(3, "member_twin", "member:1"))
     operations = [[at_s + part / 10, 0, "send", part, 200] for at_s in range(10) for part in range(3)]

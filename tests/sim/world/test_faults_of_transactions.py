@@ -1,4 +1,4 @@
-"""Faults that aim at transactions: a coordinator, a state, and what is asked of coordinators and by them."""
+"""Faults aimed at transactions: at a coordinator, at a state, or at requests to and from coordinators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A disk that forgot what was synced, and a loss of power: what no cluster survives is not tried (seed 1202924)."""
+"""A disk that loses synced data, followed by a power loss: what no cluster can survive is not injected (seed 1202924).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ FORGETS = {"how": "EIO", "op": "fsync", "nth": 1.0}
 
 
 def plan(nodes: int, *, forgets: dict[str, Any]) -> Plan:
-    """The disk of the quorum's first voter, as metadata are written, and then its power."""
+    """Return a plan in which the disk of the first voter drops metadata writes, and then that voter loses power."""
     faults = [
         {"at_s": 1.0, "duration_s": 2.0, "action": "disk", "target": "node:1", "params": forgets},
         {"at_s": 1.5, "duration_s": 2.0, "action": "topics", "target": "all", "params": {"how": "churn"}},

@@ -1,6 +1,6 @@
-"""Brokers that each do one small harm, in short simulations without faults: none of these runs is valid.
+"""Brokers with one small bug each, in short simulations without faults: none of these runs may be valid.
 
-They are harms that looked `valid` once: what they do was not looked at, or was measured and not judged.
+Each bug once went unnoticed: its effect was not checked, or was measured but did not change the verdict.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Rule = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A rule of the broker, and what is done in its place.
+    """A method of the broker, and its replacement with the bug.
 
-    `anomaly`: the finding that must not be permitted. Empty: the run is unknown, for the reason `says`.
+    `anomaly` is the finding that must not be permitted. If it is empty, the verdict is unknown for the reason `says`.
     """
 
     owner: Any
@@ -56,7 +56,7 @@ class Harm:
 
 
 def starved_at(isolation: int, limit: int) -> Callable[[Rule], Rule]:
-    """Readers at this isolation get no record from the offset `limit` on, and no error."""
+    """Give readers at this isolation level no record from the offset `limit` on, and no error."""
 
     def harmed(sound: Rule) -> Rule:
         def read(self: Any, fetch: Any, want: Any, left: int, first: bool) -> Any:
@@ -70,7 +70,7 @@ def starved_at(isolation: int, limit: int) -> Callable[[Rule], Rule]:
 
 
 def without_offsets(sound: Rule) -> Rule:
-    """Acknowledgements name no offset."""
+    """Acknowledge records without an offset."""
 
     def on_the_wire(result: ProduceResult) -> Any:
         index, error, _, *rest = sound(result)
@@ -80,7 +80,7 @@ def without_offsets(sound: Rule) -> Rule:
 
 
 def refusing(share: int) -> Callable[[Rule], Rule]:
-    """Refuse `share` of ten batches for good."""
+    """Refuse `share` of every ten batches for good."""
 
     def harmed(sound: Rule) -> Rule:
         seen = 0
@@ -98,7 +98,7 @@ def refusing(share: int) -> Callable[[Rule], Rule]:
 
 
 def closed_between(begin_ms: int, end_ms: int) -> Callable[[Rule], Rule]:
-    """No batch is taken for a while, counted from the first one."""
+    """Refuse all batches between these times, counted from the first batch."""
 
     def harmed(sound: Rule) -> Rule:
         first: int | None = None
@@ -118,7 +118,7 @@ def closed_between(begin_ms: int, end_ms: int) -> Callable[[Rule], Rule]:
 
 
 def up_to_the_log_end(sound: Rule) -> Rule:
-    """Readers get what is not committed, too."""
+    """Give readers uncommitted records, too."""
 
     def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
         return self.log_end_offset if isolation == 0 else sound(self, isolation, first_unstable_offset)
@@ -131,7 +131,7 @@ def nothing(sound: Rule) -> Rule:
 
 
 def no_commit(sound: Rule) -> Rule:
-    """No position of a group is committed."""
+    """Commit no offset of a group."""
 
     def refusal(self: Any, request: Any) -> ErrorCode:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -168,7 +168,7 @@ def plan_of(harm: Harm) -> Plan:
 
 
 def judged(plan: Plan) -> Verdict:
-    """By the history alone, as a real cluster's run is."""
+    """Judge the run by its history alone, without invariants, as a run on a real cluster is judged."""
     files = simulate(plan, stop_at_first=False).files
     history, told = files["history.jsonl"], json.loads(files["run.json"])
     own = figures_of_history(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])

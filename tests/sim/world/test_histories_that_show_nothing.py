@@ -1,4 +1,4 @@
-"""Runs of which the lines are gone that show what their workload is there for: they are unknown, not valid."""
+"""Histories without the lines that their workload exists for: their verdict is unknown, not valid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_of(workload: str) -> tuple[Plan, SimResult]:
 
 
 def resealed(history: bytes, keep: Callable[[Line], Line | None]) -> bytes:
-    """The history with each line as `keep` leaves it; its last line counts what is left."""
+    """Return the history with each line replaced by the result of `keep`, and with a last line that counts the rest."""
     *lines, end = map(json.loads, history.splitlines())
     kept = b"".join(json.dumps(line).encode() + b"\n" for line in map(keep, lines) if line is not None)
     sealed = {**end, "lines": kept.count(b"\n"), "crc32": zlib.crc32(kept)}
@@ -89,7 +89,7 @@ def test_checks_that_could_show_nothing_did_not_run(
 
 
 class FirstOf:
-    """Leaves the first of certain lines, and takes out what the others say."""
+    """Keeps the first of certain lines, and empties the others."""
 
     def __init__(self, without: Callable[[Line], Line | None]) -> None:
         self.without = without
@@ -104,7 +104,7 @@ class FirstOf:
 
 
 def without_assignments(line: Line) -> Line | None:
-    """But for the first partition."""
+    """Remove all assignments except that of the first partition."""
     if line["e"] != "x" or line["kind"] != "assigned":
         return line
     return {**line, "at": {part: at for part, at in line["at"].items() if part == "0"}}
@@ -132,7 +132,7 @@ def test_checks_that_saw_a_part_of_the_run_only_say_so_and_prove_nothing(
 
 
 def without_most_polls() -> Callable[[Line], Line]:
-    """No poll but the first of each process returned a record."""
+    """Remove the records of all polls except the first of each process."""
     polled: dict[int, int] = {}
     asked: dict[int, int] = {}
 

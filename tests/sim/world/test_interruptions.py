@@ -1,4 +1,4 @@
-"""A signal interrupts whatever runs just then: most often a broker, which has not failed for that."""
+"""A signal interrupts the code that runs at that moment, mostly a broker's: that is no failure of the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A zombie that came to stand still only at a later attempt: what it does then is its evidence, and nothing earlier."""
+"""A zombie that was paused only at a later attempt: its evidence is what it does afterwards, and nothing earlier."""
 
 from __future__ import annotations
 

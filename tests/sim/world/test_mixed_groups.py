@@ -1,4 +1,5 @@
-"""Members of both protocols in one group: no member owns what another one owns, and each way of going over is taken."""
+"""Members of both group protocols in one group: no partition has two owners, and all ways to change the protocol occur.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulation touches no real file and no real socket, and asks no real clock: audited while one runs."""
+"""A simulation uses no real file, socket or clock: Python's audit events prove it."""
 
 from __future__ import annotations
 

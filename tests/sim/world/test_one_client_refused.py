@@ -1,4 +1,4 @@
-"""A broker that serves all clients but one: no partition shows it."""
+"""A broker that refuses a single client: that is found although no partition shows it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def played(time_s: float, **workload: Any) -> SimResult:
 
 
 def refuse_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coordinator gives REFUSED_ID no producer id."""
+    """Make the coordinator refuse InitProducerId for REFUSED_ID."""
     decide = TransactionCoordinatorShard.decide
 
     def refused(self: TransactionCoordinatorShard, request: Request, *more: int) -> TxnCoordinatorResult:

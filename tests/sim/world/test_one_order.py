@@ -1,7 +1,7 @@
-"""Requests of one connection take effect in the order in which they came, whatever a seed makes of tasks and links.
+"""Requests of one connection take effect in the order in which they came, whatever order a seed gives to tasks and
+links.
 
-What many clients send at once over one connection each is compared with what a list of the same requests, carried out
-one after the other, leaves behind.
+Clients send many requests at once over one connection each. The result is compared with a sequential execution.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Raw:
         self._link, self._got = link, bytearray()
 
     async def pipeline(self, *requests: Any) -> list[Any]:
-        """The answers, in the order in which they came."""
+        """Send all requests, and return the answers in the order in which they come."""
         from squall.broker.protocol.apis import response_class
 
         keys = [request.API_KEY for request in requests]
@@ -74,7 +74,7 @@ class Raw:
 
 
 async def connected(runtime: SimRuntime) -> dict[int, Raw]:
-    """A connection to each broker, which know topic "t": one replica on each, the first one leads."""
+    """Return a connection to each broker. They have topic "t" with one replica on each; the first one leads."""
     env = runtime.env("c0")
     links = {}
     for node, address in enumerate(runtime.bootstrap("CLIENT").split(","), 1):
@@ -173,7 +173,7 @@ def initialize() -> initializing.InitProducerIdRequest:
 
 
 async def coordinator(runtime: SimRuntime, links: dict[int, Raw], name: str, kind: int) -> Raw:
-    """A connection to who coordinates a group (kind 0), or a transactional id (kind 1)."""
+    """Return the connection to the coordinator of a group (kind 0) or of a transactional id (kind 1)."""
     while True:
         [found] = await links[1].pipeline(finding.FindCoordinatorRequest(key=name, key_type=kind))
         if found.error_code == 0:
@@ -204,11 +204,13 @@ def test_each_producer_of_a_transactional_id_fences_the_one_before(simulated: Ca
 
 
 HEARD = {0, 2, 8, 9, 21, 22, 32, 44}
-"""API keys of all that is mixed."""
+"""API keys of the requests that `mixed` sends."""
 
 
 def mixed(simulated: Callable[..., Any], seed: int) -> tuple[ConnectionOrderWatch, list[str]]:
-    """Whatever a client may send, in an order that the seed draws, over one connection; and what was out of order."""
+    """Send all kinds of a client's requests over one connection, in a random order. Returns the watch of their order,
+    and what took effect out of order.
+    """
     heard, wrong = ConnectionOrderWatch(), list[str]()
     heard.tell = lambda node, now, last: wrong.append(f"{now} after {last}")
 

@@ -1,4 +1,4 @@
-"""The history of a run says which plan, which nemesis.jsonl and which run.json are its own: others prove nothing."""
+"""A history names the plan, nemesis.jsonl and run.json of its own run: files of another run prove nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILL = {"at_s": 3.0, "duration_s": 2.0, "action": "kill", "target": "node:1"}
 
 @cache
 def files(seed: int = 3) -> Mapping[str, bytes]:
-    """The run directory of a short run in which nothing is wrong."""
+    """Return the run directory of a short valid run."""
     workload = {"rate": 20, "topics": 1, "partitions": 2}
     values = {"seed": seed, "runtime": "sim", "time_s": 10.0, "warmup_s": 1.0, "workload": workload}
     return simulate(make_plan({**values, "faults": [KILL]})).files
@@ -60,7 +60,9 @@ def test_a_plan_of_another_configuration_with_the_same_seed_is_unknown(here: str
 
 
 def test_under_a_plan_that_was_changed_nothing_is_held_against_the_cluster() -> None:
-    """Lost records that acks=1 permits are not those of a plan that says acks=all, which somebody put there."""
+    """The run had acks=1, which permits losses. They are no findings under a plan with acks=all that replaced the
+    run's.
+    """
     first = b'"v":'
     lines = files()["history.jsonl"].splitlines(keepends=True)
     sends = [number for number, line in enumerate(lines) if first in line and b'"f":"send"' in line]

@@ -1,4 +1,4 @@
-"""Readers in fetch sessions: an answer that leaves a partition out says that nothing is new there."""
+"""Readers in fetch sessions: a response that leaves a partition out means that nothing is new there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OF_CONSUMERS = -1
 
 
 def plan(*, both: bool) -> Plan:
-    """A broker hangs for a moment at the beginning. After that the load writes, for much longer than a reader may be
-    stuck, to partition 0, and to partition 1 if `both`.
+    """Return a plan in which a broker hangs briefly at the beginning. After that the load writes to partition 0, and to
+    partition 1 if `both`, for much longer than a reader may be stuck.
     """
     records = [[0.1, 0, "appends-0", 0, 100], [0.1, 0, "appends-0", 1, 100]]
     records += [[2.0 + n / 5, 0, "appends-0", n % 2 if both else 0, 100] for n in range(int((LOAD_S - 2) * 5))]

@@ -31,7 +31,7 @@ def test_what_no_broker_had_synced_may_be_lost() -> None:
 
 
 def test_what_brokers_drop_of_what_is_left_on_their_disks_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They lost power, too, and other records with it."""
+    """The brokers lost power, and then deleted further records by a bug: only the first loss is permitted."""
     sound = manager.load
 
     def drops_a_batch(*args: Any, topic: str, clean: bool, **more: Any) -> Log:

@@ -1,4 +1,4 @@
-"""The simulation's own loop runs tasks as trio's does, and nothing that a simulation could see is different."""
+"""The simulation's own event loop runs tasks as trio's loop does; a simulation cannot see a difference."""
 
 import signal
 from collections.abc import Generator
@@ -12,7 +12,7 @@ from squall.chaos.runtimes.sim.kernel import Kernel
 
 
 def order(seed: int) -> list[tuple[float, int]]:
-    """Return when and in which order many tasks ran, of which several are woken at one moment, alone or together."""
+    """Return the time and order in which many tasks ran, some of them woken at the same moment, alone or together."""
     clock = Kernel()
     seen: list[tuple[float, int]] = []
 
@@ -36,7 +36,7 @@ def order(seed: int) -> list[tuple[float, int]]:
 
 
 def all_of_trio(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on nothing of trio's is replaced in a simulation, but its clock and its generator."""
+    """Let simulations use trio's own loop, with only its clock and random generator replaced."""
     monkeypatch.setattr(run_loop, "lean_run", trio_run.unrolled_run)
     monkeypatch.setattr(run_loop, "registers", trio.CancelScope._might_change_registered_deadline)
 
@@ -50,8 +50,8 @@ def test_tasks_run_in_the_same_order_as_in_all_of_trio(seed: int, monkeypatch: p
 
 
 def deadlines() -> list[tuple[float, object]]:
-    """Return when scopes are cancelled whose deadlines are put off, brought forward, taken away and given back, and
-    what trio counts.
+    """Return when cancel scopes are cancelled whose deadlines are moved, removed and set again, and how many deadlines
+    trio counts.
     """
     clock = Kernel()
     seen: list[tuple[float, object]] = []
@@ -115,7 +115,7 @@ def test_an_interruption_that_cannot_be_raised_at_once_is_heard_of() -> None:
 def test_trio_instruments_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Instrument(trio.abc.Instrument):
         def before_task_step(self, task: trio.lowlevel.Task) -> None:
-            """Would not be called."""
+            """Do nothing: it would never be called."""
 
     monkeypatch.setattr(trio_run, "unrolled_run", run_loop.lean_run)
     with pytest.raises(trio.TrioInternalError) as raised:

@@ -1,4 +1,4 @@
-"""Readers of brokers whose answers have room for few records."""
+"""Readers of brokers whose responses have room for few records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from squall.chaos.runs.simulation import simulate
 
 @pytest.mark.parametrize("sessions", [False, True])
 def test_no_partition_starves_another_where_answers_are_small(sessions: bool) -> None:
-    """One broker leads them all, each answer has one partition's record, and one partition always has more."""
+    """One broker leads all partitions, each response holds one partition's record, and one partition always has more.
+    """
     records = [[0.1, 0, "appends-0", 1, 1000], [0.1, 0, "appends-0", 2, 1000]]
     records += [[n / 20, 0, "appends-0", 0, 1000] for n in range(120)]
     plan = make_plan(

@@ -1,5 +1,4 @@
-"""Checks what `stop` promises: the broker leaves by itself. A controller lets it go, or the fault reports that none
-answered.
+"""The fault `stop` lets a broker end by itself: after the controller's permission, or with a note that none answered.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ STOP = fault(1.5, 3.0, "stop", "node:2")
 
 
 def played(*faults: dict[str, Any]) -> dict[str, Any]:
-    """The line of the last of these faults."""
+    """Return the line of the last of these faults."""
     result = simulate(hunt_plan(5, list(faults)), stop_at_first=False)
     assert result.judgement is not None
     last = result.judgement.faults[-1]
@@ -51,7 +50,7 @@ def test_a_broker_that_is_cut_off_and_ignores_sigterm_did_not_stop(monkeypatch: 
 
 
 def test_a_controller_that_answers_and_lets_nobody_go_is_no_reason(monkeypatch: Patch) -> None:
-    """The broker leaves by itself after a while, and does not say that it was alone."""
+    """The broker ends by itself after a while, and does not claim that no controller answered."""
     stopping = brokers._heartbeat_of_stopping
 
     def kept(*given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A broken invariant of groups is reported in words: which group, which field, what it is, what a replay gives."""
+"""A broken invariant of groups is reported in words: the group, the field, its value, and the value after a replay."""
 
 from __future__ import annotations
 

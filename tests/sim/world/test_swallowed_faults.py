@@ -1,7 +1,8 @@
-"""Every kind of fault against worlds that swallow it: they take each order and do nothing, or undo it too early.
+"""Every kind of fault in simulated worlds that swallow it (`swallowing`): it has no effect there, or is undone too
+early.
 
-What such a world measures is honest, so no fault may land. A kind without such a world fails here: a new kind names its
-own in `SWALLOWED`.
+Then measurements show no fault, so none may count as effective. A new kind of fault must name such a world in
+`SWALLOWED`, or a test here fails.
 """
 
 from __future__ import annotations
@@ -59,21 +60,21 @@ from tests.unit.faults import test_acts
 
 Patch = pytest.MonkeyPatch
 NEVER_SIMULATED = {kind.name for kind in KINDS.values() if "sim" not in kind.worlds}
-"""They are swallowed in the world of `tests.unit.faults.test_acts`."""
+"""Kinds that the simulator cannot play. `tests.unit.faults.test_acts` swallows them."""
 
 
 @dataclass(frozen=True)
 class Swallowed:
-    """A world that swallows faults of a kind, and which of its faults: those a seed draws, unless it says otherwise."""
+    """A world that swallows faults of a kind, and the faults to try: by default those that seeds draw."""
 
     how: str
     by: Callable[[Patch], None]
     params: dict[str, Any] = field(default_factory=dict)
     target: str = ""
     lasts_s: float = 0.0
-    """How long the fault lasts, in seconds. 0: as drawn."""
+    """The duration of the fault in seconds; 0: as drawn."""
     found: tuple[str, ...] = ()
-    """What the run finds beside."""
+    """Anomalies that the run may find besides."""
 
 
 LINKS = (Swallowed("blind", blind_wires),)
@@ -178,7 +179,7 @@ def test_each_kind_has_a_world_that_swallows_it() -> None:
 
 
 def honest(name: str, case: Swallowed) -> Plan:
-    """A plan whose only fault lands in an honest world."""
+    """Return a plan whose only fault takes effect in an unpatched world."""
     return _honest(name, tuple(sorted(case.params.items())), case.target, case.lasts_s)
 
 

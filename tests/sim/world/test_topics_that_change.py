@@ -1,4 +1,4 @@
-"""Administrators change topics while a simulated cluster is used. What a broker does beyond that is found."""
+"""Administrators change topics while a simulated cluster is in use. A broker that does more than asked is found."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_topic_that_lives_on_under_the_next_one_shows_as_records_that_nobody_s
 
 
 def landed(result: SimResult) -> str | None:
-    """Why its only fault has not landed."""
+    """Return why the only fault has no evidence; None if it has."""
     assert result.judgement is not None
     (fault,) = result.judgement.faults
     return not_landed(fault)

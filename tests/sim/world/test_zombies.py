@@ -1,4 +1,4 @@
-"""Zombies of transactional producers: our broker lets none in, and one that it let in is found."""
+"""Zombies of transactional producers: our broker refuses them all, and a broker that accepts one is found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOAD = {"name": "transactions", "rate": 4, "producers": 2, "partitions": 2, "abo
 
 
 def haunted(generation: int, *targets: str) -> SimResult:
-    """A run with a zombie of each of these producers, one after the other."""
+    """Simulate a run in which each of these producers becomes a zombie, one after the other."""
     faults = [
         {"at_s": 1.0 + 4.0 * number, "duration_s": 1.5, "action": "zombie", "target": target}
         for number, target in enumerate(targets)
@@ -37,7 +37,7 @@ def evidence(result: SimResult) -> list[dict[str, Any]]:
 
 
 def processes(result: SimResult) -> dict[int, dict[str, Any]]:
-    """The settings of each process of the history."""
+    """Return the settings of each process in the history."""
     lines = map(json.loads, result.run_files()["history.jsonl"].splitlines())
     return {line["p"]: line["settings"] for line in lines if line["e"] == "p"}
 
@@ -58,7 +58,7 @@ def test_a_zombie_writes_nothing_on_our_broker(generation: int) -> None:
 
 
 def test_a_zombie_that_a_broker_lets_in_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that looks neither at epochs nor at sequence numbers."""
+    """The broker here checks neither producer epochs nor sequence numbers."""
     came: list[int] = [0]
 
     def unknown(rules: Any, entry: ProducerStateEntry, header: BatchHeader) -> None:
@@ -112,7 +112,7 @@ PIPELINE = {"name": "pipeline", "rate": 4, "partitions": 2, "poll_pause_ms": 200
 
 
 def haunted_pipeline(generation: int, protocol: str, *targets: str) -> SimResult:
-    """A run of a pipeline with a zombie of each of these instances, one after the other."""
+    """Simulate a run of a pipeline in which each of these instances becomes a zombie, one after the other."""
     faults = [
         {"at_s": 1.0 + 9.0 * number, "duration_s": 1.5, "action": "zombie", "target": target}
         for number, target in enumerate(targets)
@@ -145,8 +145,8 @@ def test_a_zombie_of_a_pipeline_writes_nothing_and_commits_nothing_and_its_group
 
 
 def test_a_zombie_of_a_pipeline_that_brokers_let_in_makes_an_output_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions look neither at epochs nor at sequence numbers: the successor's commit makes the zombie's output
-    visible, and that input has an output of the successor's, too.
+    """The brokers check neither producer epochs nor sequence numbers. The successor's commit then makes the zombie's
+    output visible beside the successor's own output of the same input.
     """
     came: list[int] = [0]
 

@@ -1,4 +1,4 @@
-"""Run as a program: simulate one swarm plan, and print its digest and then its trace, a line each."""
+"""Simulates one random plan, and prints its digest and its trace. It is run as a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from squall.chaos.runs.simulation import simulate
 
 
 def main() -> None:
-    """SEED"""
+    """Simulate the seed given as the only argument."""
     result = simulate(swarm_plan(int(sys.argv[1])), stop_at_first=False)
     out = [result.digest, f"{result.verdict} {result.failure}", *(json.dumps(line) for line in result.trace)]
     sys.stdout.write("\n".join(out) + "\n")
