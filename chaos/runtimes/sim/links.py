@@ -261,8 +261,8 @@ class OneWayStream:
             self.push = connection.asked if stream is StreamDirection.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
-        """Send bytes past the protocol faults. Returns the virtual time, in seconds, at which they will arrive, as far
-        as it is known.
+        """Send bytes on which no protocol fault acts any more. Returns the virtual time, in seconds, at which they will
+        arrive, as far as it is known.
         """
         wire = self.wire
         now = wire.kernel.now

@@ -42,7 +42,7 @@ local network.
 
 
 class WireConnection(Protocol):
-    """Represents one open connection, as its link needs it."""
+    """Lists what a link uses of an open connection."""
 
     serial: int
 

@@ -172,7 +172,7 @@ def _is_ours(process: ProcessId, run: str) -> bool:
 
 
 def _files() -> list[tuple[Path, RunRegistryFile]]:
-    """Return every file that can be read; skips a file that is being removed, or that this version cannot parse."""
+    """Return every registry file, parsed. Skips a file that is being removed, or that this version cannot parse."""
     files = []
     for path in sorted(_runs_folder().glob("*.json")):
         try:

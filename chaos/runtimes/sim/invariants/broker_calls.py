@@ -52,10 +52,13 @@ class BrokerCallObserver:
         self._in_flight: Counter[BrokerToControllerRequests] = Counter()
         """Counts the AlterPartition requests in flight, by their sender."""
         self._unsent_since: dict[IsrProposals, float] = {}
-        """Maps proposals to the first of the looks since which they wait without a request in flight, in s."""
+        """Maps a broker's ISR proposals to the time, in s, since which every check has found them waiting without a
+        request in flight.
+        """
 
     def look(self, proposals: IsrProposals, now: float | None) -> None:
-        """Look at a broker's ISR proposals at this time, in s; None: the broker may not have run since the last look.
+        """Check whether a broker's ISR proposals wait without a request in flight. `now`: the time in s; None: the
+        broker may not have run since the last check.
         """
         waiting, authority = proposals.waiting(), cast("KraftControlPlane", proposals._authority)
         if now is None or not waiting or self._in_flight[authority._own]:

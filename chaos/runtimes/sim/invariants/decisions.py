@@ -152,7 +152,7 @@ def image_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str 
 def registration_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
     """A node's image has, for each broker, the offset of its last registration: the record's offset, or, if the image
     came from a snapshot, which does not keep that offset, the broker's epoch. (If no log has the record any more, the
-    offset only must not be before the broker's epoch.)
+    check is weaker: the offset is not before the broker's epoch.)
     """
     registered = {broker.id: broker.registered_at for broker in replayed.brokers}
     for broker in image.brokers:

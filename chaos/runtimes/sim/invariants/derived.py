@@ -184,7 +184,7 @@ def _relative(step: tuple[int, int]) -> int:
 @invariant("log-start-is-kept", CheckTrigger.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
 def log_start_is_kept(start: int, first: int, kept: int, named: int) -> str | None:
     """A loaded log starts neither before its first segment nor before the log start that its node sent last in a Fetch
-    response. If the log start in its checkpoint file is later than both, it starts there at the latest.
+    response. It starts no later than the latest of these two and of the log start in its checkpoint file.
     """
     if max(first, named) <= start <= max(first, kept, named):
         return None

@@ -1,6 +1,7 @@
-"""Defines the invariants of incremental fetch sessions (KIP-227), and models what the two ends of a session have sent.
+"""Defines the invariants of incremental fetch sessions (KIP-227). It also models sessions: what the requests of each
+name, and what its responses have sent.
 
-The models are built from the requests and responses alone, and not from what the broker's own sessions remember.
+The models are built from the requests and responses alone, and not from the broker's own session state.
 """
 
 from __future__ import annotations
@@ -16,35 +17,37 @@ if TYPE_CHECKING:
     from squall.broker.protocol.hot import FetchIn, FetchRequestPartition, FetchResponsePartition
 
 PartitionKey = tuple[bytes, int]
-"""Identifies a partition by its topic's id or name, as in the requests of the session, and its index."""
+"""Identifies a partition in a fetch session: its topic's id or name, whichever the session's requests use, and its
+index.
+"""
 SentOffsets = tuple[int, int]
-"""Holds a high watermark and a log start offset."""
+"""Holds the high watermark and the log start offset that a response has sent for a partition."""
 
 
 class ContinuedSession(NamedTuple):
-    """Describes a request that a broker accepted as the next one of a session."""
+    """Describes a fetch session after a broker has accepted one more request of it."""
 
     epoch: int
     expected_epoch: int
     parts: Mapping[PartitionKey, FetchRequestPartition]
-    """Holds the partitions that the broker serves in the session, after this request."""
+    """Holds the session's partitions, as the broker has them after this request."""
     requested: Mapping[PartitionKey, FetchRequestPartition]
-    """Holds the partitions by all requests of the session."""
+    """Holds the session's partitions, as all its requests together name them."""
 
 
 class OmittedPartition(NamedTuple):
-    """Describes a partition of a session that a response leaves out."""
+    """Describes a partition of a fetch session that a response leaves out, because nothing of it has changed."""
 
     key: PartitionKey
     error: str
-    """Names the problem of which a fetcher must learn; empty if there is none."""
+    """Describes an error of the partition, for which the response had to include it; empty if there is none."""
     now: SentOffsets
     sent: SentOffsets | None
     """Holds the offsets in the last response that named the partition; None if no response has named it."""
 
 
 class FetcherPosition(NamedTuple):
-    """Holds a follower's position in a partition: what a Fetch request says of it."""
+    """Holds a follower's position in a partition, as a Fetch request names it."""
 
     leader_epoch: int
     offset: int
@@ -53,7 +56,9 @@ class FetcherPosition(NamedTuple):
 
 
 class NamedPositions(NamedTuple):
-    """Compares a follower's positions with those that its requests in a session have named."""
+    """Holds a follower's present positions (`wanted`), and those that its requests in a fetch session have named
+    (`named`).
+    """
 
     wanted: Mapping[PartitionKey, FetcherPosition]
     named: Mapping[PartitionKey, FetcherPosition]
@@ -61,8 +66,8 @@ class NamedPositions(NamedTuple):
 
 @invariant("session-is-continued", CheckTrigger.SESSION, "KIP-227: epoch and partitions of a fetch session")
 def session_is_continued(found: ContinuedSession) -> str | None:
-    """A broker accepts a request of a fetch session only with the epoch that follows the last one, and serves exactly
-    the partitions that the session's requests have named and not forgotten, each from the position named last.
+    """A broker accepts a request of a fetch session only with the epoch that follows the last one. It then serves
+    exactly the partitions that the session's requests have named and not forgotten, each from the position named last.
     """
     if found.epoch != found.expected_epoch:
         return f"a request with session epoch {found.epoch} was accepted, the next epoch is {found.expected_epoch}"
@@ -77,8 +82,8 @@ def session_is_continued(found: ContinuedSession) -> str | None:
 
 @invariant("session-omits-the-unchanged", CheckTrigger.OMITTED, "KIP-227: a response has what has changed")
 def session_omits_the_unchanged(found: OmittedPartition) -> str | None:
-    """A response of a fetch session leaves out a partition only if the partition can be read from the requested
-    position, and its high watermark and log start offset are those that the fetcher got last.
+    """A response of a fetch session leaves out a partition only if nothing has changed: the partition can be read from
+    the requested position, and its high watermark and log start offset are those that the fetcher got last.
     """
     where = f"partition {found.key[1]} is not in the response"
     if found.error:
@@ -92,8 +97,8 @@ def session_omits_the_unchanged(found: OmittedPartition) -> str | None:
 
 @invariant("session-names-the-position", CheckTrigger.NAMED, "KIP-227: a request has what has changed")
 def session_names_the_position(found: NamedPositions) -> str | None:
-    """After each request of a follower's fetch session, its leader has the follower's present position in each
-    partition that the follower fetches, and has no other partitions.
+    """After each request of a follower's fetch session, the session's requests together name the follower's present
+    position in each partition that it fetches, and name no other partition.
     """
     for key in found.wanted.keys() | found.named.keys():
         wanted, named = found.wanted.get(key), found.named.get(key)
@@ -103,7 +108,9 @@ def session_names_the_position(found: NamedPositions) -> str | None:
 
 
 class ServedSession:
-    """Models one session of a broker by the requests that it accepted and the responses that it sent."""
+    """Models a fetch session as the broker should have it, by the requests that it accepted and the responses that it
+    sent.
+    """
 
     __slots__ = ("epoch", "parts", "sent")
 
@@ -113,7 +120,7 @@ class ServedSession:
         self.sent: dict[PartitionKey, SentOffsets] = {}
 
     def requested(self, request: FetchIn) -> int:
-        """Apply an accepted request, and return the epoch that it should have."""
+        """Apply a request that the broker accepted. Returns the session epoch that the request should have."""
         expected = INITIAL_EPOCH if request.session_epoch == INITIAL_EPOCH else self.epoch
         for key, parts in request.topics:
             for part in parts:
@@ -127,7 +134,7 @@ class ServedSession:
         return expected
 
     def answered(self, response: Iterable[tuple[bytes, FetchResponsePartition]]) -> set[PartitionKey]:
-        """Apply a response, and return the partitions of the session that it leaves out."""
+        """Apply a response. Returns the partitions of the session that it leaves out."""
         omitted = set(self.parts)
         for key, part in response:
             place = key, part.index
@@ -137,7 +144,7 @@ class ServedSession:
 
 
 class NamingSession:
-    """Models what a leader knows of a follower's positions, by the follower's requests."""
+    """Models a follower's fetch session: the positions that its requests have named so far."""
 
     __slots__ = ("named",)
 
@@ -150,7 +157,7 @@ class NamingSession:
         topics: Iterable[tuple[bytes, Iterable[FetchRequestPartition]]],
         forgotten: Iterable[tuple[bytes, Collection[int]]],
     ) -> None:
-        """Apply a request of the session with this epoch."""
+        """Apply a request that the follower sends. `epoch`: the request's session epoch."""
         if epoch == INITIAL_EPOCH:
             self.named.clear()
         for key, parts in topics:

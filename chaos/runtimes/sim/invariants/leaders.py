@@ -36,11 +36,13 @@ class IsrRemoval(NamedTuple):
 
 
 class UnsentProposals(NamedTuple):
-    """Describes ISR proposals that wait for the controller's decision while no request with them is in flight."""
+    """Describes a leader's ISR proposals that the controller has not decided, while no AlterPartition request is in
+    flight.
+    """
 
     proposals: int
     idle_ms: int
-    """Is the time for which no request was in flight, and proposals waited at each look."""
+    """Is for how long every check has found proposals waiting and no request in flight."""
 
 
 class LatestOffsetResponse(NamedTuple):
@@ -74,8 +76,8 @@ def removed_after_the_lag_time(found: IsrRemoval) -> str | None:
 
 @invariant("proposal-is-sent-again", CheckTrigger.UNSENT, "KIP-497: AlterPartition is repeated until it is decided")
 def proposal_is_sent_again(found: UnsentProposals) -> str | None:
-    """An ISR proposal that the controller has not decided is sent again after a short pause, however the last request
-    has ended.
+    """An ISR proposal that the controller has not decided is sent again after a short pause, whatever became of the
+    last AlterPartition request.
     """
     if found.idle_ms <= RESEND_MS:
         return None

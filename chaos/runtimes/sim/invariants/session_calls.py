@@ -1,5 +1,5 @@
-"""Observes the fetch sessions of brokers and of followers, by wrapping the functions that begin, continue and answer
-them.
+"""Observes the fetch sessions of brokers and of followers. It wraps the functions of the broker that begin, continue
+and answer them.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.wrapping import FunctionWrapper
 
 Found = Callable[[CheckTrigger, Any, "Partition"], None]
-"""Checks the invariants of a trigger for a value that concerns the replica of this state machine."""
+"""Is called with a trigger, the value that its invariants check, and the state machine of the replica concerned."""
 
 
 class FetchSessionObserver:
-    """Keeps a model of each fetch session, and passes to `found` what the sessions' invariants check."""
+    """Keeps a model of each fetch session, and passes the observations that the invariants check to `found`."""
 
     def __init__(self, found: Found) -> None:
         self._found = found
         self._served: WeakKeyDictionary[FetchSession, ServedSession] = WeakKeyDictionary()
         self._naming: WeakKeyDictionary[FetcherSession, NamingSession] = WeakKeyDictionary()
         self._api: FetchApi | None = None
-        """Is the API that serves a request now."""
+        """Is the `FetchApi` of the broker that handles a Fetch request now."""
         self._omitted: set[PartitionKey] = set()
-        """Holds the partitions of its session that the response in the making leaves out."""
+        """Holds the partitions that the response being built leaves out."""
 
     def wrappers(self) -> list[FunctionWrapper]:
-        """Return the wrappers of the brokers' functions."""
+        """Return the functions to wrap, for `wrapping.wrapped`."""
         return [
             (FetchApi, "_serve", self._requested),
             (FetchSessions, "open", self._opened),
@@ -126,7 +126,7 @@ class FetchSessionObserver:
 
 
 def _hosted(api: FetchApi | None, session: FetchSession, key: PartitionKey) -> HostedPartition | None:
-    """Return the broker's replica of a session's partition."""
+    """Return the broker's replica of a partition in a fetch session; None if it has none."""
     if api is None:
         return None
     named = api._replicas.by_id if session.by_ids else api._replicas.by_name

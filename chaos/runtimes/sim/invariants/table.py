@@ -138,7 +138,8 @@ class CheckTrigger(StrEnum):
     ISR_REMOVAL = "ISR removal"
     """Means that a leader proposes an ISR without a member that it had: check(found: IsrRemoval)."""
     UNSENT = "unsent"
-    """Means a look at a leader with ISR proposals that wait, and no request in flight: check(found: UnsentProposals).
+    """Means that a periodic check of a broker finds ISR proposals that wait, and no request in flight: check(found:
+    UnsentProposals).
     """
     SILENT = "silent"
     """Means that a controller has nothing more to decide: check(found: BrokerSilence), for each broker that is not
@@ -151,7 +152,7 @@ class CheckTrigger(StrEnum):
     SESSION = "session"
     """Means that a broker accepted a request of a fetch session: check(found: ContinuedSession)."""
     OMITTED = "omitted"
-    """Means that a response of a fetch session leaves a partition out: check(found: OmittedPartition)."""
+    """Means that a response of a fetch session leaves out a partition: check(found: OmittedPartition)."""
     NAMED = "named"
     """Means that a follower sends a request of its fetch session: check(found: NamedPositions)."""
     SETTINGS = "settings"
