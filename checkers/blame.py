@@ -78,8 +78,8 @@ _BY_COMPARISON = "it skipped records that Squall's own readers of the partition 
 def proven_by_reports(
     case: VerdictInputs, finding: tuple[str, str], blamed: Collection[int], parts: Collection[int]
 ) -> str:
-    """Return what members that are programs under test did; empty if a broker may have caused the finding, or if it is
-    not about such members.
+    """Return a sentence about what members of a program under test did, if their reports or other readers prove it.
+    Empty if a broker may have caused the finding, or if other clients are concerned.
 
     `finding` is the anomaly and its evidence; `blamed` and `parts` are its processes and partitions.
     """
@@ -102,8 +102,8 @@ def client_in_words(client: str) -> str:
 
 
 def no_acknowledgement(case: VerdictInputs) -> str:
-    """Return a sentence if the workload's producers, which are not ours, got no send acknowledged and none refused;
-    else an empty text.
+    """Return a sentence if the workload's producers are not Squall's, and no send of theirs was acknowledged or
+    definitely failed; else an empty text.
     """
     load, reported = load_producers(case.processes), case.metrics.get("partitions")
     if not load or not reported or any(each.client == OWN for each in load):

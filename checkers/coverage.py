@@ -60,8 +60,8 @@ def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
 
 
 def _uncommitted_only(case: VerdictInputs) -> list[str]:
-    """Return a sentence for each partition whose final reads at read_committed all ended early, because the records
-    behind their ends are not known. A partition is left out if a finding says that an anomaly held its readers back.
+    """Return a sentence for each partition of which no final read at read_committed reached the end, so that the last
+    records are not known. A partition is left out if a finding says that an anomaly held its readers back.
     """
     if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
         return []  # `VerdictInputs.not_run` has the checks that need such a read

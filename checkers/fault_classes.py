@@ -107,8 +107,8 @@ def _several_at_once(losses: Sequence[RecordedFault]) -> bool:
 
 
 def _of_all_in_sync(loss: RecordedFault, faults: Iterable[RecordedFault]) -> bool:
-    """Return whether faults hit the whole ISR of some partition, as it was before this loss of power or data, before
-    the node had caught up.
+    """Return whether faults may have hit every in-sync replica of some partition: the ISR is that before this loss of
+    power or data, and faults count until the node had caught up.
     """
     hit = set(loss.resolved)
     until = _caught_up(loss)

@@ -36,8 +36,8 @@ class Witness(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Counts the witnesses of one anomaly that have the same evidence and signs, and that the settings of one process
-    judge.
+    """Counts the witnesses of one anomaly that have the same evidence and signs, and that are judged by the settings of
+    the same process.
     """
 
     anomaly: str

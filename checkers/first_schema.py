@@ -1,5 +1,5 @@
-"""Derives the traits and classes of faults in lines of nemesis.jsonl from before schema 2, which do not have them, from
-the action.
+"""Derives the traits and classes of faults from their actions, for lines of nemesis.jsonl that are older than schema 2
+and do not have them.
 
 Such lines are no longer written, so later actions are not added here.
 """

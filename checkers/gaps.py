@@ -52,8 +52,8 @@ def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
 
 
 def given_up(one: OperationAttempt) -> int:
-    """Return when an operation's result came, in ns; if none ever came, when it was requested, because it is not known
-    how long its client waited.
+    """Return until when an operation counts as waiting, in ns: until its result came. If none ever came, it is only the
+    time of the request, because it is not known how long its client waited.
     """
     return one.t1 if one.t1 >= 0 else one.t0
 

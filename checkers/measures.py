@@ -198,8 +198,9 @@ def _reader_gaps(
 
 
 def _ends_of_epochs(reported: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
-    """Return a function that says of a response whether somebody had learned, before its request was sent, of an end
-    beyond its position from the same leader epoch. For readers at read_committed, ends are last stable offsets.
+    """Return a predicate on responses. It is true if some client had learned, before the response was requested, that
+    the log ends beyond the response's position, and had learned it from the same leader epoch. For readers at
+    read_committed, ends are last stable offsets.
     """
     ends: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for each in reported:

@@ -161,8 +161,8 @@ def decide(case: VerdictInputs) -> Verdict:
 
 
 def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedFinding:
-    """Return the finding with the client that it blames, if that is not the cluster. `no_ack` says why the load's
-    clients prove nothing; empty if they do.
+    """Return the finding with the client that it blames, if that is not the cluster. `no_ack` is the result of
+    `blame.no_acknowledgement`: if it is not empty, no finding about the load's progress counts.
     """
     if judged.permitted is not False:
         return judged
@@ -406,14 +406,14 @@ def _of_another(stored: Mapping[str, Any], run_dir: Path, history: History | Non
 
 
 def written(run_dir: Path, verdict: Verdict) -> dict[str, Any]:
-    """Return the content of verdict.json for a run directory. It includes the stamp of the history, so that a later
-    change of the history shows.
+    """Return the content of verdict.json for a run directory. It includes the size and CRC-32 of the history, so that a
+    later change of the history shows.
     """
     return {**to_json(verdict), seal.JUDGED: seal.stamp(run_dir / seal.FILE)}
 
 
 def to_json(verdict: Verdict) -> dict[str, Any]:
-    """Return the content of verdict.json, except for what only a run directory can say."""
+    """Return the content of verdict.json, except for what `written` adds from the run directory."""
     names = {entry["part"]: name for name, entry in verdict.metrics.get("partitions", {}).items()}
     return {
         "schema": SCHEMA,

@@ -370,8 +370,8 @@ def _more(count: int, what: str) -> str:
 
 
 def _elected(files: RunFiles, facts: PartitionFacts, span: tuple[float, float]) -> str:
-    """Describe every leader epoch that began in that time, from the first event that reports it; the controller's event
-    is preferred, because it gives the reasons.
+    """Describe every leader epoch that began within `span`, from the first event that reports it. The controller's
+    event is preferred, because it gives the reasons.
     """
     epochs: dict[int, BrokerTraceLine] = {}
     for event in facts.events:

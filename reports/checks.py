@@ -180,8 +180,8 @@ def _found(entry: Json) -> CheckResult:
 
 
 def _cell(state: str, cell: Json) -> str:
-    """Describe the cell in words. Verdicts of earlier versions name no cell, and for --expect safe `why` says
-    everything.
+    """Describe the cell of the guarantee matrix in words. Verdicts of earlier versions name no cell, and for --expect
+    safe `why` says everything.
     """
     if not cell or cell.get("row") == SAFE_EXPECTED.row:
         return ""

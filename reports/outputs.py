@@ -308,7 +308,9 @@ def _state(end: Json) -> str:
 
 
 def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
-    """Describe the input of such a finding, a sentence each; nothing if the history does not show it."""
+    """Describe the input record that a finding about outputs concerns, a sentence each; nothing if the history does not
+    show it.
+    """
     trail = _trail_of(files, problem)
     return [] if trail is None else list(_sentences(trail, problem))
 

@@ -176,7 +176,7 @@ def _moment(wall_ms: float) -> datetime | None:
 
 
 def _bytes_of(path: Path) -> int:
-    """Return the bytes of all files in it. Those of a run in progress may vanish meanwhile."""
+    """Return the bytes of all files below a folder. Files of a run in progress may vanish meanwhile."""
     total = 0
     for each in path.rglob("*"):
         with suppress(OSError):

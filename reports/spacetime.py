@@ -60,8 +60,8 @@ svg.spacetime .h { font-weight: 700; font-size: 13px; }
 
 
 def draw(story: PartitionStory, ident: str = "spacetime", linked: bool = False) -> str:
-    """Draw the story. `ident` makes its ids unique if a page has several. If `linked`, each moment links to its
-    sentence, which has the id IDENT-lN on the page, and has the id IDENT-mN.
+    """Draw the story. `ident` makes its ids unique if a page has several pictures. If `linked`, each moment has the id
+    IDENT-mN, and links to its sentence on the page, which has the id IDENT-lN.
     """
     layout = lay_out(story, _HEAD_H + 28)
     lines = {place: number for number, (_, _, own) in enumerate(placed_sentences(story.moments)) for place in own}

@@ -72,7 +72,9 @@ def _is_contradicted(facts: PartitionFacts, sent: SentRecord, seen: Sequence[int
 
 
 def _is_taken(facts: PartitionFacts, sent: SentRecord) -> bool:
-    """Return whether the offset was another record's, in the same epoch, before this one was sent."""
+    """Return whether another record had been acknowledged at this record's offset, in the same epoch, before this
+    record was sent.
+    """
     epoch = _epoch_of(facts, sent, sent.offset)
     return epoch >= 0 and any(
         each.offset == sent.offset and each.done is not None and each.done <= sent.sent
@@ -88,7 +90,9 @@ def _appends(event: BrokerTraceLine, offset: int) -> bool:
 
 
 def _appended_unheard(facts: PartitionFacts) -> dict[int, tuple[int, int]]:
-    """Map a value to (offset, epoch) for records whose offset neither producer nor reader reports, if only one fits."""
+    """Map the value of a record to its (offset, epoch), for records whose offset neither producer nor reader reports. A
+    leader's traced append gives them, if as many offsets of it are free as there are such records under way.
+    """
     put = [(sent, _offset_of(facts, sent)) for sent in facts.sends]
     known = {(offset, _epoch_of(facts, sent, offset)) for sent, offset in put if offset >= 0}
     silent = [sent for sent, offset in put if offset < 0 and sent.state != FAILED]

@@ -40,8 +40,8 @@ STUCK = (stuck.PRODUCER, stuck.CONSUMER)
 
 
 def stuck_clients(verdict: Json) -> dict[str, str]:
-    """Map a partition to the client that acknowledged nothing there for too long while fresh clients' writes were
-    accepted.
+    """Map a partition to the client that got no acknowledgement there for too long while fresh clients' writes were
+    acknowledged.
     """
     blaming = (each for each in objects(verdict.get("anomalies")) if _blames(each))
     producers = (each for each in blaming if each.get("name") == stuck.PRODUCER)
@@ -100,7 +100,9 @@ def _counted(name: str, entries: Sequence[Json]) -> int:
 
 
 def loss(files: RunFiles, *, permitted: bool) -> LossCount | None:
-    """Return the lost acknowledged records that are permitted to be lost, or are not. None if there are none."""
+    """Return the acknowledged records that were lost as the configuration permits, or, if not `permitted`, against it.
+    None if there are none.
+    """
     metrics = files.metrics or files.verdict.get("metrics")
     return loss_of({**files.verdict, "metrics": metrics}, permitted=permitted)
 

@@ -149,7 +149,7 @@ def _started(starting: Future[SparkSession], limit_s: float) -> SparkSession:
 
 
 def _beside(work: Callable[[], Result]) -> Future[Result]:
-    """Run `work` in a daemon thread, which does not keep the process from ending, as the threads of an executor do."""
+    """Run `work` in a daemon thread. Unlike the threads of an executor, it does not keep the process from ending."""
     result: Future[Result] = Future()
 
     def do() -> None:

@@ -1,4 +1,4 @@
-"""Takes the measures of `squall.checkers.metrics` with SQL.
+"""Computes the measures that `squall.checkers.metrics` defines, with SQL.
 
 Definitions and numbers are the same as those of `squall.checkers.measures`; tests/parity compares both. The statements
 read `squall.spark_analysis.views`. Small data, such as faults and processes, is part of the statement itself.

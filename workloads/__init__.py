@@ -1,1 +1,3 @@
-"""Drives a cluster as real applications do and writes the history. The package is private, as `squall` says."""
+"""Drives a cluster as real applications do and writes the history. The package is private: `squall.fixture` and
+`squall.spark` are Squall's public modules.
+"""

@@ -19,8 +19,8 @@ FLUSH_SHARE, SEGMENT_SHARE, INDEX_SHARE, FETCH_SHARE = 0.25, 0.25, 0.15, 0.25
 
 
 def topic_settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> dict[str, str]:
-    """Draw topic settings: some seeds have many segments, more entries in their offset indexes, or, if a fault counts
-    fsyncs, an fsync for each record.
+    """Draw topic settings. Some random plans get many segments, more entries in their offset indexes, or, if a fault
+    counts fsyncs, an fsync for each record.
     """
     found = {}
     if drawn_cluster.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:
@@ -33,8 +33,8 @@ def topic_settings(stream: RandomStreamFactory, drawn_cluster: SwarmCluster) -> 
 
 
 def fetch_sizes(stream: RandomStreamFactory) -> Table:
-    """Draw limits of readers' fetches for some seeds, so small that responses leave out records or whole partitions.
-    These readers poll often: otherwise they would not keep up with the load.
+    """Draw limits of readers' fetches for some random plans, so small that responses leave out records or whole
+    partitions. These readers poll often: otherwise they would not keep up with the load.
     """
     rng, found = stream("fetch sizes"), {}
     if rng.random() < FETCH_SHARE:

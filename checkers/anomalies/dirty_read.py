@@ -32,10 +32,11 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each value that a poll returned before, or at the very time when, its commit was requested.
+    """Yield a witness for each value that a poll returned no later than the client requested the commit of its
+    transaction.
 
-    One clock times both events, and the request leaves the client after it was recorded: a poll that returned at that
-    instant cannot have seen the commit's markers.
+    One clock times both events, and the request leaves the client after it was recorded. So a poll that returned at the
+    same instant cannot have seen the commit's markers.
     """
     late = seen.view(ended_late)
     for got in seen.view(committed_reads):

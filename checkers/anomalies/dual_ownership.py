@@ -77,8 +77,8 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _is_back(one: PartitionOwnership, other: PartitionOwnership) -> bool:
-    """Return whether `one` is proven to be a member only after the other member's ownership was over, in a later
-    generation.
+    """Return whether the first proof that `one` is a member comes from a later generation, after the ownership of
+    `other` was over: then `one` may have come back, and owned nothing in between.
     """
     return one.t0 < other.t0 <= other.t1 < one.told <= one.proved
 

@@ -72,8 +72,8 @@ def _begun(place: GroupPartitionHistory) -> int:
 
 
 def judged_until(history: History) -> dict[int, int]:
-    """Return, for each group, when a read_committed reader began that read all partitions of the group's output topics
-    to their ends, in ns.
+    """Return, for each group, the time in ns until which its commits are judged: when the last complete final read at
+    read_committed of its output partitions began, which must show the outputs.
 
     A group whose outputs may be removed (compaction, retention, deletion) is left out.
     """

@@ -30,7 +30,7 @@ class GroupPartitionHistory:
 
     @property
     def reset(self) -> bool:
-        """Return whether an administrator requested other positions, or none, for this group and partition."""
+        """Return whether an administrator requested to change or delete the group's position in this partition."""
         return any(commit.off < 0 for commit in self.commits)
 
     def begins_at(self, t: int) -> int:

@@ -60,7 +60,7 @@ def _healed_ns(history: History) -> int | None:
 
 
 def _timeouts_ns(history: History) -> dict[int, int]:
-    """Return, for each partition, how long in ns a transaction that wrote to it may last at most."""
+    """Return, for each partition, the longest time in ns that a transaction which wrote to it may last."""
     lasts = {txn.op: (txn.timeout_ms + LOOKED_FOR_EVERY_MS) * 1_000_000 for txn in history.txns.rows()}
     found: dict[int, int] = {}
     for member in history.members.rows():

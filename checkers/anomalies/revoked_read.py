@@ -24,11 +24,11 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Yield a witness for each record that its reader got after it had released the partition, by the reader's last
-    ownership. One process reports both events, so their order is certain.
+    """Yield a witness for each record that a group member got after it had released the partition and before it owned
+    the partition again. One process reports both events, so their order is certain.
 
-    A member may learn late that it lost a partition in another way, while it still works on records that it got before;
-    so only ownerships that ended by a revocation count.
+    Only ownerships that ended by a revocation count. A member may learn late that it lost a partition in another way,
+    while it still works on records that it got before.
     """
     holds: dict[tuple[int, int], list[PartitionOwnership]] = {}
     for hold in seen.history.holds.rows():

@@ -49,9 +49,10 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
 
 def _fenced(txn: Txn, inits: list[InitProducerIdResult]) -> InitProducerIdResult | None:
-    """Return the first InitProducerId of another process for the transactional id that was requested after this process
-    had got its producer id; None if there was none. The order of two requests that were under way at the same time is
-    not known, so these do not count.
+    """Return the InitProducerId with which another process fenced the producer of this transaction: the first one for
+    its transactional id that was requested after the producer had got its producer id. None if there was none.
+
+    The order of two requests that were under way at the same time is not known, so these do not count.
     """
     own = max((init.t for init in inits if init.proc == txn.proc and init.t <= txn.t0), default=None)
     if own is None:

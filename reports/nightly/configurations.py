@@ -92,8 +92,8 @@ def page_of(configuration: str) -> str:
 def configurations_of(
     nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row], series: Iterable[MeasureSeries]
 ) -> list[ConfigurationHistory]:
-    """Return every configuration of `nights`, which are in order, sorted by name. `runs` and `findings` are of these
-    nights.
+    """Return the results of each configuration over the nights, sorted by the configuration's name. `nights` is in
+    order of time, and `runs` and `findings` belong to these nights.
     """
     order = {row["night"]: place for place, row in enumerate(nights)}
     every = list(series)

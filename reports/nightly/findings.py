@@ -123,7 +123,9 @@ def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> I
 
 
 def _witness_fields(files: RunFiles, check: checks.CheckResult, group: WitnessGroup, classes: str) -> Row:
-    """Return the fields of a row that the witnesses of one cause give, with their fingerprint."""
+    """Return the fields of a store row that follow from the witnesses of one cause, including the finding's
+    fingerprint.
+    """
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []
     cause, (phase, fault) = cause_of(files, first), _moment(files, first)

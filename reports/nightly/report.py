@@ -186,7 +186,7 @@ class NightlyReport:
 
     @property
     def untouched(self) -> list[str]:
-        """Lists the configurations of the plan without any run, by the names that items have."""
+        """Lists the configurations that the night planned and never ran, by the names that items have."""
         ran = {_configuration_of(run["item"]) for run in self.runs}
         return [name for name in dict.fromkeys(map(_configuration_of, self.night["not_run"])) if name not in ran]
 

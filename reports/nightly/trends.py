@@ -121,7 +121,9 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
 
 
 def _tested_first(gone: FindingStatus, nights: Sequence[str], places: Mapping[str, Collection[Place]]) -> str:
-    """Return the first night after the last one with this finding that tested its configuration; empty if none did."""
+    """Return the first night that tested the finding's configuration again after the finding was last seen; empty if
+    none did.
+    """
     since = nights[nights.index(gone.nights[-1]) + 1 :]
     return next((night for night in since if ran_again(gone, places[night])), "")
 

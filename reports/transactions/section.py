@@ -141,7 +141,9 @@ def _line(moment: TxnMoment) -> tuple[str, str]:
 
 
 def _visible(txn: ObservedTxn, found: TransactionFacts) -> str:
-    """Say in how many of its partitions a read_committed reader got it, and when in the last of them."""
+    """Say how visible the transaction became to read_committed readers: never, in some of its partitions, or in all of
+    them after some time.
+    """
     times = [visible_at(txn, found, partition, READ_COMMITTED) for partition in txn.partitions]
     seen = [at for at in times if at is not None]
     if not seen:

@@ -449,7 +449,7 @@ def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedWa
 
 
 def fenced_by(txn: ObservedTxn, found: TransactionFacts) -> ProducerTakeover | None:
-    """Return the first take-over of its id by another process after its own; None if there was none."""
+    """Return the first take-over of the transaction's id by another process; None if there was none."""
     same = [each for each in found.taken_over if each.id == txn.id]
     own = max((each.t for each in same if each.process == txn.process and each.t <= txn.began), default=None)
     if own is None:

@@ -343,7 +343,7 @@ class Producer:
             self._failed(sent, failure)
 
     def _posted(self, sent: _ProduceInFlight, whole: bool) -> None:
-        """Settle a request with acks=0: that the link has its bytes is all that can be known."""
+        """Settle a request with acks=0. Nothing can be known of it but whether the link took its bytes."""
         if self._closed:
             return
         if not whole:

@@ -133,8 +133,8 @@ class MultiInstanceLoad(Scenario):
     @model_validator(mode="before")
     @classmethod
     def _spoken(cls, given: Any) -> Any:
-        """Set the transaction protocol to V1 for client libraries: they speak V1 also on a cluster with V2, and the
-        plan says so.
+        """Set the transaction protocol to V1 for client libraries, so that the plan states it: they speak V1 also on a
+        cluster with V2.
         """
         return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 

@@ -102,7 +102,9 @@ def measure(history: History, faults: Sequence[RecordedFault], rate: float) -> d
 
 
 def _on(fault: RecordedFault, end: int) -> tuple[int, int]:
-    """Return when the fault was on; one without an end lasts until the load's end."""
+    """Return (begin, end) of the time in which the fault was on. A fault without an end counts as on until the load's
+    end.
+    """
     return fault.began, fault.ended if fault.ended >= 0 else max(end, fault.began)
 
 
