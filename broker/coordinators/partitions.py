@@ -6,6 +6,7 @@ from __future__ import annotations
 def java_hash(text: str) -> int:
     """Return Java's String.hashCode of a text: a signed 32-bit hash of its UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
+    assert len(units) % 2 == 0
     found = 0
     for at in range(0, len(units), 2):
         found = (31 * found + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF

@@ -145,6 +145,7 @@ class _NfaMatcher:
             open_ = state.at == "" or (is_start if state.at == "^" else is_end)
             if state.chars is None and open_:
                 todo += state.ways
+        assert found >> start & 1
         self._reach[start, is_start, is_end] = found
         return found
 
@@ -179,6 +180,7 @@ class ResumableNameSearch:
             if matching.has(name):
                 self.found.append(name)
         assert self._at <= len(names)
+        assert len(self.found) <= self._at
         DONE.steps += matching.spent - before
         return self._at == len(names)
 
@@ -264,6 +266,7 @@ class RegexPattern:
             raise BadPattern(f"nothing to repeat before {self._peek()}")
         piece = self._one()
         low, high = self._count()
+        assert high is None or low <= high
         if (low, high) == (1, 1):
             return piece
         ends = self._at
@@ -281,7 +284,7 @@ class RegexPattern:
             self._link(loop, begin)
             self._link(end, loop)
             last = loop
-        self._at = ends
+        self._at = ends  # `_again` has moved it back to parse copies of the piece
         after = self._state()
         self._link(last, after)
         return first, after
@@ -360,6 +363,7 @@ class RegexPattern:
         found = self._choice()
         self._take(")")
         self._depth -= 1
+        assert self._depth >= 0
         return found
 
     def _escape(self) -> _CharacterSet:
@@ -395,6 +399,7 @@ class RegexPattern:
             else:
                 ranges.append((low, low))
         self._take("]")
+        assert ranges
         return _CharacterSet(tuple(ranges), negated=negated)
 
     def _in_bracket(self) -> str | _CharacterSet:

@@ -85,6 +85,7 @@ class ClassicGroup(ClassicGroupRules):
             self._add(member)
             self._wait_for(member, now)
         self.leader = record.leader if record.leader in self.members else next(iter(self.members), None)
+        assert (self.leader is None) == (not self.members)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         if self.members and record.leader is None:
             self._rebalance(now)  # a downgraded consumer group has no assignments yet
@@ -169,6 +170,7 @@ class ClassicGroup(ClassicGroupRules):
     def _admit(self, request: JoinGroup, member_id: str, token: Token, now: ClockReading) -> None:
         """Add a member to the group, which starts a rebalance."""
         assert member_id not in self.members
+        assert member_id != NO_MEMBER
         member = ClassicGroupMember(request, member_id)
         if not self.members:
             self.protocol_type = request.protocol_type
@@ -190,6 +192,7 @@ class ClassicGroup(ClassicGroupRules):
         """Give a returning static member a new member id. A client with the old member id is fenced (KIP-345)."""
         leader_before = self.leader
         self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
+        assert request.fresh_id not in self.members
         place = list(self.members.values())
         member.member_id = request.fresh_id
         self.members = {m.member_id: m for m in place}  # keeps the order in which members joined
@@ -312,6 +315,7 @@ class ClassicGroup(ClassicGroupRules):
         assert joined
         if self.leader is None or self.members[self.leader].joining is None:
             self.leader = joined[0].member_id
+        assert all(m.joining is not None or m.instance_id is not None for m in self.members.values())
         self.protocol = self.elected_protocol()
         self._become(GroupState.COMPLETING, now)
         self._sync_deadline_ms = now.mono_ms + max(m.rebalance_ms for m in self.members.values())
@@ -330,7 +334,7 @@ class ClassicGroup(ClassicGroupRules):
 
     def sync(self, request: SyncGroup, token: Token, now: ClockReading) -> None:
         """Handle a SyncGroup, with all assignments if it is the leader's. It is answered once they are in the log."""
-        refused = self._refusal_of_sync(request)
+        refused = self.refusal_of_sync(request)
         if refused:
             self.effects.append(SendResponse(token, SyncResult(refused)))
             return
@@ -353,18 +357,6 @@ class ClassicGroup(ClassicGroupRules):
                 one.assignment = given.get(one.member_id, b"")
             self._append(now, AppendCompletion(group=self, generation=self.generation))
 
-    def _refusal_of_sync(self, request: SyncGroup) -> ErrorCode:
-        refused = self.refusal_of(request.member_id, request.instance_id)
-        if refused:
-            return refused
-        if not self.is_current(request.generation):
-            return ErrorCode.ILLEGAL_GENERATION
-        if request.protocol_type is not None and request.protocol_type != self.protocol_type:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if request.protocol is not None and request.protocol != self.protocol:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == GroupState.PREPARING else ErrorCode.NONE
-
     def assigned(self, generation: int, error: ErrorCode, now: ClockReading) -> None:
         """Answer waiting SyncGroups, because the assignments of a generation are committed or could not be appended."""
         if self.state != GroupState.COMPLETING or generation != self.generation:
@@ -376,6 +368,7 @@ class ClassicGroup(ClassicGroupRules):
             self._drop_assignments(error, now)
             self._rebalance(now)
             return
+        assert self.members
         self.state = GroupState.STABLE  # since_ms stays as the record has it
         for member in self.members.values():
             if member.syncing is not None:
@@ -438,7 +431,12 @@ class ClassicGroup(ClassicGroupRules):
     def _check(self) -> None:
         """Assert the invariants between two calls."""
         assert not self.members or self.state != GroupState.EMPTY
-        assert len(self.static) <= len(self.members)
+        assert all(member_id in self.members for member_id in self.static.values())
+        assert not self.pending.keys() & self.members.keys()
+        assert self._joining_until_ms is None or self._join_deadline_ms is not None
+        assert self.state == GroupState.PREPARING or all(m.joining is None for m in self.members.values())
+        assert self.state == GroupState.COMPLETING or all(m.syncing is None for m in self.members.values())
+        assert (self.leader is None) == (not self.members)
         assert self._join_deadline_ms is None or self.state == GroupState.PREPARING
         assert self._sync_deadline_ms is None or self.state in (GroupState.COMPLETING, GroupState.STABLE)
 

@@ -55,6 +55,7 @@ class GroupDeadlines:
             # The group's old heap entry stays and is skipped when it is due: a heap has no cheap removal.
             heappush(self._heap, (at_ms, group_id))
             self._clear_away()
+        assert at_ms is None or self._known[group_id] <= at_ms
         self._check()
 
     def _check(self) -> None:
@@ -70,6 +71,7 @@ class GroupDeadlines:
     def _pop(self) -> tuple[int, str]:
         at_ms, group_id = heappop(self._heap)
         self._taken -= _size(group_id)
+        assert self._taken >= 0
         return at_ms, group_id
 
     def _clear_away(self) -> None:
@@ -93,6 +95,7 @@ class GroupDeadlines:
                 self.put(group_id, real_ms)
             else:
                 self._pop()
+        assert not self._known
         self._check()
         return None
 
@@ -104,6 +107,7 @@ class GroupDeadlines:
             if self._known.get(group_id) == at_ms:
                 self._forget(group_id)
                 found.append(group_id)
+        assert len(set(found)) == len(found)
         self._check()
         return found
 

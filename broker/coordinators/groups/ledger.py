@@ -55,6 +55,7 @@ class ReplayedGroupState:
         """Apply the record at offset `at`. `producer_id` is the producer id of its transaction, or -1."""
         group_id = written.group_id
         assert at > self._last.get(group_id, NOTHING_WRITTEN)
+        assert at > self._forgotten
         self._last[group_id] = at
         if isinstance(written, GroupMetadataRecord):
             if written.group is None:
@@ -100,6 +101,7 @@ class ReplayedGroupState:
 
     def _drop_empty(self, producer_id: int, group_id: str) -> None:
         groups = self.pending[producer_id]
+        assert group_id in groups
         if not groups[group_id]:
             del groups[group_id]
         if not groups:
@@ -124,6 +126,7 @@ class ReplayedGroupState:
     def _materialize(self, group_id: str, owed: Offsets) -> None:
         found = self.offsets.setdefault(group_id, {})
         for partition, committed in owed.items():
+            assert committed.written_at > NOTHING_WRITTEN
             present = found.get(partition)
             if present is None or present.written_at < committed.written_at:
                 found[partition] = committed

@@ -68,6 +68,8 @@ class ClassicGroupMember:
         )
         made = cls(request, record.member_id)
         made.assignment, made.is_new = record.assignment, False
+        assert made.joining is None
+        assert made.metadata(protocol) == record.subscription
         return made
 
     def update(self, request: JoinGroup) -> None:

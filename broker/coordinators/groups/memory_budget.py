@@ -33,6 +33,7 @@ class MemoryBudget:
     __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")
 
     def __init__(self, limit: int, groups: Callable[[], Iterable[MemoryAccount]]) -> None:
+        assert limit >= 0
         self._limit, self._groups = limit, groups
         self._sum, self._full_until_ms = 0, 0
 

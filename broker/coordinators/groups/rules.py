@@ -17,6 +17,7 @@ from squall.broker.coordinators.groups.values import (
     GroupState,
     MemberRecord,
     OffsetAndMetadata,
+    SyncGroup,
     TxnOffsetCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -139,6 +140,21 @@ class ClassicGroupRules:
             return member.protocols != protocols
         return self.state == GroupState.STABLE and (member.member_id == self.leader or member.protocols != protocols)
 
+    def refusal_of_sync(self, request: SyncGroup) -> ErrorCode:
+        """Return the error of a SyncGroup: its sender is no member, is in another generation or protocol, or has to join
+        again. NONE if it is accepted.
+        """
+        refused = self.refusal_of(request.member_id, request.instance_id)
+        if refused:
+            return refused
+        if not self.is_current(request.generation):
+            return ErrorCode.ILLEGAL_GENERATION
+        if request.protocol_type is not None and request.protocol_type != self.protocol_type:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol is not None and request.protocol != self.protocol:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == GroupState.PREPARING else ErrorCode.NONE
+
     # --------------------------------------------------------------------------------------------------------- offsets
 
     def refusal_of_commit(self, request: CommitOffsets | TxnOffsetCommit) -> ErrorCode:
@@ -169,6 +185,7 @@ def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retentio
     """Return whether an offset of a group without members is older than offsets.retention.minutes, counted from its
     commit or from the time at which the last member left (KIP-211).
     """
+    assert retention_ms >= 0
     if committed.expires_ms != NO_TIME:
         return wall_ms >= committed.expires_ms
     base = committed.committed_ms

@@ -54,6 +54,7 @@ def decide(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
     """Decide an EndTxn request."""
+    assert found.transactional_id == request.transactional_id
     return (_v2 if request.client_version >= V2 else _v1)(rules, found, request, now_ms, fresh_id)
 
 
@@ -101,6 +102,7 @@ def _prepared(
         if fresh_id < 0:
             return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
         next_id = fresh_id
+    assert next_id != found.producer_id
     after = replace(
         found,
         epoch=rules.epoch_of_end(found, request.client_version),

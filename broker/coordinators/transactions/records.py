@@ -33,6 +33,7 @@ def encode(written: TransactionLogRecord, transaction_version: int) -> tuple[byt
     if transaction is None:
         return key, None
     assert transaction.transactional_id == written.transactional_id
+    assert transaction.state not in (TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE), "these are in memory only"
     version = TAGGED_FROM if transaction_version >= 1 else 0
     value = TransactionLogValue(
         producer_id=transaction.producer_id,

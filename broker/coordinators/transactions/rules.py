@@ -41,6 +41,8 @@ class TransactionRules:
 
     def first_epoch(self) -> int:
         """Return the first epoch of a new transactional id: 0 unless a setting overrides it."""
+        assert 0 <= self.settings.first_epoch
+        assert self.settings.first_epoch < MAX_EPOCH
         return self.settings.first_epoch
 
     def is_exhausted(self, epoch: int) -> bool:

@@ -67,6 +67,7 @@ class TransactionCoordinatorShard(TransactionRules):
         """Apply a record of the log. Records must come in the log's order."""
         name = written.transactional_id
         assert offset > self._offsets.get(name, NOTHING_WRITTEN)
+        assert offset > self._forgotten
         if written.transaction is None:
             self.transactions.pop(name, None)
             self._offsets.pop(name, None)
@@ -75,6 +76,7 @@ class TransactionCoordinatorShard(TransactionRules):
         assert written.transaction.transactional_id == name
         self.transactions[name] = written.transaction
         self._offsets[name] = offset
+        assert len(self._offsets) == len(self.transactions)
 
     def offset_of(self, transactional_id: str) -> int:
         """Return the offset of the last record that responses about this id depend on; NOTHING_WRITTEN if there is
@@ -116,6 +118,7 @@ class TransactionCoordinatorShard(TransactionRules):
             assert written.transactional_id == request.transactional_id
             self._check(found, written.transaction)
         assert not (decision.needs_producer_id and decision.records)
+        assert len(decision.records) <= 1
         assert not decision.used_producer_id or fresh_producer_id >= 0
         return decision
 
@@ -179,6 +182,8 @@ class TransactionCoordinatorShard(TransactionRules):
         return self._bump(found, request, now_ms)
 
     def _given(self, transaction: TransactionMetadata, *, used: bool = False) -> TxnCoordinatorResult:
+        assert transaction.state == TxnState.EMPTY
+        assert transaction.next_producer_id == NO_PRODUCER_ID
         answer = TxnResponse(producer_id=transaction.producer_id, epoch=transaction.epoch)
         return TxnCoordinatorResult(
             answer, (TransactionLogRecord(transaction.transactional_id, transaction),), used_producer_id=used
@@ -190,6 +195,7 @@ class TransactionCoordinatorShard(TransactionRules):
         """Move to another producer id, because the epochs of this producer id are used up."""
         if fresh_id < 0:
             return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
+        assert fresh_id != found.producer_id
         last_epoch = found.epoch if request.producer_id >= 0 else NO_EPOCH
         rested = self._without_transaction(found, request, now_ms)
         return self._given(replace(rested, producer_id=fresh_id, epoch=0, last_epoch=last_epoch), used=True)
@@ -225,6 +231,7 @@ class TransactionCoordinatorShard(TransactionRules):
         time-out (KIP-588, KIP-360), until another producer gets an epoch. If the epoch cannot rise, partitions handle
         the marker as one of version 1.
         """
+        assert found.state == TxnState.ONGOING
         version = V1 if self.is_last_epoch(found.epoch) else self.settings.version
         return TransactionLogRecord(
             found.transactional_id,
@@ -255,6 +262,7 @@ class TransactionCoordinatorShard(TransactionRules):
             return TxnCoordinatorResult(_FENCED)
         more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
         goes_on = found.state == TxnState.ONGOING
+        assert not set(more) & set(found.partitions)
         if goes_on and not more:
             return TxnCoordinatorResult(TxnResponse())
         after = replace(

@@ -65,6 +65,7 @@ def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes
             held[names[at]].append(place)
             heapreplace(sizes, (size + 1, at))
     _balance(held, readers)
+    assert len(held) == len(members)
     assert sum(map(len, held.values())) == sum(partitions[topic_id] for topic_id in readers)
     return {name: tuple(sorted(places)) for name, places in held.items()}
 
@@ -89,6 +90,7 @@ def _balance(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) -> N
         if move is None:
             return
         place, giver, taker = move
+        assert len(held[taker]) + 1 < len(held[giver])
         held[giver].remove(place)
         held[taker].append(place)
 
@@ -124,6 +126,7 @@ def range_(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes,
             given[name] += [(topic_id, index) for index in range(first, end)]
             first = end
         assert first == partitions[topic_id]
+    assert len(given) == len(members)
     return {name: tuple(sorted(places)) for name, places in given.items()}
 
 

@@ -65,6 +65,7 @@ def join(
     if refused:
         known = NO_MEMBER if refused == ErrorCode.UNKNOWN_MEMBER_ID else request.member_id
         return [SendResponse(token, JoinResult(refused, known), required_offset)]
+    assert request.protocol_type == CONSUMER
     is_new = request.member_id == NO_MEMBER
     if is_new and request.instance_id is None and request.needs_id:
         return [SendResponse(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), required_offset)]
@@ -191,7 +192,9 @@ def leave(
     answer = LeaveResult(members=tuple(named))
     if not gone:
         return [SendResponse(token, answer, of.required_offset(group.group_id))]
+    assert all(member_id in group.members for member_id in gone)
     records = of.remove_members(group, list(gone), now)
+    assert len(records) >= 3 * len(gone)
     if not isinstance(records[-1], GroupEpochRecord):
         return [AppendRecords(records, AppendCompletion(token, answer))]
     # Thousands of members need several batches. If the log ends between two batches, the remaining members are in the

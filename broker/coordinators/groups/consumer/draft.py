@@ -38,9 +38,11 @@ class GroupDraft:
             self.group, self._own = self.group.copy(), True
         self.records.append(written)
         self.group.replay(written)
+        assert self.whole is None or self.whole <= len(self.records)
 
 
 def tombstones_of_member(group_id: str, member_id: str) -> tuple[ConsumerGroupLogRecord, ...]:
+    """Return the tombstones of a member. Its subscription is last: until then it counts as a member."""
     return (
         CurrentAssignmentRecord(group_id, member_id, None),
         TargetAssignmentRecord(group_id, member_id, None),

@@ -127,6 +127,8 @@ class ConsumerGroup:
             self.members[member_id] = subscription
             if subscription.instance_id is not None:
                 self.static[subscription.instance_id] = member_id
+        assert len(self.static) <= len(self.members)
+        assert (member_id in self.members) == (subscription is not None)
 
     def _set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
         before = self.now_of(member_id)

@@ -133,6 +133,7 @@ class RegexMatchCache:
             )
         if waiting.search.advance(steps):
             return self._learn(regex, waiting), spent + waiting.search.spent
+        assert regex not in self.waiting
         if len(self.waiting) < MAX_PENDING:
             self.waiting[regex] = waiting
         assert len(self.waiting) <= MAX_PENDING
@@ -148,9 +149,11 @@ class RegexMatchCache:
             listed = tuple(self._topics.names())
             if listed != self._names.listed:
                 self._names = TopicNameSnapshot(listed, frozenset(listed))
+        assert len(self._names.known) == len(self._names.listed)
         return self._names
 
     def _learn(self, regex: str, waiting: PendingRegexMatch) -> tuple[str, ...]:
+        assert not set(waiting.kept) & set(waiting.search.found)
         return self._keep(regex, waiting.names, tuple(sorted(waiting.kept + waiting.search.found)))
 
     def _keep(self, regex: str, names: TopicNameSnapshot, topics: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,6 +163,7 @@ class RegexMatchCache:
         while len(self._found) > MOST_FOUND or (self._kept_names > MOST_NAMES_FOUND and len(self._found) > 1):
             self._forget(next(iter(self._found)))
         assert len(self._found) <= MOST_FOUND
+        assert regex in self._found
         return topics
 
     def _forget(self, regex: str) -> None:

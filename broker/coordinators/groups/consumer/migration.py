@@ -55,6 +55,7 @@ def upgraded(classic: ClassicGroup, topics: TopicLookup) -> tuple[GroupLogRecord
     partitions wait for their revocation, like all partitions that a member has to give up.
     """
     assert classic.state == GroupState.STABLE
+    assert classic.members
     if classic.protocol_type != CONSUMER:
         return ()
     group_id, epoch = classic.group_id, classic.generation
@@ -86,6 +87,7 @@ def upgraded(classic: ClassicGroup, topics: TopicLookup) -> tuple[GroupLogRecord
         records.append(SubscriptionRecord(group_id, member_id, subscription))
         records.append(TargetAssignmentRecord(group_id, member_id, given[member_id]))
         records.append(CurrentAssignmentRecord(group_id, member_id, _current(epoch, given[member_id], kept)))
+    assert len(records) == 3 * len(classic.members)
     found = metadata_hash(topics, dict.fromkeys(name for each in said.values() for name in each.topics))
     first: tuple[GroupLogRecord, ...] = (GroupMetadataRecord(group_id, None), GroupEpochRecord(group_id, epoch, found))
     return (*first, *records, TargetEpochRecord(group_id, epoch))
@@ -134,6 +136,7 @@ def downgraded(group: ConsumerGroup, topics: TopicLookup, now: ClockReading) -> 
         gone.append(SubscriptionRecord(group_id, member_id, None))
     gone += [RegularExpressionRecord(group_id, regex, None) for regex in group.regexes]
     gone += [TargetEpochRecord(group_id, None), GroupEpochRecord(group_id, None)]
+    assert len(members) == len(group.members)
     # Without a leader the classic group rebalances, so that its members join again.
     record = GroupRecord(CONSUMER, group.epoch, protocol, None, now.wall_ms, tuple(members))
     return (*gone, GroupMetadataRecord(group_id, record))

@@ -65,6 +65,7 @@ class Reconciliation:
         return self._is_free(place)
 
     def _without_unread(self, current: CurrentAssignment) -> CurrentAssignment:
+        assert current.state == MemberState.UNREVOKED
         unread = {place: since for place, since in current.assigned.items() if not self._is_read(place)}
         if not unread:
             return current
@@ -75,6 +76,7 @@ class Reconciliation:
         wanted = dict.fromkeys(self._target)
         kept = {place: since for place, since in current.assigned.items() if place in wanted}
         given_up = {place: since for place, since in current.assigned.items() if place not in wanted}
+        assert len(kept) + len(given_up) == len(current.assigned)
         if self.must_revoke(given_up):
             return self._changed(
                 current, CurrentAssignment(current.epoch, current.epoch, MemberState.UNREVOKED, kept, given_up)
@@ -82,6 +84,8 @@ class Reconciliation:
         # The member has confirmed that it revoked `given_up`: these partitions are free, and not in its target.
         lacking = [place for place in self._target if place not in kept]
         given = {place: self._target_epoch for place in lacking if self.may_get(place)}
+        assert not kept.keys() & given.keys()
+        assert kept.keys() | given.keys() <= wanted.keys()
         state = MemberState.STABLE if len(given) == len(lacking) else MemberState.UNRELEASED
         return self._changed(current, CurrentAssignment(self._target_epoch, current.epoch, state, {**kept, **given}))
 

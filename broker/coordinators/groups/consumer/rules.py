@@ -83,6 +83,7 @@ class ConsumerGroupRules:
         """Return the error of a join with an instance id that another member still has; NONE if that member has left
         for now or its session has ended.
         """
+        assert current is None or current in group.members
         if current is None or group.now_of(current).epoch == LEAVES_FOR_NOW:
             return ErrorCode.NONE
         return ErrorCode.UNRELEASED_INSTANCE_ID
@@ -92,6 +93,8 @@ class ConsumerGroupRules:
         got lost, the member sends the previous epoch and owns only partitions that it was assigned: that heartbeat is
         accepted.
         """
+        assert beat.epoch > JOINS
+        assert beat.member_id in group.members
         current = group.now_of(beat.member_id)
         if beat.epoch == current.epoch:
             return ErrorCode.NONE
@@ -134,6 +137,7 @@ class ConsumerGroupRules:
         """Return whether a member has owned these partitions since `epoch` or before, so that no other member can have
         read them since.
         """
+        assert member_id in group.members
         current = group.now_of(member_id)
         if epoch == current.epoch:
             return True

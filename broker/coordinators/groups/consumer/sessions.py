@@ -72,6 +72,7 @@ class MemberSessions:
             self._sessions[one] = now_ms + AGAIN_MS
         for one in owing:
             self._revoking[one] = self._revoking[one][0], now_ms + AGAIN_MS
+        assert all(at > now_ms for at in self._moments())
         return list(dict.fromkeys((*silent, *owing, *late)))
 
     def next_deadline_ms(self) -> int | None:
