@@ -139,6 +139,10 @@ class ReplayedGroupState:
         owed = (groups[group_id] for groups in self.pending.values() if group_id in groups)
         return any(partition is None or partition in found for found in owed)
 
+    def has_offset(self, group_id: str, partition: TopicPartition) -> bool:
+        """Return whether the group has a committed or a pending offset for this partition."""
+        return partition in self.offsets.get(group_id, {}) or self.is_pending(group_id, partition)
+
     def group_ids(self) -> list[str]:
         """Return the groups that have offsets, including pending offsets."""
         return list(dict.fromkeys([*self.offsets, *(group for groups in self.pending.values() for group in groups)]))

@@ -107,6 +107,7 @@ class GroupCoordinatorShard:
 
     def begin(self, now: ClockReading) -> None:
         """Start the sessions of all members, because the whole log is replayed."""
+        assert not self.groups
         self._now = now
         for group_id, record in self.ledger.groups.items():
             self.groups[group_id] = ClassicGroup(group_id, self.settings, now, record)
@@ -172,6 +173,8 @@ class GroupCoordinatorShard:
     def _drop_if_unused(self, group: ClassicGroup) -> None:
         """Drop a group that only handed out a member id which was never used."""
         if group.generation == 0 and group.state == GroupState.EMPTY and not group.pending:
+            assert not group.members
+            assert not group.effects
             del self.groups[group.group_id]
 
     def settle(self, completion: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
@@ -345,15 +348,12 @@ class GroupCoordinatorShard:
             (where, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if where[0] in subscribed else ErrorCode.NONE)
             for where in request.partitions
         )
-        held = [where for where, error in errors if not error and self._holds(group_id, where)]
+        held = [where for where, error in errors if not error and ledger.has_offset(group_id, where)]
         gone = tuple(OffsetCommitRecord(group_id, where, None) for where in held)
         answer = PartitionErrors(errors=errors)
         if not gone:
             return [SendResponse(token, answer, ledger.required_offset(group_id))]
         return [AppendRecords(gone, AppendCompletion(token, answer), whole=1)]
-
-    def _holds(self, group_id: str, where: TopicPartition) -> bool:
-        return where in self.ledger.offsets.get(group_id, {}) or self.ledger.is_pending(group_id, where)
 
     def _subscribed(self, group_id: str) -> frozenset[str] | None:
         """Return the topics that a group's members read; None if they are unknown, and any topic may be read."""

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from squall.broker.coordinators.groups.consumer.members import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from squall.broker.coordinators.groups.consumer.members import MemberSubscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,17 @@ def range_(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes,
         assert first == partitions[topic_id]
     assert len(given) == len(members)
     return {name: tuple(sorted(places)) for name, places in given.items()}
+
+
+def elected_assignor(members: Iterable[MemberSubscription], known: tuple[str, ...]) -> str:
+    """Return the assignor that most members ask for, or the first of `known` if no member asks for one."""
+    assert known
+    votes = dict.fromkeys(known, 0)
+    for subscription in members:
+        if subscription.assignor in votes:
+            votes[subscription.assignor] += 1
+    assert len(votes) == len(known)
+    return max(known, key=lambda name: votes[name])
 
 
 ASSIGNORS: dict[str, Callable[[tuple[AssignmentMemberSpec, ...], Mapping[bytes, int]], Targets]] = {

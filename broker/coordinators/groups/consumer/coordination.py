@@ -15,7 +15,7 @@ from squall.broker.coordinators.groups.consumer.answers import (
     HeartbeatResult,
     generation_of,
 )
-from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, AssignmentMemberSpec
+from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, AssignmentMemberSpec, elected_assignor
 from squall.broker.coordinators.groups.consumer.draft import (
     GroupDraft,
     tombstones_of_member,
@@ -106,6 +106,7 @@ class ConsumerCoordination(ConsumerGroupRules):
 
     def begin(self, now: ClockReading) -> None:
         """Give every member a whole session time-out, because the whole log is replayed."""
+        assert not self._sessions
         for group_id, group in self._ledger.consumers.items():
             sessions = self._sessions[group_id] = MemberSessions()
             for member_id in group.members:
@@ -195,7 +196,9 @@ class ConsumerCoordination(ConsumerGroupRules):
     ) -> None:
         before = draft.group
         self._subscribe(draft, beat, classic, now)
+        assert beat.member_id in draft.group.members
         self._retarget(draft, now)
+        assert draft.group.epoch <= draft.group.target_epoch
         self._reconcile(draft, beat, before)
 
     def _regex_error(self, regex: str) -> tuple[ErrorCode, str]:
@@ -301,6 +304,7 @@ class ConsumerCoordination(ConsumerGroupRules):
             if target is not None:
                 draft.add(TargetAssignmentRecord(group.group_id, member_id, target))
         draft.add(CurrentAssignmentRecord(group.group_id, member_id, current))
+        assert draft.group.static[instance_id] == member_id
 
     def _retarget(self, draft: GroupDraft, now: ClockReading) -> None:
         """Compute a target assignment for the group epoch if it has none yet."""
@@ -317,6 +321,7 @@ class ConsumerCoordination(ConsumerGroupRules):
                 AssignmentMemberSpec(member_id, subscription.instance_id, ids, group.target.get(member_id, ()))
             )
         targets = ASSIGNORS[self.assignor_of(group)](tuple(wants), counts)
+        assert targets.keys() == group.members.keys()
         # Hundreds of members with long ids need several batches. If the log ends between two batches, the group epoch
         # is ahead of the target epoch, and the next heartbeat computes the target again.
         draft.whole = len(draft.records)
@@ -326,13 +331,8 @@ class ConsumerCoordination(ConsumerGroupRules):
         draft.add(TargetEpochRecord(group.group_id, group.epoch, now.wall_ms))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
-        """Return the assignor that most members ask for, or the broker's first assignor if no member asks for one."""
-        known = self._settings.consumer_assignors
-        votes = dict.fromkeys(known, 0)
-        for subscription in group.members.values():
-            if subscription.assignor in votes:
-                votes[subscription.assignor] += 1
-        return max(known, key=lambda name: votes[name])
+        """Return the name of the group's assignor (see `elected_assignor`)."""
+        return elected_assignor(group.members.values(), self._settings.consumer_assignors)
 
     def _reconcile(self, draft: GroupDraft, beat: ConsumerHeartbeat, before: ConsumerGroup) -> None:
         group, member_id = draft.group, beat.member_id
@@ -373,6 +373,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         for member_id in gone:
             for tombstone in tombstones_of_member(group_id, member_id):
                 draft.add(tombstone)
+        assert draft.group.members.keys().isdisjoint(gone)
         if self.may_downgrade(draft.group) and self._downgrade_fits(group, draft.group, gone):
             return (*draft.records, *downgraded(draft.group, self.topics, now))
         self._match(draft, now)
