@@ -141,8 +141,8 @@ class ClassicGroupRules:
         return self.state == GroupState.STABLE and (member.member_id == self.leader or member.protocols != protocols)
 
     def refusal_of_sync(self, request: SyncGroup) -> ErrorCode:
-        """Return the error of a SyncGroup: its sender is no member, is in another generation or protocol, or has to join
-        again. NONE if it is accepted.
+        """Return the error of a SyncGroup, or NONE if it is accepted. It is refused if its sender is no member, is in
+        another generation or protocol, or has to join again.
         """
         refused = self.refusal_of(request.member_id, request.instance_id)
         if refused:
