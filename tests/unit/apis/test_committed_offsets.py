@@ -1,4 +1,6 @@
-"""Positions of groups: which partitions may have one, and that an answer about many does not delay other requests."""
+"""Committed offsets of groups: which partitions may have one, and that an answer about many does not delay other
+requests.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ MANY = 10 * PIECE
 
 
 class OffsetsBroker(GroupBroker):
-    """Topic "t" has two partitions. Groups may have had positions of more, before there was a limit."""
+    """A group coordinator of a cluster where topic "t" has two partitions. Some groups have committed offsets of more,
+    from before there was a limit.
+    """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         super().__init__(nursery)
@@ -68,7 +72,7 @@ async def broker(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Offs
 
 
 def asked(*groups: str, stable: bool = False) -> offset_fetch.OffsetFetchRequest:
-    """For all positions of these groups."""
+    """Return an OffsetFetch for all committed offsets of these groups."""
     wanted = [offset_fetch.OffsetFetchRequestGroup(name, topics=None) for name in groups]
     return offset_fetch.OffsetFetchRequest(groups=wanted, require_stable=stable)
 
@@ -95,7 +99,7 @@ async def test_a_partition_that_does_not_exist_has_no_position(broker: OffsetsBr
 
 
 async def test_a_retention_longer_than_time_lasts_is_for_ever(broker: OffsetsBroker) -> None:
-    """It was an error: the sum of now and such a retention has no place in a record."""
+    """The sum of the present time and such a retention does not fit into a record, which once was an error."""
     parts = [offset_commit.OffsetCommitRequestPartition(0, 7)]
     topics = [offset_commit.OffsetCommitRequestTopic("t", partitions=parts)]
     request = offset_commit.OffsetCommitRequest("g", retention_time_ms=2**63 - 1, topics=topics)
@@ -106,7 +110,7 @@ async def test_a_retention_longer_than_time_lasts_is_for_ever(broker: OffsetsBro
 
 @pytest.mark.parametrize("lacks", [{"protocol_type": None}, {"protocol_name": None}])
 async def test_a_sync_of_version_5_names_its_protocol(lacks: dict[str, None], broker: OffsetsBroker) -> None:
-    """KIP-559; as with Kafka, before the group is asked."""
+    """KIP-559: as in Kafka, it is refused before the group is looked up."""
     groups = GroupApis(broker.env, broker.coordinator, broker.config, broker.much)
     request = SyncGroupRequest("g", 1, "m", protocol_type="consumer", protocol_name="range").replace(**lacks)
     answer = groups.sync_group(request, broker.slot(broker.client(), ApiKey.SYNC_GROUP, 5))
@@ -169,7 +173,7 @@ async def test_while_many_are_told_others_have_turns_and_bytes_are_made_elsewher
 async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nobody(
     broker: OffsetsBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each takes memory until it is sent; four hundred requests of 120 bytes took all that there was of the loop."""
+    """Each answer takes memory until it is sent; four hundred requests of 120 bytes once blocked the event loop."""
     broker.has("g", MANY)
     slots = [broker.asks() for _ in range(4)]
     making = most = 0

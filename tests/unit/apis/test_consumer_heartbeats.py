@@ -1,4 +1,4 @@
-"""Answers about members of consumer groups (KIP-848)."""
+"""Responses to ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848)."""
 
 from __future__ import annotations
 

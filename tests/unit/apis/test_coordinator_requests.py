@@ -1,4 +1,4 @@
-"""Many requests to a coordinator: in their order, with turns for others in between."""
+"""Many requests to a coordinator: they are handled in order, and other tasks run in between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.fair_scheduler import BUDGET_S, FairScheduler, ResponseTask
 
 ENV: Any = None
-"""Asked for the time only where there is a time-out."""
+"""No Env: the tested code uses it only if there is a time-out."""
 
 
 @pytest.mark.parametrize("rounds", [2, 5])
@@ -48,7 +48,7 @@ def test_others_have_a_turn_after_so_many(rounds: int) -> None:
 
 
 def test_requests_that_are_answered_together_make_their_answers_in_turns() -> None:
-    """Each may be about all positions of twenty groups: four hundred of them kept a broker from its heartbeats."""
+    """Each may ask for all committed offsets of twenty groups: four hundred once delayed a broker's heartbeats."""
     waiting: list[Callable[[int], None]] = []
     made: list[int] = []
     now_s, passes = 0.0, 0
@@ -88,6 +88,6 @@ def test_few_are_answered_at_once() -> None:
 
 
 def test_each_name_has_one_answer() -> None:
-    """However often it is named, and wherever."""
+    """A name has one answer, however often and wherever the requests name it."""
     assert answer_each(["a", "b", "a", "c", "a"], [1, 2, 3], again=0) == [1, 2, 0, 3, 0]
     assert answer_each([], [], again=0) == []

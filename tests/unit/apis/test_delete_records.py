@@ -1,4 +1,4 @@
-"""DeleteRecords: what may go, who is waited for, and what is left of it after a restart."""
+"""DeleteRecords: which records may be deleted, which replicas it waits for, and its effect after a restart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPIC = 2
 def broker_with(
     records: int, *, isr: tuple[int, ...] = (1, 2, 3), replicas: tuple[int, ...] = (1, 2, 3)
 ) -> MemoryBroker:
-    """Topic t, led here, with so many committed batches of one record."""
+    """Return a broker that leads topic t, with so many committed batches of one record."""
     broker = MemoryBroker()
     broker.give(isr=isr, replicas=replicas)
     for _ in range(records):

@@ -1,4 +1,4 @@
-"""Answers about the cluster."""
+"""Responses that describe the cluster: Metadata, DescribeCluster, DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLIENT = "CLIENT"
 
 
 class Asked:
-    """Replaces the creation of topics: notes what was asked for."""
+    """Replaces the creation of topics, and keeps the names that were asked for."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -45,7 +45,7 @@ class Asked:
 
 
 class Cluster:
-    """An image with topics "t" (two partitions) and "__consumer_offsets", and what answers from it."""
+    """An image with topics "t" (two partitions) and "__consumer_offsets", and the APIs that answer from it."""
 
     def __init__(self, **properties: str) -> None:
         self.harness = ControllerHarness(**properties)
@@ -170,7 +170,7 @@ def test_topics_are_found_by_id() -> None:
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize("by_id", [(ZERO_UUID, None), (b"?" * 16, None), (b"?" * 16, "u")])
 def test_before_version_12_nothing_is_asked_for_by_id(version: int, by_id: tuple[bytes, str | None]) -> None:
-    """Their answers have no null for a name: it was our bug, and ended the connection."""
+    """These versions' responses cannot have a null name: encoding one was our bug, and ended the connection."""
     cluster = Cluster()
     names = metadata_wire.MetadataRequest(topics=[metadata_wire.MetadataRequestTopic(name="t")])
     assert [topic.error_code for topic in cluster.send(names, version).topics] == [ErrorCode.NONE]
@@ -321,7 +321,7 @@ def test_controllers_are_not_described_here_and_nothing_of_an_unknown_type() -> 
 def entries(
     cluster: Cluster, kind: int, name: str, *keys: str, version: int = 4
 ) -> tuple[ErrorCode, dict[str, tuple[str | None, int]]]:
-    """(error, name to (value, source))."""
+    """Describe the settings of a resource. Returns (error, name to (value, source))."""
     from squall.broker.protocol.schema.describe_configs import DescribeConfigsResponse
 
     resource = DescribeConfigsResource(

@@ -1,4 +1,5 @@
-"""Fetch: who may read how far, who waits, who is fenced, and whose fetch counts as an acknowledgement."""
+"""Fetch: how far consumers and followers may read, which fetches wait, which are fenced, and which acknowledge records.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ FOREVER_MS = 2**31 - 1
 
 
 def broker_with(records: int = 0, **properties: str) -> MemoryBroker:
-    """Topic t, led here with followers 2 and 3, with so many batches of one record that have not been fetched."""
+    """Return a broker that leads topic t with followers 2 and 3, and so many batches of one record that no follower
+    has.
+    """
     broker = MemoryBroker(**properties)
     broker.give()
     for _ in range(records):
@@ -298,7 +301,7 @@ def test_a_session_that_began_with_ids_is_refused_as_a_whole_once_topics_are_nam
 
 
 def in_session(broker: MemoryBroker, session: tuple[int, int], *parts: tuple[str, int]) -> FetchOut:
-    """Return what follower 2 is answered at once in its session."""
+    """Fetch as follower 2 in its session, and return the answer, which must come at once."""
     conn = broker.client()
     broker.fetch(conn, *parts, replica=2, epoch=5, last_epoch=5, session=session, max_wait_ms=0)
     return fetched_all(conn)
@@ -343,7 +346,7 @@ def test_fetches_that_name_nothing_keep_a_follower_in_the_isr() -> None:
 
 
 def test_of_an_empty_partition_that_is_not_named_only_its_news_are_told() -> None:
-    """Its follower has no epoch to name, which parts from nothing."""
+    """A follower with an empty log names no last epoch, so the leader cannot find a divergence."""
     broker = broker_with()
     broker.give("u")
     conn = broker.client()
@@ -363,7 +366,7 @@ def test_of_an_empty_partition_that_is_not_named_only_its_news_are_told() -> Non
 
 
 def test_where_followers_are_called_their_next_fetch_counts_for_all_partitions() -> None:
-    """Positions wait for that. Partitions without changes are else counted every 100 ms."""
+    """Requests for stable committed offsets wait for that. Otherwise unchanged partitions are counted every 100 ms."""
     broker = broker_with(1)
     conn = broker.client()
     broker.fetch(conn, ("t", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
@@ -409,7 +412,8 @@ def test_in_a_session_a_follower_that_waits_for_more_bytes_hears_of_what_stood_s
 
 @pytest.mark.parametrize("version", [4, 11, 14, 17])
 def test_who_names_a_replica_on_a_listener_for_clients_is_answered_as_a_consumer(version: int) -> None:
-    """As a follower it would have acks=all answered while no follower has anything, and read what is not committed."""
+    """If it were treated as a follower, it would acknowledge records that no follower has, and read uncommitted ones.
+    """
     broker = MemoryBroker()
     h = broker.give()
     broker.produce(broker.client())

@@ -31,7 +31,7 @@ def opened(sessions: FetchSessions, *parts: tuple[bytes, int, int], now_ms: int 
 
 
 def asked_of(sessions: FetchSessions, what: FetchIn) -> list[tuple[bytes, int, int]]:
-    """(topic, partition, offset) of what a request comes to."""
+    """Return (topic, partition, offset) of every partition that a request asks for, including those of its session."""
     return [(key, part.index, part.offset) for key, part in sessions.open(what, 0)[1]]
 
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: who coordinates, and the creation of the coordinator's log."""
+"""FindCoordinator: which broker coordinates, and the creation of the coordinator's log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTENER = "CLIENT"
 
 
 class Creations:
-    """Plays TopicCreator."""
+    """Replaces TopicCreator."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

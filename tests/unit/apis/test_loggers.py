@@ -1,4 +1,5 @@
-"""Loggers: one, whose level is kept; what else a request names is the controller's."""
+"""Log levels by admin requests: our broker has one logger, whose level it keeps; other resources go to the controller.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def resource(kind: int, name: str, key: str, value: str | None) -> AlterConfigsR
 
 
 def altered(loggers: Loggers, *resources: AlterConfigsResource, tried: bool = False) -> list[tuple[int, str, int]]:
-    """The answers, in their order; a controller plays along that refuses everything as unknown topics."""
+    """Alter these resources and return the answers in order. The controller here refuses everything as an unknown
+    topic.
+    """
 
     async def forward(rest: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         assert all(each.resource_type != BROKER_LOGGER_RESOURCE for each in rest.resources)

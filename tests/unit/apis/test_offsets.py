@@ -85,7 +85,7 @@ def request_for(*timestamps: int) -> ListOffsetsRequest:
 
 
 def broker_with_a_packed_batch() -> tuple[MemoryBroker, int]:
-    """A broker, and the time of the second of three records that are packed in one batch."""
+    """Return a broker, and the timestamp of the second of three records in one compressed batch."""
     broker = MemoryBroker()
     broker.give()
     now = broker.env.wall_ms()
@@ -129,7 +129,7 @@ def test_a_partition_that_is_named_twice_is_refused_in_one_row_and_others_are_an
 @pytest.mark.parametrize("isolation", [0, 1])
 @pytest.mark.parametrize("asked", [10**15, MAX_TIMESTAMP])
 def test_others_have_a_turn_while_many_headers_are_walked_over(asked: int, isolation: int) -> None:
-    """The last batch alone is committed neither way, so the segment is not taken as a whole."""
+    """Only the last batch is uncommitted, so the segment cannot be skipped as a whole."""
     broker = broker_with(2 * HEADERS_A_TURN + 10)
     for replica in (2, 3):
         broker.follower_has(replica, 2 * HEADERS_A_TURN + 9)

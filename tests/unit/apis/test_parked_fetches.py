@@ -1,4 +1,5 @@
-"""Fetches of many partitions that wait: what they hold, and what a record to one of these partitions costs."""
+"""Fetches of many partitions that wait for records: their memory, and the cost of a record to one of these partitions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ FOREVER_MS = 2**31 - 1
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """Topic t, led here alone, so that what is appended is committed."""
+    """Return a broker that leads topic t alone, so that every append is committed."""
     made = MemoryBroker()
     for index in range(WIDE):
         made.give(index=index, isr=(1,), replicas=(1,))
@@ -47,7 +48,7 @@ def ask_wide(broker: MemoryBroker, conn: Connection | None = None, **how: Any) -
 
 
 def append(broker: MemoryBroker, index: int) -> int:
-    """Produce one record to a partition. The bytes of its batch."""
+    """Produce one record to a partition, and return its batch's size."""
     records = broker.batch()
     broker.produce(broker.client(), ("t", index, records))
     return len(records)
@@ -65,13 +66,13 @@ def test_a_partition_that_is_named_twice_is_served_once_as_it_was_named_last(bro
 
 
 def test_a_partition_that_is_named_often_is_held_once(broker: MemoryBroker) -> None:
-    """31,000 times in a megabyte: each of them was a watcher, and was looked at for each record."""
+    """A megabyte named one partition 31,000 times: each was a watcher, and was checked for each record."""
     ask(broker, [(0, 0)] * 3000)
     assert watchers(broker) == 1
 
 
 def looks_of(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count from now on how many partitions are looked at each time that a fetch is."""
+    """Return a list that gets, for each later check of a waiting fetch, the number of partitions checked."""
     looks: list[int] = []
     satisfied = FetchApi.satisfied
 
@@ -135,7 +136,7 @@ def test_a_fetch_beyond_what_its_connection_may_park_is_answered_with_what_is_th
 
 
 def test_the_only_large_fetch_of_a_connection_is_held_and_small_ones_are_not_counted(broker: MemoryBroker) -> None:
-    """A consumer of more partitions than the limit would ask again and again."""
+    """Otherwise a consumer of more partitions than the limit would ask again and again without waiting."""
     broker.fetch_api._max_parked = 1
     conn = ask_wide(broker)
     ask(broker, [(index, 0) for index in range(FEW_WANTS)], conn)

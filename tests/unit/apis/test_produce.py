@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is waited for, and which error says what."""
+"""Produce: what is appended, what the response waits for, and the meaning of each error."""
 
 from __future__ import annotations
 

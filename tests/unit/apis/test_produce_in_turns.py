@@ -1,4 +1,4 @@
-"""A Produce to many partitions is appended in turns: others are served in between, and nothing else changes."""
+"""A Produce to many partitions is appended in pieces: others are served in between, and the result is the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PID = 7
 
 
 def wide_broker(*, replicas: tuple[int, ...] = (1, 2), **properties: str) -> MemoryBroker:
-    """Topic t with `WIDE` partitions, to which nothing was appended in this leader epoch."""
+    """Return a broker that leads topic t with `WIDE` partitions, to which nothing was appended in this leader epoch."""
     broker = MemoryBroker(**properties)
     for index in range(WIDE):
         broker.give(index=index, isr=replicas, replicas=replicas)
@@ -29,7 +29,7 @@ def wide_broker(*, replicas: tuple[int, ...] = (1, 2), **properties: str) -> Mem
 
 
 def request(broker: MemoryBroker, *, acks: int = 1, seq: int = 0, names: tuple[str, ...] = ("t",)) -> ProduceRequest:
-    """One batch for each partition, of an idempotent producer."""
+    """Return a Produce with one batch of an idempotent producer for each partition."""
     found = ProduceRequest(acks=acks, timeout_ms=1000)
     for name in names:
         batches = [bytes(broker.batch(pid=PID, seq=seq)) for _ in range(WIDE)]
@@ -58,7 +58,7 @@ def errors(conn: Connection, version: int = 11) -> list[int]:
 
 @pytest.mark.parametrize("version", [11, 13])
 def test_first_batches_of_many_partitions_are_appended_in_turns_and_others_are_served_in_between(version: int) -> None:
-    """Those of 3,600 stopped a broker for half a minute."""
+    """The first batches of 3,600 partitions once blocked a broker for half a minute."""
     broker = wide_broker()
     conn = broker.client()
     send(broker, conn, version)
@@ -196,7 +196,7 @@ def test_what_was_received_is_appended_though_its_connection_ends(acks: int) -> 
 
 
 def test_two_such_requests_have_their_turns_one_after_the_other() -> None:
-    """Else each more of them would make the others wait longer."""
+    """Otherwise each further request of this kind would make all others wait longer."""
     broker = wide_broker()
     for index in range(WIDE):
         broker.give("u", index=index, isr=(1, 2), replicas=(1, 2))
@@ -225,7 +225,7 @@ def test_a_transaction_that_waits_for_its_coordinator_is_then_appended_in_turns(
 
 
 async def serve(broker: MemoryBroker, *requests: ProduceRequest) -> None:
-    """A client sends these in one piece and ends, and is served to the end."""
+    """Serve a client that sends these requests in one piece and closes its side, until everything is answered."""
     server: Any = broker.server
     server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=broker.produce_api.handle)}, {})
     there, _, serve_it = broker.accept()
@@ -248,7 +248,7 @@ async def serve(broker: MemoryBroker, *requests: ProduceRequest) -> None:
 
 
 async def test_what_follows_on_the_connection_takes_effect_after_the_last_turn() -> None:
-    """Else its sequence would be out of order in each partition that had no turn yet."""
+    """Otherwise its sequence numbers would be out of order in each partition to which nothing was appended yet."""
     broker = wide_broker()
     first, second = request(broker), request(broker, seq=1)
     second.topic_data[0].partition_data = second.topic_data[0].partition_data[-1:]

@@ -1,4 +1,4 @@
-"""Readers of committed data: how far they read, what they are to drop, and what wakes them (R5)."""
+"""Readers at read_committed: how far they read, which records they must drop, and what wakes a waiting fetch (R5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMMITTED = 1
 
 
 class LedBroker(MemoryBroker):
-    """Topic t, led here; its followers have everything at once unless said otherwise."""
+    """A broker that leads topic t. Its followers get everything at once unless said otherwise."""
 
     def __init__(self, **properties: str) -> None:
         super().__init__(transaction_partition_verification_enable="false", **properties)
@@ -20,7 +20,7 @@ class LedBroker(MemoryBroker):
         self.sequences: dict[int, int] = {}
 
     def send(self, pid: int = -1, count: int = 1, *, replicated: bool = True) -> None:
-        """A batch, in a transaction if a producer sends it."""
+        """Append a batch; with a producer id, in a transaction."""
         seq = self.sequences.get(pid, 0)
         fields = {} if pid < 0 else {"pid": pid, "epoch": 0, "seq": seq, "transactional": True}
         self.sequences[pid] = seq + count
@@ -29,7 +29,7 @@ class LedBroker(MemoryBroker):
             self.replicate()
 
     def finish(self, pid: int, *, commit: bool, replicated: bool = True) -> None:
-        """The marker of a transaction."""
+        """Append the marker that ends the producer's transaction."""
         conn = self.client()
         self.end(conn, pid, 0, commit=commit)
         if replicated:
@@ -47,7 +47,7 @@ class LedBroker(MemoryBroker):
 
 
 def records_to(conn: Connection) -> int:
-    """The offset behind the last batch that the reader got; -1 for nothing."""
+    """Return the offset after the last batch that the reader got; -1 if it got none."""
     part = fetched(conn)
     assert part.error == 0
     view, at, end = memoryview(bytes(part.records)), 0, -1

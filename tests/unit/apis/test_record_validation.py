@@ -1,4 +1,5 @@
-"""Packed batches of topics whose records are checked are read off the event loop, before they are appended."""
+"""For topics whose records are validated, compressed batches are unpacked off the event loop before they are appended.
+"""
 
 from __future__ import annotations
 

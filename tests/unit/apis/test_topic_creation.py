@@ -1,4 +1,4 @@
-"""Topics that are created because clients ask for them: in few CreateTopics, each once, and not without end."""
+"""Topics that clients' requests create implicitly: in few CreateTopics, each topic once, and limited in number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.brokers.in_memory import broker_config
 
 
 class Controller:
-    """Holds each CreateTopics back until it is let go."""
+    """Holds each CreateTopics back until `answer` is called."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -28,7 +28,7 @@ class Controller:
         await self._answers[-1].wait()
 
     async def answer(self) -> None:
-        """Answer all that was asked, and let what follows begin."""
+        """Answer everything that was asked, and let the requests that follow from it begin."""
         for event in self._answers:
             event.set()
         await wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""InitProducerId, and the words of the transaction coordinator's APIs in each version."""
+"""InitProducerId, and the errors of the transaction coordinator's APIs in each version."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_without_a_block_a_producer_is_told_to_ask_again() -> None:
 
 
 class Coordinator:
-    """Plays the coordinator: notes what was submitted, and answers with what the test says."""
+    """Replaces the coordinator: keeps the submitted requests, and gives the answers that the test sets."""
 
     def __init__(self, *answers: TxnResponse) -> None:
         self.answers = list(answers)
@@ -118,7 +118,7 @@ def api_with(coordinator: Coordinator, *topics: str) -> TransactionApis:
 
 
 def through(response: Any, version: int) -> Any:
-    """A response as a client of that version reads it."""
+    """Encode a response in that version, and return what a client decodes."""
     return type(response).decode(memoryview(response.encode(version)), 0, version)[0]
 
 

@@ -1,4 +1,6 @@
-"""WriteTxnMarkers: who may end a transaction in a partition, when it is answered, and that it is written once."""
+"""WriteTxnMarkers: which request may end a transaction in a partition, when it is answered, and that a marker is
+written once.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from tests.support.brokers.in_memory import MemoryBroker, answers, marked
 
 PID = 7
 UNVERIFIED = {"transaction_partition_verification_enable": "false"}
-"""No coordinator is here."""
+"""Settings without verification of transactions, because there is no coordinator here."""
 
 
 def broker_with_transaction(*, epoch: int = 3, **given: Any) -> MemoryBroker:
-    """Topic t, led here, in which producer 7 has an open transaction of two records."""
+    """Return a broker that leads topic t, in which producer 7 has an open transaction of two records."""
     broker = MemoryBroker(**UNVERIFIED)
     broker.give(**given)
     broker.produce(broker.client(), ("t", 0, broker.batch(2, pid=PID, epoch=epoch, seq=0, transactional=True)), acks=1)
@@ -31,7 +33,7 @@ def replicate(broker: MemoryBroker, end: int) -> None:
 
 
 def in_the_log(broker: MemoryBroker) -> list[tuple[int, bool]]:
-    """(producer epoch, is it a control batch) of every batch."""
+    """Return (producer epoch, whether it is a control batch) of every batch."""
     [h] = broker.replicas.hosted()
     return [(header.producer_epoch, header.is_control) for header, _ in h.log.read_batches(0, h.log.log_end_offset)]
 
@@ -98,7 +100,7 @@ def test_a_marker_of_an_older_coordinator_is_refused() -> None:
 
 
 def test_with_transactions_v2_a_marker_of_the_transactions_own_epoch_is_refused() -> None:
-    """It was meant for the transaction before: KIP-1228, KAFKA-19446."""
+    """It belongs to the transaction before: KIP-1228, KAFKA-19446."""
     broker = broker_with_transaction()
     conn = broker.client()
     broker.end(conn, PID, 3, transaction_version=2)
@@ -197,7 +199,7 @@ def test_describe_producers_shows_open_transactions_on_every_replica(leader: int
 
 
 WIDE = 20
-"""Partitions whose first markers take several turns."""
+"""So many partitions that their first markers are appended in several pieces."""
 
 
 def wide_broker() -> tuple[MemoryBroker, list[tuple[str, int]]]:
@@ -218,7 +220,7 @@ def replicate_all(broker: MemoryBroker) -> None:
 
 
 def test_markers_of_many_partitions_are_appended_in_turns_and_answered_once_all_are_committed() -> None:
-    """Those of 3,900 stopped three brokers for seven seconds."""
+    """The markers of 3,900 partitions once blocked three brokers for seven seconds."""
     broker, places = wide_broker()
     conn = broker.client()
     broker.end(conn, PID, 3, *places)

@@ -1,4 +1,6 @@
-"""A transaction begins in a partition only with its coordinator's word, and a marker makes that word void (KIP-890)."""
+"""A leader lets a transaction begin in a partition only after its coordinator has verified it. A marker invalidates a
+verification that is under way (KIP-890).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ V1, V2 = 11, 12
 
 
 class LedBroker(MemoryBroker):
-    """Topic t, led here; its coordinators are played."""
+    """A broker that leads topic t; the test simulates the coordinators."""
 
     def __init__(self, **properties: str) -> None:
         super().__init__(**properties)
@@ -33,12 +35,12 @@ class LedBroker(MemoryBroker):
         return conn
 
     def told(self, conn: Connection, version: int = V1) -> Any:
-        """The error of the partition once the coordinator has answered."""
+        """Return the partition's error, once the coordinator has answered."""
         self.run_started()
         return produced(conn, version)[0].error_code
 
     def finish(self) -> None:
-        """The marker of an abort."""
+        """Append an abort marker."""
         self.end(self.client(), PID, 3, commit=False)
 
     @property
@@ -115,7 +117,7 @@ def test_without_a_transactional_id_no_transaction_begins() -> None:
 
 
 def test_a_late_batch_behind_its_marker_must_be_agreed_to_again() -> None:
-    """KAFKA-14402: it would open a transaction that nothing ends."""
+    """KAFKA-14402: without a new verification it would open a transaction that nothing ends."""
     broker = LedBroker()
     broker.told(broker.send())
     broker.finish()
@@ -133,7 +135,9 @@ def test_an_answer_that_comes_after_the_marker_is_of_no_use() -> None:
 
 
 def test_what_is_agreed_for_one_epoch_says_nothing_of_another_that_was_asked_about_before() -> None:
-    """A batch with a made-up epoch got in by its victim's verification, and the victim was fenced: nothing ended it."""
+    """A batch with an invented epoch was accepted because of its victim's verification, and fenced the victim: nothing
+    ended the transaction.
+    """
     broker = LedBroker()
     broker.coordinators.answers = [ErrorCode.PRODUCER_FENCED, ErrorCode.NONE, ErrorCode.PRODUCER_FENCED]
     assert broker.told(broker.send(epoch=32_767)) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -167,7 +171,7 @@ def test_a_marker_takes_all_questions_away_that_came_before_it() -> None:
 
 
 def test_an_answer_that_comes_after_a_repeated_marker_is_of_no_use() -> None:
-    """The marker is not written again, but the transaction that the coordinator spoke of has ended all the same."""
+    """The marker is not written twice, but the transaction that the coordinator verified has ended all the same."""
     broker = LedBroker()
     broker.finish()
     end = broker.log_end
@@ -221,7 +225,7 @@ def test_a_producer_of_v2_has_its_partitions_added_whether_verification_is_on_or
 
 
 def test_v2_is_told_that_the_transaction_before_is_still_completing() -> None:
-    """The coordinator has waited for it already."""
+    """The coordinator has already waited for it."""
     broker = LedBroker()
     broker.coordinators.answers = [ErrorCode.CONCURRENT_TRANSACTIONS]
     assert broker.told(broker.send(version=V2), V2) == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -234,7 +238,9 @@ def test_v1_is_told_at_once_to_come_again_while_the_transaction_before_completes
 
 
 def test_a_first_batch_that_overtook_another_waits_for_it() -> None:
-    """KAFKA-14904: the earlier one was refused for a moment; taking the later one first would refuse it for ever."""
+    """KAFKA-14904: the earlier batch got a retriable error. If the later one were appended first, the earlier one would
+    be out of order for ever.
+    """
     broker = LedBroker()
     broker.coordinators.answers = [ErrorCode.CONCURRENT_TRANSACTIONS]
     assert broker.told(broker.send(4)) == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -278,7 +284,8 @@ def test_producers_are_told_what_their_version_knows(error: ErrorCode, v10: str,
 
 
 def test_a_marker_of_the_transaction_before_does_not_void_the_answer_for_the_next_one_of_v2() -> None:
-    """The end of a transaction of V2 raises the epoch: the marker has the epoch of the transaction that follows."""
+    """In protocol V2 the end of a transaction increases the epoch, so its marker has the epoch of the next transaction.
+    """
     broker = LedBroker()
     broker.told(broker.send(version=V2), V2)
     broker.coordinators.before_answer = lambda: broker.end(broker.client(), PID, 4, transaction_version=2)
@@ -287,7 +294,7 @@ def test_a_marker_of_the_transaction_before_does_not_void_the_answer_for_the_nex
 
 
 def test_a_marker_of_v1_voids_the_answer_to_a_question_of_v2_too() -> None:
-    """Somebody asked with a Produce of V2 and ended with an EndTxn of V1: what came then opened one for ever."""
+    """A client produced by V2 and ended by an EndTxn of V1: a later batch then opened a transaction for ever."""
     broker = LedBroker()
     broker.coordinators.before_answer = broker.finish
     assert broker.told(broker.send(version=V2), V2) == ErrorCode.INVALID_TXN_STATE
@@ -312,5 +319,6 @@ def test_what_was_agreed_to_in_v2_and_could_not_be_appended_is_asked_again_behin
     ],
 )
 def test_a_coordinators_error_in_the_words_of_each_txn_offset_commit(error: ErrorCode, v3: str, v5: str) -> None:
-    """Kafka 4.3.1 passes CONCURRENT_TRANSACTIONS on: `python -m tests.differential --rows 'pipelined*'`."""
+    """Kafka 4.3.1 passes CONCURRENT_TRANSACTIONS on to the client: `python -m tests.differential --rows 'pipelined*'`.
+    """
     assert [error_for_client(error, version).name for version in (3, 5)] == [v3, v5]

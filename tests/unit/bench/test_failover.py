@@ -9,7 +9,7 @@ from bench.observer import FailoverObserver
 
 KILLED = 100.0
 PATIENT = [100.01, 109.4, 109.41]
-"""One acknowledgement that was on its way, then silence until the next."""
+"""Acknowledgement times: one was under way at the kill, and after it comes a long silence."""
 
 
 def seen(acknowledged: list[float], **at: float) -> FailoverObserver:

@@ -95,7 +95,7 @@ def test_figures_that_one_cluster_alone_has_stand_in_the_table_without_a_ratio()
 
 
 class Cluster:
-    """One that does whatever it is asked for."""
+    """A cluster that accepts every call and does nothing."""
 
     bootstrap, launched_at = "nowhere", 0.0
 
@@ -113,7 +113,7 @@ class Cluster:
 
 
 class Loads:
-    """Replaces the loads, of which some fail."""
+    """Replaces the loads; some of them fail."""
 
     def __init__(self) -> None:
         self.failing: Callable[[str, int, float], bool] = lambda cluster, size, seconds: False
@@ -147,7 +147,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 def run(folder: Path, *options: str) -> tuple[int, dict[str, dict[str, list[float]]]]:
-    """The exit code, and every figure."""
+    """Run the benchmark. Returns its exit code and every figure."""
     path = folder / "figures.json"
     code = program.main(["--rounds", "2", "--seconds", "1", "--json", str(path), *options])
     return code, json.loads(path.read_text())

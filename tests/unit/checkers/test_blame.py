@@ -34,7 +34,7 @@ def stuck(name: str, evidence: str, proc: int = -1) -> Finding:
 
 
 def case(*findings: Finding, client: str = "program", **settings: Any) -> VerdictInputs:
-    """A run whose producer 0 and reader 1 are such clients; the harness wrote to the healed cluster."""
+    """Return a run whose producer 0 and reader 1 use this client. The harness's own client wrote after healing."""
     load = [
         ClientProcess(0, "producer", client, "", "", settings),
         ClientProcess(1, "reader", client, "", "", settings),

@@ -47,7 +47,7 @@ from tests.unit.checkers.test_guarantees import REACHED
 NOBODY: frozenset[str] = frozenset()
 LOSS = frozenset({"lost-write", "unseen"})
 TAIL = LOSS | {"inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks"}
-"""Records are lost that no reader got, and what that looks like to others."""
+"""Anomalies when records are lost that no reader got: the loss, and its effects on other checks."""
 READ = TAIL | {
     "inconsistent-offset/reads",
     "duplicate/reads",
@@ -58,9 +58,9 @@ READ = TAIL | {
     "thrown-back/log truncated",
     "thrown-back/offset out of range",
 }
-"""Records are lost that readers got."""
+"""Anomalies when records are lost that readers got."""
 HOLED = READ | {"poll-skip", "int-poll-skip"}
-"""Also inside the log, with the file of a segment."""
+"""Anomalies when a segment file inside the log is lost."""
 UNCLEAN = READ | {"wrong-offset", "offset-regression"}
 LATE_NAMES = ("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c")
 LATE_NAMES += ("lost-position", "uncommitted-offset", "eos-duplicate", "eos-loss")
@@ -69,12 +69,12 @@ OF_TRANSACTIONS = frozenset(
     {"torn-txn", "lost-txn", "poll-skip", "int-poll-skip", "G1a", "dirty-read", "G1c", "zombie-write"}
     | {"hanging-txn", "stuck-consumer"}
 )
-"""Permitted too where records of transactions may be lost."""
+"""Anomalies that are permitted, too, if records of transactions may be lost."""
 
 OF_GROUPS = frozenset(
     {"lost-position", "commit-ahead", "dual-ownership", "uncommitted-offset", "eos-duplicate", "eos-loss"}
 )
-"""The same of committed positions, members and the inputs of groups."""
+"""Anomalies that are permitted, too, if committed offsets, members or inputs of groups may be lost."""
 
 PROMISED = {IDEMPOTENCE, ONE_IN_FLIGHT, *OF_FAMILY.values()}
 BROKEN = {
@@ -89,9 +89,9 @@ BROKEN = {
 """Anomaly -> the promise that it breaks."""
 
 SERVED = LOSS | {"lso-violation", "corrupt", "wrong-lookup", "stuck-consumer", "stuck-group", "not-converged"}
-"""Permitted where Apache Kafka's leader has a damaged batch."""
+"""Anomalies that are permitted if Apache Kafka's leader has a damaged batch."""
 COLUMNS = ("", "W1", "WM", "D", "DM")
-"""Classes of faults; empty: P, N and C."""
+"""Classes of faults (`FaultClass`): the column "" holds for processes, network and clocks (P, N, C)."""
 MATRIX: dict[str, tuple[frozenset[str], ...]] = {
     "acks=0": (
         TAIL | {"send-reorder"},
@@ -118,7 +118,7 @@ MATRIX: dict[str, tuple[frozenset[str], ...]] = {
     "Apache Kafka's fetch answers": (*[frozenset({"lso-violation"})] * 3, *[SERVED] * 2),
     "ISR by messages": (frozenset({"stuck-producer", "not-converged"}),) * 5,
 }
-"""Row -> what its cells permit, by column."""
+"""The anomalies that each row (a configuration) permits, by column."""
 WITH_IT = {
     "acks=0": frozenset({"duplicate", "send-reorder", "wrong-offset"}),
     "acks=1": frozenset({"duplicate", "send-reorder", "wrong-offset"}),
@@ -127,10 +127,10 @@ WITH_IT = {
 """What other rows permit that hold wherever this one does: Kafka has no idempotence with acks=0 and acks=1."""
 FLUSHED = {"flush.messages": "1"}
 STRONGEST = "acks=all, min ISR 2 or more, flush.messages=1"
-"""Its cells permit nothing, but where a damaged replica was the only one in sync (DM)."""
+"""The configuration that permits nothing, except if a damaged replica was the only one in sync (DM)."""
 ROWS: dict[str, GuaranteeRow] = {row.name: row for row in (*BASE, *ADDED)}
 SILENT = ("read_uncommitted",)
-"""It is not checked what such a reader gets: see `test_what_a_reader_at_read_uncommitted_gets_is_not_even_found`."""
+"""Rows whose readers are not checked: see `test_what_a_reader_at_read_uncommitted_gets_is_not_even_found`."""
 
 
 # ------------------------------------------------------------------------------------------- one run with everything
@@ -181,7 +181,7 @@ def _permits(permitted: Iterable[str], anomaly: str, evidence: str) -> bool:
 
 @dataclass(frozen=True)
 class Everything:
-    """Holds what was found in one run, and the processes that it was found of."""
+    """The findings of one run, and the process of each."""
 
     findings: tuple[Finding, ...]
     processes: tuple[ClientProcess, ...]
@@ -219,7 +219,7 @@ def _fault(column: str) -> RecordedFault:
 
 
 def _as_planned(process: ClientProcess, plan: RunConfiguration) -> ClientProcess:
-    """A producer with the plan's settings; who reads has its own isolation. All commit positions as planned."""
+    """Return a process with the plan's settings; a reader keeps its isolation level. All commit offsets as planned."""
     if process.role != "producer":
         return replace(process, settings={**process.settings, "commits": plan.commits})
     planned = {name: getattr(plan, name) for name in ("acks", "idempotence", "max_in_flight", "commits")}
@@ -228,14 +228,14 @@ def _as_planned(process: ClientProcess, plan: RunConfiguration) -> ClientProcess
 
 EVERY_SIGN = MechanismSign(sum(MechanismSign))
 HAPPENED = RunCircumstances(Leaderships(unknown=""), everywhere=EVERY_SIGN)
-"""Each mechanism explains each finding."""
+"""Circumstances in which every mechanism is an explanation of every finding."""
 NOTHING_HAPPENED = RunCircumstances(Leaderships(unknown=""))
 
 
 def judged(
     plan: dict[str, Any], column: str, *, whose: bool = False, ground: RunCircumstances = HAPPENED
 ) -> tuple[JudgedFinding, ...]:
-    """All findings, judged under a plan and a class of faults. whose: each by the settings of its own process."""
+    """Judge all findings under a plan and a class of faults. whose: judge each by the settings of its own process."""
     found = everything()
     findings = found.findings if whose else tuple(replace(each, proc=-1) for each in found.findings)
     findings = tuple(replace(each, signs=int(ground.everywhere)) for each in findings)
@@ -248,7 +248,7 @@ def judged(
 
 
 def plan_of(row: str) -> dict[str, Any]:
-    """A plan under which the row holds; beside a row of `ADDED` the base row permits nothing."""
+    """Return a plan to which the row applies. For a row of `ADDED` the plan's base row permits nothing."""
     plan = REACHED[row]
     if row in (each.name for each in BASE):
         return plan
@@ -257,7 +257,7 @@ def plan_of(row: str) -> dict[str, Any]:
 
 
 def permitted_in(row: str, column: str) -> frozenset[str]:
-    """Return what the cells of a row permit that apply under these faults."""
+    """Return the anomalies that a row permits under these faults: those of its first column and of this one."""
     always, by_class = MATRIX[row][0], MATRIX[row][COLUMNS.index(column)]
     return always | by_class
 
@@ -367,7 +367,7 @@ def test_what_only_worse_faults_permit_is_forbidden_without_them(row: str, colum
 @pytest.mark.parametrize("row", [row.name for row in BASE])
 @pytest.mark.parametrize("column", COLUMNS)
 def test_each_process_is_judged_by_its_own_row(row: str, column: str) -> None:
-    """A reader is promised what its topic keeps: as if all producers asked for acks=all."""
+    """A reader is judged as if all producers used acks=all."""
     plan = plan_of(row)
     topics = {**plan, "workload": {**plan["workload"], "acks": -1, "idempotence": True}}
     facts = facts_of(topics).configuration

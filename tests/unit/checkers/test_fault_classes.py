@@ -87,7 +87,7 @@ def test_power_losses_of_several_before_they_caught_up_are_worse(lines: list[byt
 
 
 def loss(*isr: int) -> bytes:
-    """Node 1 loses power at 30, when that was in sync, and has caught up at 50."""
+    """Return a power loss of node 1 from 30 to 50 ms, when this was the ISR."""
     return fault_line(0, "power_loss", 30, 40, resolved=[1], evidence={"caught_up_ns": 50 * MS, "isr": {"t-0": isr}})
 
 
@@ -125,7 +125,7 @@ def test_a_power_loss_while_another_one_is_in_sync_is_of_one_node(lines: list[by
 
 
 def damage(*isr: int) -> bytes:
-    """Node 1's disk loses data at 30, when that was in sync, and has it again at 50."""
+    """Return a fault in which node 1's disk loses data from 30 to 50 ms, when this was the ISR."""
     return fault_line(0, "damage", 30, 40, resolved=[1], evidence={"caught_up_ns": 50 * MS, "isr": {"t-0": isr}})
 
 

@@ -36,7 +36,7 @@ HOLES = {"poll-skip", "int-poll-skip"}
 
 
 def permitted(config: RunConfiguration, *classes: str) -> set[str]:
-    """Without what a loss looks like from further away."""
+    """Return the permitted anomalies, without those that only follow from a loss."""
     found = guarantee_for(config, classes).permitted
     return {name for name in found if "/" not in name}
 
@@ -222,7 +222,7 @@ REACHED: dict[str, dict[str, Any]] = {
     "Apache Kafka's fetch answers": _plan(target="kafka"),
     "ISR by messages": _settings(replica_lag_max_messages="4000"),
 }
-"""Row -> a plan under which it holds: for its producers, or for a reader of read_uncommitted."""
+"""For each row, a plan to which it applies, by its producers or by a reader at read_uncommitted."""
 NEXT_TO: dict[str, dict[str, Any]] = {
     "unclean elections by request": _plan(faults=[{"action": "leadership", "params": {"how": "preferred"}}]),
     "requests that arrive twice": _plan(faults=[{"action": "protocol", "params": {"act": "drop"}}]),
@@ -302,7 +302,7 @@ DELAYED_END = {"G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"}
 
 
 def _judged(plan: dict[str, Any], *histories: HistoryBuilder, faults: bytes = b"") -> Verdict:
-    """The verdict of a run of this plan in which all of these took place."""
+    """Return the verdict on a run of this plan that contains all of these histories."""
     return judge_bytes("r", b"".join(merged(histories)), faults, plan).verdict
 
 

@@ -21,10 +21,10 @@ def judged(h: GroupHistory) -> Verdict:
 
 
 def without_output(end: str, *, goes_on: bool = False, commits: str = "before", sent: bool = False) -> GroupHistory:
-    """A member gets two inputs, commits the position behind them, and makes an output of the first one.
+    """A member gets two inputs, commits the offset after them, and makes an output of the first one only.
 
-    end: what comes of its partition. goes_on: it deals with a third input before that. sent: it sends an output of the
-    second one as well, and hears nothing of it.
+    end: how it loses its partition. goes_on: it processes a third input before that. sent: it also sends an output of
+    the second one, without an answer.
     """
     h = GroupHistory(2)
     p = h.producer()
@@ -93,8 +93,8 @@ def test_an_output_whose_send_was_not_acknowledged_may_be_missing() -> None:
 
 
 def again(second: str, *, commits: str = "after", more: int = 0) -> GroupHistory:
-    """A member makes two outputs of one input. second: who gets the input once more before the second output; "late" is
-    the member itself, after that. more: so many outputs beyond these two.
+    """A member makes two outputs of one input. second: which process gets the input once more before the second output;
+    "late" is the member itself, afterwards. more: the number of further outputs.
     """
     h = GroupHistory(2)
     val = h.sent(h.producer(), 0)

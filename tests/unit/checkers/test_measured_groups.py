@@ -71,7 +71,7 @@ def test_a_generation_that_gives_one_member_two_more_than_another_is_unfair() ->
 
 
 def rebalances(h: GroupHistory, *faults: RecordedFault) -> dict[object, int]:
-    """By their cause: "members", None (before the first fault), or a fault's number."""
+    """Count rebalances by cause: "members", None (before the first fault), or a fault's number."""
     found = measure_groups(h.history(), faults)["g"]["rebalances"]
     return {"members" if each.get("members") else each["fault"]: each["count"] for each in found}
 
@@ -285,7 +285,7 @@ def returns(h: GroupHistory, *faults: RecordedFault) -> dict[str, int]:
 
 
 def named(*, twin: bool = False, fenced: bool = False, for_another: bool = False, away_ms: int = 900) -> GroupHistory:
-    """A static member goes, and is back after `away_ms`; its join takes until 600 ms later."""
+    """A static member leaves and is back after `away_ms`; its JoinGroup is answered 600 ms later."""
     h = GroupHistory(2)
     about = {**ABOUT, "instance": "i-1"}
     first, other, second, double, third = (

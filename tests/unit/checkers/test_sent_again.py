@@ -23,7 +23,7 @@ PLAN: dict[str, Any] = {
     "limits": {"stuck_s": 15},
 }
 ALONE: Events = {"1": [led(1, 0, 0, 1)]}
-"""One leader all the time."""
+"""A trace in which one broker leads all the time."""
 KILLED = fault_line(began_ms=0, ended_ms=99)
 """A fault that is on all the time."""
 

@@ -41,11 +41,13 @@ PLAN: dict[str, Any] = {
 }
 Events = Mapping[str, list[dict[str, Any]]]
 SECOND = 7
-"""Where the epoch of the second leader starts."""
+"""The offset at which the epoch of the second leader starts."""
 
 
 class Run:
-    """Ten records are acknowledged; at `elected` another leader takes over at SECOND, and three more are."""
+    """Ten records are acknowledged. At `elected` another leader takes over from offset SECOND on, and three more are
+    acknowledged.
+    """
 
     def __init__(
         self,
@@ -230,7 +232,7 @@ def test_where_a_trace_is_missing_nobody_knows(tmp_path: Path) -> None:
 
 
 def brokers_lost(logs: Mapping[int, Any], began_ms: int = 100) -> bytes:
-    """These brokers lose power at one moment. Of a log each says which records it lost."""
+    """Return a power loss of these brokers at one moment; the values say which records each log lost."""
     nodes = {str(node): {"logs": {"t-0": lost}} if lost != UNTOLD else {} for node, lost in logs.items()}
     said = {"lost": {"nodes": nodes}, "isr": {"t-0": [1, 2, 3]}, "caught_up_ns": (began_ms + 2) * MS}
     return fault_line(0, "power_loss", began_ms, began_ms + 1, resolved=[*logs], evidence=said)

@@ -29,8 +29,8 @@ def judged(h: HistoryBuilder, *faults: dict[str, Any], **workload: Any) -> Verdi
 def one_refused(
     refused: int = 5, *, took_s: float = 0.0, acked: int = 0, client: str = "squall", number: int = 1, **more: Any
 ) -> HistoryBuilder:
-    """A producer's sends are refused, so many by each of its two processes by turns, over `took_s`; the last `acked`
-    are not. Another producer's are all acknowledged. `number`: of the second process.
+    """The sends of one producer are refused, alternately by its two processes, over `took_s`; the last `acked` succeed.
+    Another producer's sends all succeed. `number` is that of the second process.
     """
     h = HistoryBuilder()
     good = h.producer(producer=0)
@@ -55,9 +55,9 @@ def of_ids(
     took_s: float = 0.0,
     open_ms: int = 0,
 ) -> HistoryBuilder:
-    """The id a commits; the id b fails so often over `took_s`, and then commits. `how`: what b asks for, or "aborted"
-    where its transactions are aborted as it asked. `init`: b gets no producer id. `open_ms`: b leaves each transaction
-    open for so long before it asks.
+    """Transactional id a commits. Id b fails `tries` times over `took_s`, and then commits. `how`: what b asks for, or
+    "aborted" if its transactions are aborted at its request. `init`: b gets no producer id. `open_ms`: how long b
+    leaves each transaction open.
     """
     h = HistoryBuilder()
     good, bad = h.producer(transactional_id="a"), h.producer(transactional_id="b")
@@ -152,8 +152,8 @@ def test_a_producer_that_waits_because_its_partition_does_is_no_finding_of_its_o
 def group(
     *, got: bool = False, owns: bool = True, members: int = 2, number: int = 1, client: str = "squall", s: int = 20
 ) -> GroupHistory:
-    """A group that reads two partitions, in each of which five records are acknowledged. Member 0 gets those of
-    partition 0, and member 1 those of partition 1 where `got`, if it owns it. `number`: of the member that owns it.
+    """A group reads two partitions with five acknowledged records each. Member 0 gets those of partition 0, and with
+    `got` member 1 those of partition 1, if it owns it. `number` is that of the member that owns it.
     """
     h = GroupHistory(2)
     procs = [h.process("reader", client, isolation=0, group="g", member=each) for each in range(members)]

@@ -57,7 +57,7 @@ def finding(name: str, evidence: str = "", proc: int = 0, count: int = 1, signs:
 
 
 def good(*findings: Finding, **more: Any) -> VerdictInputs:
-    """A case that is valid unless `more` or the findings spoil it."""
+    """Return inputs of a valid run, with these findings and the fields of `more` replaced."""
     landed, _ = parse_faults([fault_line()])
     case = VerdictInputs(
         run="r",

@@ -1,4 +1,4 @@
-"""The front door: help, exit codes, and a table that tells the truth."""
+"""The command line as a whole: help, exit codes, and the table of commands."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SHELLS = {
 
 
 def offered(*words: str) -> set[str]:
-    """For the last word; those before it are typed already."""
+    """Return the completions of the last word; the words before it are typed already."""
     *typed, last = words
     completer = BashComplete(cli.squall, {}, "squall", VARIABLE)
     return {item.value for item in completer.get_completions(typed, last) if item.type == "plain"}
@@ -69,7 +69,7 @@ def test_mutants_and_workloads_are_offered() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With a plan, two runs and the newest one's findings."""
+    """Return a folder with a plan and two runs, the newer one with findings."""
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans/zombie.toml").touch()
     for name in ("20260101T000000-seed1", "20260102T000000-seed2"):

@@ -29,25 +29,26 @@ def command(**_):
 cli.squall.main = command
 cli.main()
 """
-"""A command that prints in all ways that commands print."""
+"""A program that prints in all ways in which commands print."""
 
 
 def reader_has_gone() -> int:
-    """A pipe's end to write to, which is not read."""
+    """Return the writing end of a pipe whose reading end is closed."""
     read, write = os.pipe()
     os.close(read)
     return write
 
 
 def terminal_has_gone() -> int:
-    """A terminal that was closed."""
+    """Return a descriptor of a terminal that was closed."""
     master, slave = os.openpty()
     os.close(master)
     return slave
 
 
 def code_of(words: list[str], out: int, errors: int, folder: Path) -> int:
-    """The exit code of Python with these words, with these descriptors, which are closed here."""
+    """Run Python with these arguments, stdout and stderr, and return its exit code. Both descriptors are closed here.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, *words], stdout=out, stderr=errors, cwd=folder, env=environment)
     for each in {out, errors} - {subprocess.DEVNULL}:

@@ -33,8 +33,8 @@ def a_plan(**more: Any) -> Plan:
 
 
 class Simulator:
-    """In the place of `squall.chaos.runs.simulation`. A plan fails where `fails` says so; its digest is that of its
-    faults.
+    """Replaces `squall.chaos.runs.simulation`. A plan fails if `fails` returns true for it; its digest depends on its
+    faults alone.
     """
 
     def __init__(self, fails: Callable[[Plan], FailureSignature | None]) -> None:
@@ -79,7 +79,7 @@ class Simulator:
 
 @pytest.fixture
 def simulator(monkeypatch: pytest.MonkeyPatch) -> Simulator:
-    """Fails where a broker is killed."""
+    """Yield a simulator in which a run fails if it kills a broker."""
     made = Simulator(lambda plan: LOST if any(f.action == "kill" for f in plan.faults) else None)
     module = ModuleType("squall.chaos.runs.simulation")
     module.simulate = made.simulate  # type: ignore[attr-defined]

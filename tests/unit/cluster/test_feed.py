@@ -1,4 +1,4 @@
-"""Committed records in, changes out."""
+"""ImageFeed: committed records go in, changes of the image come out."""
 
 from __future__ import annotations
 

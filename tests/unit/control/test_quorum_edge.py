@@ -1,4 +1,6 @@
-"""The edge of the quorum: the order of its effects while disks are slow, and what a crash leaves behind."""
+"""The I/O of the metadata quorum around its pure core: the order of its effects on slow disks, and the state after a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ STATE = f"{DIRECTORY}/quorum-state"
 
 
 class SlowEnv(FakeEnv):
-    """Blocking work is done when the test lets it."""
+    """An Env whose blocking work ends when the test says so."""
 
     def __init__(self, fs: MemoryFs) -> None:
         super().__init__(fs=fs)
@@ -63,7 +65,7 @@ def load_log(fs: MemoryFs) -> Log:
 
 
 class Seat:
-    """Node 1's seat, and what it heard."""
+    """Node 1's membership in the quorum, and the events that it reported."""
 
     def __init__(self, fs: MemoryFs, voters: int, log: Log | None = None) -> None:
         self.fs = fs

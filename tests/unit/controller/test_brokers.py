@@ -55,7 +55,7 @@ def test_another_cluster_is_refused() -> None:
 
 @pytest.mark.parametrize("broker_id", [-1, -(2**31)])
 def test_nobody_registers_as_nobody(broker_id: int) -> None:
-    """-1 means no leader: a replica of that broker would lead and not lead."""
+    """The id -1 means "no leader": a replica on such a broker would lead and not lead."""
     harness = ControllerHarness()
     request = BrokerRegistrationRequest(broker_id=broker_id, cluster_id=CLUSTER_ID, incarnation_id=bytes(16))
     assert harness.do(ApiKey.BROKER_REGISTRATION, request).error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""The controller at work: terms, commits, registration, heartbeats, forwarding, controlled shutdown."""
+"""The controller's I/O: terms, commits, registration, heartbeats, forwarding, controlled shutdown."""
 
 from __future__ import annotations
 

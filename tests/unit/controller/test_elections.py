@@ -1,4 +1,4 @@
-"""The rules by which a partition changes, each on its own."""
+"""The rules for a change of a partition's leader and ISR, one by one."""
 
 from __future__ import annotations
 

@@ -98,13 +98,13 @@ FAULTS: list[tuple[str, Fault, ErrorCode]] = [
     ("stopping member", lambda a: replace(a, isr=(*a.isr, 5)), ErrorCode.INELIGIBLE_REPLICA),
     ("restarted member", lambda a: replace(a, stale_members=(2,)), ErrorCode.INELIGIBLE_REPLICA),
 ]
-"""Every fault, in the order in which they must be found."""
+"""Every error that a request can have, in the order in which the controller checks for them."""
 
 EXCLUSIVE = [
     {"leader epoch ahead", "leader epoch behind"},
     {"partition epoch ahead", "partition epoch behind"},
 ]
-"""Faults that one request cannot have both."""
+"""Errors that one request cannot have at the same time."""
 
 PAIRS = [(first, second) for first, second in combinations(FAULTS, 2) if {first[0], second[0]} not in EXCLUSIVE]
 

@@ -1,4 +1,4 @@
-"""One consumer group of a shard, with members as KIP-848 has them: they say what has changed, and take what comes."""
+"""A shard with consumer groups, and members that behave as KIP-848 says: they send changes, and adopt the answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def places(topic_id: bytes, *indexes: int) -> tuple[Place, ...]:
 
 @dataclass
 class Consumer:
-    """A member, as itself sees it."""
+    """A member of a consumer group: its own view of its epoch and partitions."""
 
     name: str
     instance_id: str | None = None
@@ -37,7 +37,7 @@ class Consumer:
     epoch: int = 0
     owned: tuple[Place, ...] = ()
     unsure: bool = False
-    """Its last answer got lost: the next heartbeat says everything, so that it is answered everything (KIP-848)."""
+    """Whether its last answer got lost: then its next heartbeat is a full one, and gets a full answer (KIP-848)."""
 
 
 class ConsumerHarness(GroupHarness):
@@ -48,13 +48,13 @@ class ConsumerHarness(GroupHarness):
         self.topics.table = {"a": (A, 4), "b": (B, 2)}
 
     def ask(self, member_id: str, epoch: int, **also: Any) -> HeartbeatResult:
-        """Send one heartbeat, with nothing added."""
+        """Send one heartbeat with exactly these fields."""
         found: HeartbeatResult = self.do("beat", ConsumerHeartbeat("g", member_id, epoch, **also))
         assert isinstance(found, HeartbeatResult)
         return found
 
     def enter(self, one: Consumer, **also: Any) -> HeartbeatResult:
-        """A member joins, or joins again, and owns nothing."""
+        """Let a member join, or join again, without partitions."""
         one.owned = ()
         given = {
             "instance_id": one.instance_id,
@@ -66,13 +66,13 @@ class ConsumerHarness(GroupHarness):
         return self._take(one, self.ask(one.name, 0, **given))
 
     def alive(self, one: Consumer, *, owned: tuple[Place, ...] | None = None, **also: Any) -> HeartbeatResult:
-        """A member's heartbeat; `owned` where it says what it has."""
+        """Send a member's heartbeat; with `owned` it lists the member's partitions."""
         if one.unsure:
             owned, also = one.owned, {"rebalance_ms": REBALANCE_MS, "topics": one.topics, **also}
         return self._take(one, self.ask(one.name, one.epoch, instance_id=one.instance_id, owned=owned, **also))
 
     def turn(self, one: Consumer) -> HeartbeatResult:
-        """Send what a member owns; from now on it owns what is answered."""
+        """Send a heartbeat with the member's partitions, and let it adopt the assignment in the answer."""
         return self.alive(one, owned=one.owned)
 
     def _take(self, one: Consumer, answer: HeartbeatResult) -> HeartbeatResult:
@@ -84,7 +84,7 @@ class ConsumerHarness(GroupHarness):
         return answer
 
     def settle_down(self, *members: Consumer) -> None:
-        """Heartbeats of all, until nothing changes any more."""
+        """Send heartbeats of all members until nothing changes any more."""
         for _ in range(20):
             before = [(one.epoch, one.owned) for one in members]
             for one in members:
@@ -94,7 +94,7 @@ class ConsumerHarness(GroupHarness):
         raise AssertionError("they never settle down")
 
     def together(self, *members: Consumer) -> None:
-        """They join, and have what they are to have."""
+        """Let these members join, and reach their target assignment."""
         for one in members:
             self.enter(one)
         self.settle_down(*members)
@@ -108,13 +108,13 @@ class ConsumerHarness(GroupHarness):
         return found
 
     def commit_as(self, one: Consumer, where: tuple[str, int] = ("a", 0), epoch: int | None = None) -> ErrorCode:
-        """An offset, with the member's epoch or an older one."""
+        """Commit an offset as this member, with its epoch or another one."""
         at = one.epoch if epoch is None else epoch
         asked = CommitOffsets("g", at, one.name, one.instance_id, ((where, OffsetAndMetadata(7)),), 9)
         error: ErrorCode = self.do("commit", asked).error
         return error
 
     def fetch_as(self, member_id: str, epoch: int) -> ErrorCode:
-        """OffsetFetch of a member."""
+        """Send OffsetFetch as a member, and return the error."""
         error: ErrorCode = self.do("fetch", FetchOffsets("g", (("a", 0),), True, member_id, epoch)).error
         return error

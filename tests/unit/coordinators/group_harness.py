@@ -1,4 +1,4 @@
-"""One shard of the group coordinator, its log and its clock played by the test."""
+"""One shard of the group coordinator. The test simulates its log and its clock."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ def subscription(*topics: str) -> bytes:
 
 
 class GroupHarness:
-    """Requests are answered in `answers`, by the name under which they were made."""
+    """Sends requests to a shard. `answers` has the answer to each, by the name that the test gave it."""
 
     def __init__(self, settings: GroupCoordinatorSettings = QUICK) -> None:
         self.topics = TopicTable({"t": (b"t" * 16, 4), "u": (b"u" * 16, 1)})
-        """The cluster's topics."""
+        """The topics of the cluster."""
         self.machine = GroupCoordinatorShard(settings, self.topics)
         self.now = ClockReading(1000, WALL_MS)
         self.answers: dict[str, Any] = {}
         self.log: list[tuple[GroupLogRecord, int]] = []
-        """Records, and the producer id of their transaction or -1."""
+        """The log: each record, with the producer id of its transaction or -1."""
         self.markers: dict[int, tuple[int, bool]] = {}
-        """Offset of a marker: producer id, commit."""
+        """The markers in the log: offset to (producer id, whether it commits)."""
         self.commits = True
-        """False: appends wait for `settle`."""
+        """Whether appends are committed at once; if not, they wait for `settle`."""
         self.refuses = ErrorCode.NONE
-        """The error of appends."""
+        """The error that every append gets; NONE: they succeed."""
         self.uncommitted: list[AppendRecords] = []
         self._made = 0
 
     # ------------------------------------------------------------------------------------------------------- requests
 
     def do(self, name: str, request: Request) -> Any:
-        """Hand a request in. Its answer if there is one yet."""
+        """Send a request, and return its answer; None if there is none yet."""
         self.answers.pop(name, None)
         self._carry_out(self.machine.submit(request, name, self.now))
         return self.answers.get(name)
@@ -91,20 +91,20 @@ class GroupHarness:
             self.uncommitted.append(effect)
 
     def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Settle what waits for the high watermark: it is committed, or failed with this error."""
+        """Let all waiting appends be committed, or fail with this error."""
         waiting, self.uncommitted = self.uncommitted, []
         for effect in waiting:
             self._carry_out(self.machine.settle(effect.completion, error, self.now))
 
     def end(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of a transaction."""
+        """Write the marker that ends a producer's transaction."""
         at = len(self.log)
         self.markers[at] = producer_id, commit
         self.log.append((None, -1))  # type: ignore[arg-type]
         self.machine.ledger.end_transaction(producer_id, commit, at)
 
     def wait(self, ms: int) -> None:
-        """Time passes, one deadline after the other."""
+        """Advance the clock, from one deadline of the shard to the next."""
         end = self.now.mono_ms + ms
         while True:
             due = self.machine.next_deadline_ms()
@@ -119,7 +119,7 @@ class GroupHarness:
         self.now = ClockReading(mono_ms, self.now.wall_ms + passed)
 
     def replayed(self) -> ReplayedGroupState:
-        """A ledger of the same log."""
+        """Return the state that a replay of the log makes."""
         made = ReplayedGroupState()
         for at, (written, producer_id) in enumerate(self.log):
             if at in self.markers:
@@ -129,7 +129,7 @@ class GroupHarness:
         return made
 
     def fail_over(self) -> None:
-        """The next coordinator: it has the log, and nothing else."""
+        """Replace the shard by a new one that replays the log."""
         self.machine.fail_waiting_requests(ErrorCode.NOT_COORDINATOR)
         self.machine = GroupCoordinatorShard(self.machine.settings, self.topics, self.replayed())
         self.machine.begin(self.now)
@@ -137,7 +137,7 @@ class GroupHarness:
     # --------------------------------------------------------------------------------------------------------- members
 
     def join(self, name: str, member_id: str = "", instance_id: str | None = None, **also: Any) -> JoinResult | None:
-        """A Join; a consumer that has no id yet and is given one joins with it."""
+        """Send JoinGroup. A consumer without an id that is given one joins again with it."""
         self._made += 1
         given: dict[str, Any] = {
             "group_id": "g",
@@ -157,13 +157,13 @@ class GroupHarness:
         return answer
 
     def joined(self, name: str) -> JoinResult:
-        """The Join of that name has been answered."""
+        """Return the answer to the JoinGroup of that name."""
         found = self.answers[name]
         assert isinstance(found, JoinResult)
         return found
 
     def sync(self, name: str, as_: JoinResult | None = None, **assignments: bytes) -> SyncResult | None:
-        """A Sync of who joined under this name."""
+        """Send SyncGroup as the member that joined under this name."""
         told = as_ or self.joined(name)
         by_id = tuple((self.joined(other).member_id, given) for other, given in assignments.items())
         answer: SyncResult | None = self.do(
@@ -179,7 +179,7 @@ class GroupHarness:
         return self.do("leave", LeaveGroup("g", ((told.member_id, None),)))
 
     def stable(self, *names: str) -> list[JoinResult]:
-        """A group of these members, each with an assignment that is its name."""
+        """Make a stable group of these members; the assignment of each is its own name."""
         for n, name in enumerate(names):
             self.join(name)
             for earlier in names[:n]:
@@ -188,7 +188,7 @@ class GroupHarness:
         return [self.joined(name) for name in names]
 
     def assign(self, *names: str) -> None:
-        """The leader of a generation gives each member its own name."""
+        """Send the leader's SyncGroup, which assigns each member its own name."""
         leader = next(name for name in names if self.joined(name).member_id == self.joined(name).leader)
         for name in names:
             if name != leader:

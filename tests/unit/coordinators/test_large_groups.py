@@ -19,7 +19,7 @@ MOST = 4000
 
 
 class SmallLog(MixedHarness):
-    """A shard whose log takes batches of so many bytes."""
+    """A shard whose log accepts only batches up to a small size."""
 
     def __init__(self) -> None:
         super().__init__(GroupCoordinatorSettings(initial_delay_ms=0, most_bytes=lambda: MOST))

@@ -37,7 +37,7 @@ Places = tuple[tuple[bytes, int], ...]
 
 @dataclass
 class Old:
-    """A classic member, as itself sees it. It reads the topic "a"."""
+    """A member by the classic protocol: its own view of its generation and partitions. It subscribes to topic "a"."""
 
     name: str
     instance_id: str | None = None
@@ -48,7 +48,7 @@ class Old:
 
 
 class MixedHarness(ConsumerHarness):
-    """A shard, and members of both kinds."""
+    """A shard with members of both protocols."""
 
     def said(self, one: Old) -> bytes:
         keeps = by_topic(one.owned) if one.cooperative else {}
@@ -56,7 +56,7 @@ class MixedHarness(ConsumerHarness):
         return encode_versioned(ConsumerProtocolSubscription(["a"], None, owned), 1)
 
     def rejoin(self, one: Old) -> ErrorCode:
-        """Join; an eager member has given up what it had."""
+        """Send JoinGroup; an eager member has released its partitions before."""
         answer = self.join(one.name, one.member_id, one.instance_id, protocols=(("range", self.said(one)),))
         assert answer is not None
         if not one.cooperative:
@@ -67,7 +67,7 @@ class MixedHarness(ConsumerHarness):
         return answer.error
 
     def get(self, one: Old) -> ErrorCode:
-        """Sync: from here on it owns what is answered."""
+        """Send SyncGroup, and let the member adopt the assignment."""
         asked = SyncGroup("g", one.generation, one.member_id, one.instance_id, "consumer", "range")
         answer = self.do("sync", asked)
         assert isinstance(answer, SyncResult)
@@ -82,13 +82,13 @@ class MixedHarness(ConsumerHarness):
         return error
 
     def turn_of(self, one: Old) -> None:
-        """Do what a classic member does in a heartbeat's time."""
+        """Do everything that a classic member does between two heartbeats."""
         if one.generation < 0 or self.heart_of(one) == AGAIN:
             assert self.rejoin(one) == OK
             self.get(one)
 
     def at_rest(self, *members: Old | Consumer) -> None:
-        """Heartbeat until nothing changes any more. No member ever owns what another one owns."""
+        """Send heartbeats until nothing changes any more, and assert that no partition ever has two owners."""
         for _ in range(20):
             before = [one.owned for one in members]
             for one in members:
@@ -100,7 +100,7 @@ class MixedHarness(ConsumerHarness):
         raise AssertionError("they never settle down")
 
     def classic_group(self, *members: Old) -> None:
-        """A classic group whose first member leads it, and gives everybody the same number of partitions."""
+        """Make a classic group whose first member leads it and assigns all members equally many partitions."""
         for one in members:
             self.join(one.name, "", one.instance_id, protocols=(("range", self.said(one)),))
         for one in members[:-1]:  # the last one's Join waits for theirs

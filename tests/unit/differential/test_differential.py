@@ -1,4 +1,6 @@
-"""The differential itself: what it asks is data, a seed repeats a sequence, and no difference goes unseen."""
+"""The comparison with Apache Kafka (`tests.differential`) itself: rows are data, a seed repeats a row, no difference is
+missed.
+"""
 
 from __future__ import annotations
 

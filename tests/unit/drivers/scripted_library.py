@@ -1,4 +1,4 @@
-"""A scripted library: what the records hold decides what it answers. For trying a driver's process."""
+"""A client library for tests of a driver's process: the contents of the records decide on its answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ version = "0-scripted"
 
 
 class producer(ProducerAdapter):
-    """Answers b"ok", b"fail" and b"doubt" at once; says nothing to b"silent"; dies of b"die"."""
+    """Answers b"ok", b"fail" and b"doubt" at once, answers nothing to b"silent", and ends the process at b"die"."""
 
     def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
         self._answer = answer
@@ -64,8 +64,9 @@ class producer(ProducerAdapter):
 
 
 class transactor(producer, TransactionalAdapter):
-    """Its id says what becomes of calls: "commit: doubt, ok" is a commit that is in doubt, and succeeds when it is made
-    again. It dies of "die", and says nothing more after "silent". Identities grow with each `init`.
+    """Its transactional id says how calls end: "commit: doubt, ok" is a commit with an unknown outcome that succeeds
+    when it is repeated. "die" ends the process, and after "silent" nothing is answered. Producer epochs grow with each
+    `init`.
     """
 
     def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
@@ -106,7 +107,7 @@ class transactor(producer, TransactionalAdapter):
 
 
 class consumer(ConsumerAdapter):
-    """Two records, one of them damaged; then a position that is impossible; then nothing."""
+    """Returns two records, one of them damaged, then an out-of-range error, and then nothing."""
 
     def __init__(self, config: DriverConfig) -> None:
         self._place: Place = config.places[0]

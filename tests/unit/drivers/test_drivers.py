@@ -43,7 +43,7 @@ PLACE = ("t", 0)
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
-    """One whose library is `scripted_library`."""
+    """Return a driver whose library is `scripted_library`."""
     here = str(Path(__file__).parent)
     start = subprocess.Popen
     into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['squall.chaos.drivers', *sys.argv[1:]]; "
@@ -61,7 +61,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
 
 
 class Sent:
-    """Hands records over and keeps what became of them."""
+    """Sends records, and keeps their outcomes."""
 
     def __init__(self) -> None:
         self.outcomes: dict[bytes, Outcome] = {}

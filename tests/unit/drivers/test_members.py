@@ -59,7 +59,9 @@ class Said(list[tuple[Any, ...]]):
 
 
 def member_of(library: Scripted) -> tuple[MemberWorker, Said, queue.SimpleQueue[list[Any]]]:
-    """One that has PLACE, and has begun to read it at its committed position."""
+    """Return a member that owns PLACE and has begun to read it at its committed offset; the list of its reports; and
+    the queue of answers to it.
+    """
     said, answers = Said(), queue.SimpleQueue[list[Any]]()
     member = MemberWorker(library, DriverConfig("scripted", "member", ""), said, answers)  # type: ignore[arg-type]
     library.next = [lambda: library.listener.on_assigned([PLACE], [PLACE]) or ()]

@@ -53,7 +53,7 @@ RECORD = {"partition": 1, "offset": 5, "key": KEY, "value": VALUE}
 
 
 class Heard:
-    """Collects what a member reported, and what it was to write."""
+    """Collects the reports of a member, and the outputs that it was asked to write."""
 
     process = 3
 
@@ -84,7 +84,7 @@ class Heard:
 
 
 def script(*reports: dict[str, Any], then: str = "") -> str:
-    """A program that says this."""
+    """Return a program that prints these reports."""
     return SPEAKS + "".join(f"say(**json.loads({json.dumps(each)!r}))\n" for each in reports) + then
 
 
@@ -103,7 +103,7 @@ async def heard(tmp_path: Path, program: str, until: Callable[[Heard], bool] = l
 
 
 async def trouble(tmp_path: Path, *reports: dict[str, Any]) -> str:
-    """The harness's trouble with a program that says this."""
+    """Return the harness's complaint about a program that prints these reports."""
     with pytest.raises(ExceptionGroup) as found:
         await heard(tmp_path, script(*reports, then="next(lines)\n"))
     error: BaseException = found.value

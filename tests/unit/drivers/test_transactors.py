@@ -105,7 +105,7 @@ def test_a_producer_that_lost_a_record_and_cannot_mend_it_ends_after_the_abort()
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
-    """One whose library is `scripted_library`."""
+    """Return a driver whose library is `scripted_library`."""
     here = str(Path(__file__).parent)
     start = subprocess.Popen
     into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['squall.chaos.drivers', *sys.argv[1:]]; "

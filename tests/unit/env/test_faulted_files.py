@@ -56,7 +56,7 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
-    """One that nothing was ordered of."""
+    """Return a disk without any fault."""
     return Disk(tmp_path)
 
 

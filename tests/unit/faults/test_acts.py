@@ -39,7 +39,7 @@ DRIFTED = ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2, 3)}, {"t-0": (1,
 
 
 class World:
-    """A runtime that does what it is asked to. `hits`: how often its faults strike."""
+    """A runtime that carries out every call. `hits` is how often its faults affect something."""
 
     nodes = controllers = (1, 2, 3)
     noise_ms = 0.0
@@ -188,7 +188,7 @@ async def played(
     target: str = "node:2",
     asked: Asked | None = None,
 ) -> list[dict[str, Any]]:
-    """The lines of nemesis.jsonl that one fault of two seconds leaves."""
+    """Inject one fault of two seconds, and return its lines of nemesis.jsonl."""
     papers, runtime = MemoryRunStore("a run"), world
     fault = make_fault(0, 0.1, 2.0, action, target, params or {})
     any_runtime: Any = runtime
@@ -239,7 +239,7 @@ async def test_a_fault_that_never_strikes_has_no_evidence(action: str, autojump_
 
 
 class QuietAtFirst(World):
-    """Nothing comes over its links for three seconds."""
+    """A runtime whose links carry nothing for three seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -383,8 +383,8 @@ async def test_a_crash_point_that_nobody_has_come_to_stays_once_more_as_long(
 
 
 class Quorum:
-    """Answers for `admin` about the quorum: a new epoch for each time it is asked, once a controller was asked to
-    resign.
+    """Replaces `admin` for questions about the quorum: once a controller was asked to resign, each answer has a new
+    epoch.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *after: tuple[int, int]) -> None:

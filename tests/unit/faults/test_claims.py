@@ -1,4 +1,5 @@
-"""Several faults that have one node down: it stays down until the last of them ends, and each tells what it found."""
+"""Several faults that keep one node down: it stays down until the last of them ends, and each reports its own evidence.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ CLIENTS = Link("CLIENT", 1)
 
 
 class Told(World):
-    """Records when each thing was done; its nodes answer while they run. `stop_s`: how long a stop takes."""
+    """Records the time of each call; its nodes answer while they run. `stop_s` is how long a stop takes."""
 
     def __init__(self, *, stop_s: float = 0.0) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ LETTERS = {NodeState.RUNNING: "S", NodeState.PAUSED: "T", NodeState.DOWN: GONE}
 
 
 class World:
-    """A runtime that does what it is asked to, or only says so (`inert`)."""
+    """A runtime that carries out every call or, if `inert`, only reports that it did."""
 
     nodes = (1, 2, 3)
     noise_ms = 0.0

@@ -32,7 +32,7 @@ RESET, STILL_OPEN = ProbeResult(True, 20.0, "ended: connection reset by peer"), 
 
 
 class Scripted(World):
-    """Has links that return one probe before a fault is on them, and then one after the other; the last for good."""
+    """A runtime whose links return one probe before a fault, and then one after the other; the last one is repeated."""
 
     def __init__(self, before: ProbeResult, *during: ProbeResult) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ LANDS: list[tuple[str, dict[str, Any], ProbeResult, list[ProbeResult]]] = [
 ]
 WHOLE = {"latency": FAST, "bandwidth": FAST, "slicer": FAST, "limit_data": FAST, "reset_peer": STILL_OPEN,
             "slow_close": CLOSED}  # fmt: skip
-"""What a link shows that nothing is wrong with."""
+"""The probe that each fault's link returns if the fault has no effect."""
 
 
 @pytest.mark.parametrize(("action", "params", "before", "during"), LANDS, ids=[each[0] for each in LANDS])

@@ -53,7 +53,7 @@ def test_a_partial_batch_at_the_end_is_left_out() -> None:
 
 
 def test_what_follows_from_a_batch_of_a_later_epoch_on_is_left_out() -> None:
-    """KAFKA-18723: it was sent by a leader that is none any more, or the bits of an epoch are rotten."""
+    """KAFKA-18723: a deposed leader sent the batch, or the bits of its epoch are damaged."""
     log = open_log(MemoryFs())
     first, later = batch(2, leader_epoch=1), batch(1, base=2, leader_epoch=3)
     sent = run(first, later, batch(1, base=3, leader_epoch=1))

@@ -21,7 +21,7 @@ BIG = LogConfig()
 
 
 def patched(at: int, form: str, value: int, *, count: int = 2) -> memoryview:
-    """A batch with one field of its header changed and the CRC made right again."""
+    """Return a batch with one header field changed and a correct CRC."""
     data = batch(count)
     pack_into(form, data, at, value)
     if at >= 21:
@@ -169,7 +169,7 @@ def test_timestamps_below_none_are_refused(log: Log) -> None:
 
 
 def claiming(count: int, codec: int = 0, size: int = 20) -> memoryview:
-    """A batch of one record that says it has `count`."""
+    """Return a batch of one record whose header claims `count` records."""
     data = batch(1, codec=codec, size=size)
     pack_into(">i", data, 23, count - 1)
     pack_into(">i", data, 57, count)
@@ -202,7 +202,7 @@ CHECKED = LogConfig(squall_record_validation_enable=True, message_timestamp_afte
 
 
 def damaged(codec: int) -> memoryview:
-    """A batch whose CRC is right and whose records are garbage."""
+    """Return a batch with a correct CRC and random bytes as records."""
     data = batch(2, codec=codec)
     data[61:] = bytes(255 - byte for byte in data[61:])
     pack_into(">I", data, 17, crc32c(data[21:]))

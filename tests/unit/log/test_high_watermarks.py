@@ -31,7 +31,7 @@ def fill(log: Log, count: int) -> Log:
 
 
 def kept(fs: MemoryFs) -> LogManager:
-    """Two logs of four records each, all committed, and the checkpoint says so."""
+    """Return a manager of two logs with four committed records each, and a checkpoint that says so."""
     manager = start(fs)
     for topic, index in (PLACE, ELSEWHERE):
         fill(manager.get_or_create(topic, index, ID), 4).flush(0)

@@ -1,4 +1,4 @@
-"""Checks what each mutant does differently, in the parts: where a sound broker gives another answer."""
+"""Each mutant (planted bug) has an effect in a unit of the broker: it gives another answer than the correct code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks what the mutants that clients notice do differently, in the parts."""
+"""The mutants (planted bugs) that clients notice have an effect in a unit of the broker."""
 
 from __future__ import annotations
 

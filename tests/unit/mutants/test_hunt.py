@@ -109,7 +109,9 @@ def test_shrinking_keeps_to_the_same_failure_and_to_plans_that_a_sound_broker_st
 
 
 def shrinking_to(steps: dict[int, int], asked: list[int]) -> Shrink:
-    """To how many steps the plan of a seed shrinks. What comes of it has the seed's hundredfold."""
+    """Return a replacement of the shrinker. `steps` has the number of steps that remain of each seed's plan; the
+    resulting plan has a hundred times the seed.
+    """
 
     def shrink(plan: Plan, failure: FailureKind, run: Callable[[Plan], FailureKind | None]) -> tuple[Plan, int]:
         asked.append(plan.seed)

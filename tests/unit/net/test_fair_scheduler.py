@@ -26,7 +26,7 @@ SLICE_MS = 6
 
 
 class Loop:
-    """Connections whose requests take `cost_ms` each, and a task that looks once in each pass of the loop."""
+    """Connections whose requests take `cost_ms` each, and a task that observes each pass of the event loop."""
 
     def __init__(self, nursery: trio.Nursery, cost_ms: int, listeners: str = TWO) -> None:
         self.broker = MemoryBroker(listeners=listeners)
@@ -34,10 +34,10 @@ class Loop:
         self.server._nursery, self.nursery, self.cost_ms = nursery, nursery, cost_ms
         self.server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=self._answer)}, {})
         self.served: list[str] = []
-        """Who was served, request by request."""
+        """The connection of each served request, in order."""
         self.waits = False
         self.pieces = 0
-        """In how many a task works on each answer, of `cost_ms` each; 0: the answer is known at once."""
+        """In how many pieces, of `cost_ms` each, a task builds each answer; 0: the answer is known at once."""
         self.links: dict[str, Pipe] = {}
 
     def _answer(self, request: object, slot: PendingResponse) -> object:
@@ -58,7 +58,7 @@ class Loop:
         return b"answer"
 
     def come(self, who: str, requests: int = 1, listener: str = OUTER) -> None:
-        """A connection that sends so many requests at once, and is served from the loop's next pass on."""
+        """Open a connection that sends so many requests at once, to be served from the loop's next pass on."""
         there, _, serve_it = self.broker.accept(who, listener)
         for number in range(requests):
             there.data += encode_request(ApiKey.METADATA, 9, number, None, MetadataRequest(topics=[]).encode(9))

@@ -24,7 +24,7 @@ class House:
         self.broker = MemoryBroker(**{"listeners": TWO, **settings})
 
     async def come(self, name: str, count: int = 1) -> list[MemoryTransport]:
-        """The client's ends of new connections to a listener."""
+        """Open connections to a listener, and return the clients' ends."""
         found = []
         for _ in range(count):
             found.append(self.broker.network.connect("h", self.broker.server.ports[name]))

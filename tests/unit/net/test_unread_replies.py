@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class UnreadBroker(MemoryBroker):
-    """Replies of any size to clients that read nothing, unless a test lets them."""
+    """A broker that answers with replies of any size, and clients that read only when the test says so."""
 
     def __init__(self, limit: int = 4 * MIB) -> None:
         super().__init__(squall_replies_max_bytes=str(limit))

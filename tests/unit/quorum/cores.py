@@ -1,4 +1,4 @@
-"""One core at a time, spoken to by hand."""
+"""Drives a single Raft core by hand, without network and disk."""
 
 from __future__ import annotations
 
@@ -27,46 +27,46 @@ def core(
     log: tuple[tuple[int, int], ...] = (),
     end: int = 0,
 ) -> Raft:
-    """A node just started at 0 ms; `log` gives (epoch, first offset), `end` its end."""
+    """Return a node started at 0 ms. `log` lists (epoch, first offset), `end` is its end offset."""
     return Raft(QuorumSettings(node_id, voters), random.Random(1), state, LogExtent(end, log), 0)
 
 
 def ready(raft: Raft) -> Ready:
-    """Return what it wants done, once."""
+    """Return the core's pending effects."""
     return raft.ready() or NOTHING
 
 
 def tell(raft: Raft, sender: int, body: Request | Reply, now_ms: int = 0, ticket: int = 77) -> Ready:
-    """Give it a message, see what it does."""
+    """Deliver a message to the core, and return its effects."""
     raft.step(QuorumMessage(sender, raft.node_id, ticket, body), now_ms)
     return ready(raft)
 
 
 def said(effects: Ready, kind: type[T]) -> list[T]:
-    """The bodies of one kind among the messages."""
+    """Return the bodies of that kind among the sent messages."""
     return [message.body for message in effects.messages if isinstance(message.body, kind)]
 
 
 def asked(effects: Ready, receiver: int) -> QuorumMessage:
-    """The one message to a node."""
+    """Return the only message to that node."""
     (message,) = [message for message in effects.messages if message.receiver == receiver]
     return message
 
 
 def stand(raft: Raft) -> Ready:
-    """Let its time run out until it asks for votes in an epoch of its own; the pre-votes are granted."""
+    """Let the election timeout pass and grant all pre-votes, so that the core asks for votes in a new epoch."""
     while raft.role is not Role.PROSPECTIVE:
         raft.tick(raft.next_deadline_ms())
     return _granted(raft, ready(raft), Role.CANDIDATE)
 
 
 def lead(raft: Raft) -> Ready:
-    """Have it elected."""
+    """Make the core a leader."""
     return _granted(raft, stand(raft), Role.LEADER)
 
 
 def _granted(raft: Raft, effects: Ready, role: Role) -> Ready:
-    """As many votes as it takes. What it does once it has them."""
+    """Grant as many votes as are needed, and return the effects."""
     for request in effects.messages:
         if raft.role is not role and isinstance(request.body, Vote):
             grant = VoteReply(OK, raft.epoch, -1, granted=True)
@@ -78,11 +78,11 @@ def _granted(raft: Raft, effects: Ready, role: Role) -> Ready:
 def fetch(
     raft: Raft, sender: int, offset: int, last_epoch: int, now_ms: int = 0, hw: int = 0, ticket: int = 88
 ) -> Ready:
-    """A follower of its epoch fetches from it."""
+    """Deliver a fetch of a follower in the core's epoch."""
     return tell(raft, sender, Fetch(raft.epoch, offset, last_epoch, hw, 500), now_ms, ticket)
 
 
 def records(raft: Raft, *spans: tuple[int, int, int], hw: int = 0) -> FetchReply:
-    """Its leader sends batches (base, end, epoch)."""
+    """Return a leader's fetch reply with batches (base, end, epoch)."""
     sent = tuple(BatchSpan(*span) for span in spans)
     return FetchReply(OK, raft.epoch, raft.leader_id, hw, spans=sent, payload="batches")

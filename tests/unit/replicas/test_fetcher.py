@@ -27,12 +27,12 @@ from tests.support.disks.batches import batch
 
 
 class Leader:
-    """Broker 2, played by the test: one request at a time, on the newest connection."""
+    """Broker 2, simulated by the test: it reads one request at a time, from the newest connection."""
 
     def __init__(self) -> None:
         self.links: list[MemoryTransport] = []
         self.log = (0, 0)
-        """What ListOffsets answers: start and end."""
+        """The start and end offset that ListOffsets returns."""
         self.asked_offsets = 0
         self._version = self._correlation_id = 0
 
@@ -69,7 +69,7 @@ class Leader:
         self.links[-1].send((len(frame).to_bytes(4, "big") + frame,))
 
     async def offsets(self, node_id: int, key: int, version: int, request: Any, *, timeout_ms: int) -> Any:
-        """Plays PeerClient.request for ListOffsets."""
+        """Replaces PeerClient.request, for ListOffsets."""
         self.asked_offsets += 1
         [topic] = request.topics
         [part] = topic.partitions

@@ -46,7 +46,7 @@ class Disk(MemoryBroker):
         return fn(*args)
 
     async def sync(self) -> None:
-        """The flushes under way end, and what they bring about happens; those that follow are left to the next."""
+        """End the flushes under way, with their consequences. Flushes that begin meanwhile wait for the next call."""
         await trio.testing.wait_all_tasks_blocked()
         under_way, self.waiting = self.waiting, []
         for ended in under_way:

@@ -20,7 +20,8 @@ from tests.support.brokers.memory_env import FakeEnv
 
 
 class Controller:
-    """Plays the control plane: each proposal is answered as the next of `script` says, the last one for ever."""
+    """Simulates the control plane: answers each proposal with the next element of `script`, and repeats the last one.
+    """
 
     def __init__(self, *script: ErrorCode | str) -> None:
         self.script = list(script)

@@ -14,7 +14,7 @@ from tests.support.histories.nemesis_lines import spoken
 
 S = 1_000_000_000
 ORIGIN = 100 * S
-"""ns. The run's clock where the page's seconds begin."""
+"""The time of the run's clock, in ns, at which the page's seconds begin."""
 TOPIC = "appends-0"
 LOST = 3 << 40 | 7
 

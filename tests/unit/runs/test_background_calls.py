@@ -1,4 +1,4 @@
-"""Work beside a judging: begun where there is an occasion, done where its results are wanted, and never twice."""
+"""Work that runs beside judging: started early, finished when its result is needed, and done once."""
 
 from __future__ import annotations
 

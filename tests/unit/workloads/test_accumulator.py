@@ -24,7 +24,7 @@ ROUTE = 1
 
 
 class Rig:
-    """An accumulator with its clock in hand."""
+    """A producer's accumulator with a clock that the test moves."""
 
     def __init__(self, **settings: object) -> None:
         self.settings = ProducerSettings(**{"linger_ms": 5, "batch_size": 1000, **settings})  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def answer(epoch: int, *indexes: int, topic_id: bytes = ID, interval_ms: int = 7
 
 
 def silence(epoch: int) -> ConsumerGroupHeartbeatResponse:
-    """Nothing new."""
+    """Return a heartbeat response without changes."""
     return ConsumerGroupHeartbeatResponse(member_id="m-1", member_epoch=epoch, heartbeat_interval_ms=700)
 
 
@@ -46,7 +46,7 @@ def refusal(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
 
 
 def beats(one: ConsumerMembership, told: ConsumerGroupHeartbeatResponse) -> ResponseAction:
-    """A heartbeat goes out and is answered."""
+    """Send a heartbeat and deliver its answer; return the action that follows."""
     return one.answered(told, one.asked())
 
 

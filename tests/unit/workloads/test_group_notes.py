@@ -1,4 +1,4 @@
-"""Checks what members of groups write, line by line, as docs/run-directory.md has it."""
+"""The history lines that group members write are those of docs/run-directory.md."""
 
 from __future__ import annotations
 

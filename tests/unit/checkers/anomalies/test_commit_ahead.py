@@ -17,7 +17,7 @@ FOUND, OWN, SKIPPED = (("commit-ahead", evidence) for evidence in ("", "own comm
 def _resumed(
     got: int, pos: int, *, began: int = 0, begun: str = "reset", again: str = "committed", **settings: Any
 ) -> GroupHistory:
-    """Give a member those of six records before `got`, from `began` on; the next member begins at `pos`."""
+    """A member gets the records before offset `got`, from `began` on, of six. The next member begins at `pos`."""
     h = GroupHistory()
     p = h.producer()
     values = [h.sent(p, off) for off in range(6)]
@@ -101,8 +101,8 @@ def _() -> GroupHistory:
 
 
 def _committed(got: int, *, at: int = 3, client: str = "program", then: int = 0, **more: Any) -> GroupHistory:
-    """A member that has reported the first `got` of six records commits position `at`, reports up to `then`, and gives
-    the partition up; the next member begins at position 3.
+    """A member that has processed the first `got` of six records commits offset `at`, processes up to `then`, and
+    releases the partition. The next member begins at offset 3.
     """
     h = GroupHistory()
     p = h.producer()

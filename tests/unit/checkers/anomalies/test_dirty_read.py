@@ -11,7 +11,9 @@ test_the_reference = CASES.test()
 
 
 def _read(*, before: bool, apart: int = MS) -> HistoryBuilder:
-    """apart: ns from the return of a poll before it to the request for the commit."""
+    """Return a history with a read before or after a commit. `apart` is the time in ns between the poll's return and
+    the request for the commit.
+    """
     h = HistoryBuilder()
     p, reader = h.producer(), h.reader(isolation=1)
     h.initialised(p)

@@ -24,7 +24,8 @@ def _() -> GroupHistory:
 
 
 def _same_generation(**about: str) -> GroupHistory:
-    """One generation assigns the partition to two members; their last heartbeats are of before the second one read."""
+    """One generation assigns the partition to two members. Their last heartbeats were sent before the second one read.
+    """
     h = GroupHistory()
     one, two = (h.member(session_timeout_ms=3000, **about) for _ in range(2))
     h.joined(one, [0], 3)
@@ -163,8 +164,8 @@ def _() -> GroupHistory:
 
 
 def _answered_after_the_end(again: bool) -> GroupHistory:
-    """A member sends a commit while another one owns its partition, loses it, and learns only then that the commit was
-    done: before, or after it was assigned the partition `again`.
+    """A member sends a commit while another one owns its partition, and then loses the partition. The acknowledgement
+    of the commit arrives before or (`again`) after the partition is assigned to it again.
     """
     h = GroupHistory()
     one, two = h.member(), h.member()
@@ -214,8 +215,8 @@ def _() -> GroupHistory:
 
 
 def _joins_again(*parts: int) -> GroupHistory:
-    """A member hangs, another one is assigned its partition; then it joins a generation that assigns it
-    `parts`, and commits in that one. The other one commits as well.
+    """A member hangs, and its partition is assigned to another one. Then it joins a generation that assigns it `parts`,
+    and commits in that. The other member commits as well.
     """
     h = GroupHistory(2)
     one, two = h.member(), h.member()
@@ -260,9 +261,9 @@ def _() -> GroupHistory:
 
 
 def _number_comes_again(session_timeout_ms: int, *, beats: bool = True) -> GroupHistory:
-    """A member learns, under the number of a generation that assigned it a partition, that it has none, long after the
-    last request that its coordinator accepted. Then it commits, and gives the partition up. Without `beats`, it fell
-    silent before its first heartbeat.
+    """A member had a partition in a generation. Long after its last accepted request it learns that a generation of the
+    same number assigns it nothing. Then it commits, and releases the partition. Without `beats` it never sent a
+    heartbeat.
     """
     h = GroupHistory()
     one, two = (h.member(session_timeout_ms=session_timeout_ms) for _ in range(2))
@@ -331,8 +332,8 @@ def _() -> GroupHistory:
 
 
 def _owned_between(*, again: bool, by_beats: bool = False) -> GroupHistory:
-    """Another member owned a partition for a while. The first one knows of no loss. Before the end of that, or only
-    after it, it learns of a generation that assigns it the partition.
+    """Another member owns a partition for a while, and the first member is not informed of its loss. The first one is
+    assigned the partition again: before the end of that while, or after it (`again`).
     """
     h = GroupHistory()
     one, two = h.member(), h.member()

@@ -13,7 +13,9 @@ FOUND = ("eos-duplicate", "")
 
 
 def _twice(first: str = "commit", *, same: bool = True, copied: bool = False, late: bool = False) -> GroupHistory:
-    """Two processes make an output each, of the same input or of two. first: how the first transaction ends."""
+    """Two processes make an output each, of the same input or of two inputs. first: whether the first transaction
+    commits or aborts.
+    """
     h = GroupHistory(2)
     p = h.producer(idempotence=not copied)
     sends = [h.send(p), h.send(p)]

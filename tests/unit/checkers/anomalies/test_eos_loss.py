@@ -22,7 +22,9 @@ def _piped(
     whole: bool = True,
     reset: bool = False,
 ) -> GroupHistory:
-    """Make the first `outputs` of two inputs into outputs, and commit `position` with them."""
+    """A process makes outputs of the first `outputs` of two inputs, and commits the offset `position` in the same
+    transaction.
+    """
     h = GroupHistory(2)
     p = h.producer()
     values = [h.sent(p, 0), h.sent(p, 1)]
@@ -85,8 +87,8 @@ def _() -> GroupHistory:
 
 
 def _unheard(*, reported: bool = True, late: bool = False, asked: bool = True) -> GroupHistory:
-    """A commit whose sender died before the answer. `reported`: a coordinator was asked; `late`: only after the final
-    reads had begun. `asked`: it was no part of a transaction whose end was not requested.
+    """A commit of offsets whose sender died before the answer. `reported`: a later OffsetFetch shows it; `late`: only
+    after the final reads began. `asked` False: it was part of a transaction whose end nobody requested.
     """
     h = GroupHistory(2)
     value = h.sent(h.producer(), 0)

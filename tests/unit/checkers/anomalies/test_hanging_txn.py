@@ -11,12 +11,12 @@ CASES = Cases()
 test_the_reference = CASES.test()
 
 LONGEST_MS = 1_000 + LOOKED_FOR_EVERY_MS
-"""A transaction of `transacted` times out after a second."""
+"""Longest time that a transaction of `transacted` may be open: its timeout, and the interval of the check for it."""
 HANGS = ("hanging-txn", "")
 
 
 def _left_open(*, waited_ms: int, ends_at: int) -> HistoryBuilder:
-    """Final readers get stuck where a transaction is open, and the last one comes to `ends_at` at the last."""
+    """Final readers get stuck at an open transaction; the last one reaches `ends_at` in the end."""
     h, (val,) = transacted(end="")
     h.final([(0, val)], end=1, hw=2, lso=0)
     reader = h.final_reader(1, 1)
@@ -42,7 +42,7 @@ def _() -> HistoryBuilder:
 
 
 def _stuck(*, healed: bool = True, finally_at: int = 0, finals: bool = True) -> HistoryBuilder:
-    """A reader of the workload waits for long enough at an open transaction, behind which the harness has written."""
+    """A reader of the workload is stuck at an open transaction, behind which the harness has written after healing."""
     h, (val,) = transacted(end="")
     reader = h.reader(isolation=1)
     after = h.sent(h.producer(**({AFTER_HEALING: True} if healed else {})), 1)

@@ -42,7 +42,8 @@ def _() -> HistoryBuilder:
 
 
 def _twice(second: int, isolations: tuple[int, int] = (0, 0), **more: Any) -> HistoryBuilder:
-    """Three acknowledged records. The first round of final reads finds them all, the second one so many."""
+    """Three acknowledged records. The first round of final reads finds them all, the second one only `second` of them.
+    """
     h = HistoryBuilder()
     p = h.producer()
     values = list(enumerate(h.sent(p, off) for off in range(3)))
@@ -241,14 +242,15 @@ KAFKAS = {
     "segment.ms": "604800000", "message.timestamp.type": "CreateTime", "min.insync.replicas": "1",
     "unclean.leader.election.enable": "false",
 }  # fmt: skip
-"""The settings of a topic for which none were set."""
+"""Kafka's defaults of the topic settings about retention."""
 
 
 def retired(
     later_ms: int, *, past_ms: int = 0, asked: int = 0, client: str = "squall", **settings: object
 ) -> HistoryBuilder:
-    """Three records of 1,000 bytes. `later_ms` after the last one the log begins at 2; `settings` are in force.
-    `past_ms`: the records' timestamps are so long before they were sent. `asked`: up to there they shall be deleted.
+    """Three records of 1,000 bytes. `later_ms` after the last one, the log begins at offset 2. `settings` are the
+    topic's. `past_ms`: how long before the send each timestamp is. `asked`: the offset up to which an admin asked to
+    delete.
     """
     h = HistoryBuilder()
     named = {name.replace("_", "."): str(value) for name, value in settings.items()}
@@ -364,7 +366,7 @@ def _() -> HistoryBuilder:
 
 
 def _shortened(later_ms: int) -> HistoryBuilder:
-    """An administrator has a record live for 3 s only, where it lived for ten minutes."""
+    """An administrator changes retention from ten minutes to 3 s."""
     h = HistoryBuilder(retention_ms=LASTS_MS)
     p = h.producer()
     values = [h.sent(p, off) for off in range(3)]

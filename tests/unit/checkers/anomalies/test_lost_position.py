@@ -398,7 +398,8 @@ def _(history: GeneratedHistory) -> None:
 
 
 def _made_again(st: int = OK) -> tuple[GroupHistory, int, int]:
-    """A position of a topic that was deleted then, and the next topic of its name."""
+    """Return a history with a committed offset of a topic that is then deleted and created again, and both partitions.
+    """
     h = GroupHistory()
     member = h.member()
     h.commit(member, {0: 5}, st=st)
@@ -442,7 +443,7 @@ STRIPPED = ("lost-position", "metadata")
 
 
 def _of_metadata(reported: str, *committed: tuple[int, str]) -> tuple[GroupHistory, int]:
-    """Positions are committed with this metadata, and the last one is reported with that."""
+    """Offsets are committed with these metadata strings, and the last one is fetched with the string `reported`."""
     h = GroupHistory()
     member = h.member()
     for off, text in committed:

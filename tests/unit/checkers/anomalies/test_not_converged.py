@@ -1,4 +1,4 @@
-"""Checks that whether a cluster converged again after healing is a finding, not an opinion."""
+"""A cluster that does not become healthy again after the faults is a finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Faults that keep brokers apart: a heartbeat that one of them takes proves nothing of the others then."""
+"""A heartbeat proves no ownership while a fault separates brokers: a coordinator that is cut off may have accepted it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def found(h: GroupHistory, *faults: bytes) -> bool:
 
 
 def one_commits() -> GroupHistory:
-    """The first owner commits at 3 ms, the heartbeat of the second one is of 5 ms."""
+    """The first owner commits at 3 ms; the second one's heartbeat was sent at 5 ms."""
     h = GroupHistory()
     one, two = h.member(), h.member()
     h.assigned(one, {0: 0})
@@ -44,7 +45,7 @@ def one_commits() -> GroupHistory:
 
 
 def other_commits() -> GroupHistory:
-    """The second owner commits at 3 ms, the heartbeat of the first one is of 5 ms."""
+    """The second owner commits at 3 ms; the first one's heartbeat was sent at 5 ms."""
     h = GroupHistory()
     one, two = h.member(), h.member()
     h.assigned(one, {0: 0})
@@ -55,7 +56,7 @@ def other_commits() -> GroupHistory:
 
 
 def beats_after(ms: int) -> GroupHistory:
-    """Heartbeats of both, so long after 2 ms, when both knew their assignments. Commits of none."""
+    """Both members know their assignments at 2 ms, send a heartbeat `ms` later, and commit nothing."""
     h = GroupHistory()
     one, two = h.member(), h.member()
     h.assigned(one, {0: 0})
@@ -68,7 +69,7 @@ def beats_after(ms: int) -> GroupHistory:
 
 @pytest.mark.parametrize("build", [two_owners, one_commits, other_commits])
 def test_a_heartbeat_while_brokers_are_apart_proves_nothing(build: Build) -> None:
-    """Of either member: it is not known whose coordinator was cut off."""
+    """That holds for both members: it is not known which coordinator was cut off."""
     assert found(build())
     assert not found(build(), fault_line(action=SPLIT, began_ms=1, ended_ms=100))
     assert not found(build(), fault_line(action=SPLIT, began_ms=1, ended_ms=None)), "it never ended"
@@ -86,7 +87,7 @@ def test_a_heartbeat_after_a_commit_takes_nothing_from_it() -> None:
 
 
 def test_a_heartbeat_before_brokers_are_apart_counts() -> None:
-    """Both are of 6 ms."""
+    """Both heartbeats were sent at 6 ms."""
     assert not found(beats_after(4), fault_line(action=SPLIT, began_ms=6, ended_ms=20))
     assert found(beats_after(4), fault_line(action=SPLIT, began_ms=7, ended_ms=20))
 

@@ -90,7 +90,7 @@ def _() -> HistoryBuilder:
 
 
 def nothing_at_read_committed(how: str) -> HistoryBuilder:
-    """A reader at read_committed is moved over the records of a transaction without getting them."""
+    """A reader at read_committed moves past the records of a transaction without getting them."""
     h = HistoryBuilder()
     p = h.producer()
     txn = h.begin(p)
@@ -246,8 +246,8 @@ def _() -> HistoryBuilder:
 
 
 def _deleted(to: int, *, asked_late: bool = False) -> HistoryBuilder:
-    """Four records, of which a reader gets the first and the last, from a log that is said to begin at the last one. So
-    many were deleted by request, before or after that.
+    """A reader gets the first and the last of four records, and learns that the log begins at the last one. An admin
+    deleted the records below `to`, before that or (`asked_late`) after it.
     """
     h = HistoryBuilder()
     p, admin = h.producer(), h.process("admin")
@@ -279,8 +279,8 @@ def _() -> HistoryBuilder:
 
 
 def _at_the_edges(how: str, at: int, position: int, isolation: int = 1) -> HistoryBuilder:
-    """Three transactions in a row, the first and the last of which end so; a reader gets the record of the middle one,
-    from `at`, and is at `position` then. Each has a record and a marker.
+    """Three successive transactions, each with a record and a marker. The first and the last end as `how` says. A
+    reader polls from `at`, gets the middle one's record, and is then at `position`.
     """
     h = HistoryBuilder()
     p = h.producer()
@@ -317,7 +317,9 @@ def _() -> HistoryBuilder:
 
 
 def _one_vanished(waits_ms: int) -> HistoryBuilder:
-    """Abort the second of four transactions in a row, after so long; the third one commits and vanishes."""
+    """Four successive transactions. The second one aborts after `waits_ms`; the third one commits, and its record is
+    not found.
+    """
     h = HistoryBuilder()
     p, reader = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS), h.reader(isolation=1)
     h.initialised(p)

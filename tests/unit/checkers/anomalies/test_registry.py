@@ -129,7 +129,9 @@ TAKEN_OUT[HistoryNeed.OUTPUTS] = lambda history: history.outputs.truncate(0)
 
 
 def _without_proofs(history: History) -> None:
-    """Nor generations: one that assigns a partition to two members shows that without a proof."""
+    """Remove everything that proves ownership, also generations: one that assigns a partition twice needs no other
+    proof.
+    """
     _as_holds(history, proved=-1, last_gen=-1)
 
 
@@ -370,7 +372,9 @@ def test_a_group_that_did_hardly_anything_is_no_whole_run(did: GroupActivity, na
 
 
 def group_of(*steps: tuple[int, str, tuple[int, ...]]) -> HistoryBuilder:
-    """Members of g are given partitions: which member, where it begins there, which partitions; then it polls."""
+    """Return a history of group g. Each step is a member, how it begins ("committed", "reset"), and the partitions that
+    it gets.
+    """
     h = HistoryBuilder(2)
     members = [h.process("reader", isolation=0, group="g") for _ in range(2)]
     producer = h.producer()

@@ -37,7 +37,7 @@ LOG = [batch(0, "a", "b"), batch(2, "c"), batch(3, "d", "e")]
 
 
 def replica(root: Path, node: int, log: Sequence[bytes], *, hw: int = 5, start: int = 0, split: int = 2) -> Path:
-    """A log directory: batches before `split` in the first segment, the others in a second one."""
+    """Write a log directory: batches before `split` in the first segment, the others in a second one."""
     folder = root / "nodes" / str(node) / "data"
     (folder / "t-0").mkdir(parents=True)
     (folder / "t-0" / f"{0:020}.log").write_bytes(b"".join(log[:split]))
@@ -48,12 +48,12 @@ def replica(root: Path, node: int, log: Sequence[bytes], *, hw: int = 5, start: 
 
 
 def found(comparison: ReplicaComparison) -> list[tuple[int, str, int]]:
-    """(offset, evidence, node)"""
+    """Return (offset, evidence, node) of each divergence."""
     return [(w.off, w.evidence, w.other) for finding in comparison.findings for w in finding.witnesses]
 
 
 def against(root: Path, log: Sequence[bytes], **more: int) -> list[tuple[int, str, int]]:
-    """A second replica with this log against a sound one."""
+    """Compare a second replica that has this log with an intact one."""
     folders = {1: replica(root, 1, LOG), 2: replica(root, 2, log, **more)}
     return found(compare(folders, [DELETE]))
 

@@ -12,8 +12,8 @@ FOUND = ("revoked-read", "")
 
 
 def _going_on(*, ended: str = "revoked", other: bool = False, again: bool = False) -> GroupHistory:
-    """A member gets a record, does not hold its partition any more, and gets another one. `other`: of another
-    partition; `again`: once it has got its own back.
+    """A member gets a record, loses its partition, and gets another record. `other`: that one is from another
+    partition; `again`: it got its partition back before.
     """
     h = GroupHistory(partitions=2)
     p = h.producer()

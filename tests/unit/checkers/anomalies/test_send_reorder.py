@@ -26,7 +26,7 @@ def _() -> HistoryBuilder:
 
 @CASES.case("a batch that is appended behind newer ones is reordered, each record of it", ("send-reorder", "final"))
 def late_batch() -> HistoryBuilder:
-    """37 records overtake 3, as where a client sends a refused batch again behind those that were in flight with it."""
+    """37 records overtake 3, as when a client resends a refused batch behind others that were in flight."""
     h = HistoryBuilder()
     p = h.producer()
     late, newer = [h.send(p) for _ in range(3)], [h.send(p) for _ in range(37)]
@@ -121,8 +121,8 @@ def _() -> HistoryBuilder:
 
 
 def both_again() -> tuple[HistoryBuilder, int, int]:
-    """Two records in one request, whose answer was lost. Both are stored twice, the first one at an
-    offset below the other's first place that was not read, and both are acknowledged where their copies are.
+    """Two records in one request whose answer was lost. Both are stored twice, and both are acknowledged at their
+    second offsets. The first one's copy is below an earlier offset of the other one, which no reader read.
     """
     h = HistoryBuilder(retention_ms=1000)
     p = h.producer(idempotence=False)

@@ -40,7 +40,7 @@ def test_only_what_takes_longer_than_the_plan_allows_is_a_finding(seconds: float
 def test_from_the_first_write_of_a_fresh_client_on_the_loads_clients_stand_still(
     served_s: int | None, found: list[tuple[str, int]]
 ) -> None:
-    """A gap of 30 s from 100 s on, in which a fresh client was acknowledged after so long; at most 10 s are allowed."""
+    """A gap of 30 s begins at 100 s. A new client is acknowledged `served_s` later; at most 10 s are permitted."""
     measures = [MeasurementRow(HEALED_GAP, 4, 0, (30e9, 100e9))]
     if served_s is not None:
         measures.append(MeasurementRow(FRESH_GAP, 4, 0, ((30 - served_s) * 1e9, (100 + served_s) * 1e9)))
@@ -54,7 +54,7 @@ LIMITS = StuckLimits(15, 15)
 
 
 def info(**other: Any) -> dict[str, Any]:
-    """run.json of a run in which all went well, but for `other`."""
+    """Return run.json of a successful run, with the fields of `other` replaced."""
     written = {"ok": True, "limit_s": 15, "took_s": 0.1, "lacking": {}}
     whole = {"process": 9, "round": 1, "isolation": 0, "records": 4, "missing": {}, "waiting": [], "idle_s": 0}
     polled = {"ok": True, "readers": 1, "partitions": 2, "limit_s": 15, "took_s": 0.1, "behind": []}
@@ -69,7 +69,7 @@ def info(**other: Any) -> dict[str, Any]:
 
 
 def hung(idle_s: float, **other: Any) -> list[dict[str, Any]]:
-    """Final reads of which one waited for t-1 until its time was over."""
+    """Return the final reads of a run in which one waited for t-1 until its time was over."""
     read = {"process": 9, "missing": {"t-1": "TIMED_OUT"}, "waiting": ["t-1"], "idle_s": idle_s}
     return [{**read, **other}]
 

@@ -25,8 +25,8 @@ def _stands(
     session_ms: int = 10,
     polls_ms: int = 0,
 ) -> GroupHistory:
-    """A member is heard of for so long after a write after healing. got: it gets the record at once; late: in the end.
-    held: the group reads that partition.
+    """A member is alive for so long after a write that follows healing. got: it gets the record at once; late: at the
+    end. held: the group owns that partition.
     """
     h = GroupHistory(2)
     member = h.member(session_timeout_ms=session_ms, max_poll_interval_ms=polls_ms)

@@ -1,4 +1,4 @@
-"""Readers whose positions became impossible, and the nearest that retention moved."""
+"""Readers whose positions became out of range, and the nearest histories in which retention explains it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRUNCATED, OUT_OF_RANGE = ("thrown-back", "log truncated"), ("thrown-back", "off
 
 
 def read_to(position: int, retention_ms: int = -1) -> tuple[HistoryBuilder, int, list[int]]:
-    """Records up to `position`, that a reader got."""
+    """Return a history with records up to `position`, which a reader got."""
     h = HistoryBuilder(retention_ms=retention_ms)
     p, reader = h.producer(), h.reader()
     values = [h.sent(p, off) for off in range(position)]
@@ -68,7 +68,7 @@ def _() -> HistoryBuilder:
 
 
 def stuck(*positions: int) -> HistoryBuilder:
-    """One reader hears in poll after poll that these positions are impossible, and another one hears it once."""
+    """One reader's polls fail again and again because these positions are out of range; another reader's fails once."""
     h, reader, _ = read_to(5)
     other = h.reader()
     for position in positions:

@@ -13,7 +13,9 @@ FOUND = ("uncommitted-offset", "")
 
 
 def _asked(how: str, *, st: int = 0, early: bool = False, before: int = -1, after: int = -1) -> GroupHistory:
-    """A transaction commits position 5, and a client gets position 5. before, after: a plain commit of it."""
+    """A transaction commits offset 5, and a client fetches committed offset 5. before, after: the outcome of a further
+    commit of offset 5, outside of the transaction and before or after it; -1: there is none.
+    """
     h = GroupHistory()
     pipe, member = h.pipe(), h.member()
     h.initialised(pipe)

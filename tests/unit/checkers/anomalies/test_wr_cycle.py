@@ -14,7 +14,7 @@ G1C, DIRTY, ABORTED = ("G1c", ""), ("dirty-read", ""), ("G1a", "reads")
 
 
 class Circle:
-    """Transactions of producers of their own, each with one record, in one partition."""
+    """Builds a history of transactions that each have a producer and a record of their own, in one partition."""
 
     def __init__(self, count: int, isolation: int = 1) -> None:
         self.h = h = HistoryBuilder()
@@ -31,7 +31,7 @@ class Circle:
         self.h.end(self.txns[which], how)
 
     def over(self, *gone: int) -> HistoryBuilder:
-        """The final reads; at read_committed without these transactions."""
+        """Add the final reads. Those at read_committed lack these transactions."""
         pairs = [(off, send.val) for off, send in enumerate(self.sends)]
         self.h.final(pairs, end=2 * len(pairs))
         self.h.final([pair for pair in pairs if pair[0] not in gone], end=2 * len(pairs), isolation=1)

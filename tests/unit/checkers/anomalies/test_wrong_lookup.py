@@ -13,7 +13,9 @@ WRONG = ("wrong-lookup", "")
 
 
 def look_up(h: HistoryBuilder, reader: int, answered: int, known: int = -1) -> None:
-    """known: the record that the reader had got; -1: none so late."""
+    """Add a look-up by time. known: the offset of the first record so late that the reader had got; -1 if there is
+    none.
+    """
     done = h.list_offsets(reader, answered, which="timestamp").completion
     done.update({"known": known} if known >= 0 else {})
 

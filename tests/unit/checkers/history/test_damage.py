@@ -39,7 +39,7 @@ def judged(lines: list[bytes], info: Mapping[str, Any] | None = None) -> RunJudg
 
 
 def is_unknown(lines: list[bytes]) -> bool:
-    """And says where."""
+    """Return whether the verdict is unknown and names the place of the damage."""
     verdict = judged(lines).verdict
     where = [reason for reason in verdict.reasons if reason.startswith("history.jsonl: line ")]
     return verdict.verdict == UNKNOWN and bool(where)
@@ -65,7 +65,9 @@ def test_with_any_one_of_its_lines_twice_a_history_is_unknown() -> None:
 
 
 def test_with_two_neighbours_exchanged_nothing_is_invented() -> None:
-    """Some change nothing that is said, such as two acknowledgements of one moment. None is the cluster's fault."""
+    """Some exchanges change nothing, such as that of two acknowledgements at the same time. None may look like the
+    cluster's fault.
+    """
     lines = list(sound())
     for number in range(0, len(lines) - 1, stride(7)):
         swapped = [*lines[:number], lines[number + 1], lines[number], *lines[number + 2 :]]
@@ -117,7 +119,7 @@ def test_a_header_that_no_longer_promises_the_last_line_is_unknown(key: str) -> 
 
 @cache
 def digested() -> tuple[bytes, ...]:
-    """The same history as recorders write it now."""
+    """Return the lines of that history with the checksum that recorders now write."""
     return tuple(with_digest(generate(5, sends=32)))
 
 
@@ -129,7 +131,7 @@ def with_digest(builder: HistoryBuilder) -> list[bytes]:
 
 
 def with_other_digits(lines: Sequence[bytes], seed: int) -> Iterator[tuple[int, list[bytes]]]:
-    """For each line: its number, and the history with one digit of it changed."""
+    """Yield, for each line, its number and the history with one digit of it changed."""
     rng = Random(seed)
     for number, line in enumerate(lines):
         at = rng.choice([place for place, char in enumerate(line) if chr(char).isdigit()])
@@ -212,7 +214,7 @@ OFFSETS: tuple[Any, ...] = (None, "4", 0.5, True, -1, 1 << 63, [])
 
 
 def listed(which: str, off: Any, **more: Any) -> list[bytes]:
-    """The history, in which somebody lists offsets as well."""
+    """Return the history with an additional ListOffsets operation."""
     h = generate(5, sends=32)
     reader = h.reader()
     asked = h.operation(reader, "list_offsets", which=which, **{"part": 0, **more})

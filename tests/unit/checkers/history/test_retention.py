@@ -1,4 +1,4 @@
-"""Checks how far up retention could have removed a log, by what clocks, settings and records say."""
+"""Up to which offset retention can have deleted a log, from clocks, settings and records."""
 
 from __future__ import annotations
 

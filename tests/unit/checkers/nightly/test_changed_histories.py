@@ -29,7 +29,7 @@ def night(root: Path) -> tuple[Night, Path]:
 
 
 def change(run: Path) -> None:
-    """One offset of one acknowledgement. The size stays."""
+    """Change one offset of one acknowledgement. The file's size stays the same."""
     history = run / seal.FILE
     text = history.read_text()
     before, after = '"off":1,', '"off":7,'

@@ -16,7 +16,7 @@ NOW = datetime(2026, 7, 4, 5, tzinfo=UTC)
 
 
 def collect(place: Path, night: str, *, lost: int = 0, at: datetime = NOW, began: str = "2026-07-04") -> CollectedNight:
-    """A night with one run, of which only what was lost is known."""
+    """Add a night with one run to the store, of which only the number of lost records is given."""
     folder = store.fresh(place, f"{night}-{lost}-{at:%H%M%S}", at)
     store.write(folder, "nights", [{"night": night, "began": began}])
     store.write(folder, "runs", [{"night": night, "item": "one", "axes": {"acks": "1"}, "lost": lost}])

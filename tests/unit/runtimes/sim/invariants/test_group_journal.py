@@ -1,4 +1,4 @@
-"""The log of groups as a god reads it comes to what a real ledger makes of it, and says who owns what."""
+"""The invariants' reading of a group log agrees with the coordinator's own replay, and says which member owns what."""
 
 from __future__ import annotations
 

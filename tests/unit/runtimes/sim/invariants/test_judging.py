@@ -21,7 +21,9 @@ def judge() -> PartitionChecks:
 
 
 def left_with(start: int, *, end: int = 6, low: int = 0) -> PartitionModel:
-    """Node 1 dies, all of 6 committed batches in its log, and its disk has these."""
+    """Return a partition after node 1 died with all of 6 committed batches in its log. Its disk now has `start` to
+    `end`.
+    """
     partition = known(6, copies={1: 6, 2: 6}, promise=TopicGuarantees())
     partition.ledger.deleted(low)
     judge().died(partition, 1, LogCopy(start, run(end, start)))

@@ -10,7 +10,7 @@ from tests.support.disks.batches import NEWEST, batch
 
 
 def replicated(records: int = 5, **settings: object) -> WatchedWorld:
-    """All is committed, everywhere."""
+    """Return a world in which all records are committed and on every node."""
     world = WatchedWorld(**settings)  # type: ignore[arg-type]
     for number in range(records):
         world.nodes[1].write(b"v%d" % number)

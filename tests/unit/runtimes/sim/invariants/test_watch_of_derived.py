@@ -17,7 +17,7 @@ from tests.support.clusters.watched_world import WatchedWorld
 
 
 def replicated(records: int = 5, **settings: object) -> WatchedWorld:
-    """All is committed, everywhere."""
+    """Return a world in which all records are committed and on every node."""
     world = WatchedWorld(**settings)  # type: ignore[arg-type]
     for _ in range(records):
         world.nodes[1].write()
