@@ -57,7 +57,7 @@ def test_every_mechanism_has_rules_that_can_be_taken_out(mechanism: str) -> None
     assert removals
     for removal in removals:
         source = (ROOT / removal.module).read_text()
-        # NotThere after a change of the module: say in tests/mechanisms/ how the rule is taken out now.
+        # RemovalNotFoundError after a change of the module: say in tests/mechanisms/ how the rule is taken out now.
         edited = removal.edited(source)
         compile(edited, removal.module, "exec")
         assert edited != source

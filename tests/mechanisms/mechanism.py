@@ -10,7 +10,7 @@ Tests = dict[str, tuple[str, ...]]
 """Names of tests by file. `test_x[case]` names one case of a test with parameters."""
 
 
-class NotThere(Exception):
+class RemovalNotFoundError(Exception):
     """A removal names a function, or text in it, that its module does not have exactly once."""
 
 
@@ -42,7 +42,7 @@ class Removal:
         return f"{self.module}: {self.function}".removesuffix(": ")
 
     def edited(self, source: str) -> str:
-        """Return the module's source without the rule. Raises NotThere."""
+        """Return the module's source without the rule. Raises RemovalNotFoundError."""
         lines = source.splitlines(keepends=True)
         if not self.function:
             return self._replaced(source)
@@ -56,7 +56,7 @@ class Removal:
 
     def _replaced(self, text: str) -> str:
         if not self.piece or text.count(self.piece) != 1:
-            raise NotThere(f"{self.place} has {self.piece!r} {text.count(self.piece)} times, and not once")
+            raise RemovalNotFoundError(f"{self.place} has {self.piece!r} {text.count(self.piece)} times, and not once")
         return text.replace(self.piece, self.by)
 
     def _find(self, tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef:
@@ -64,10 +64,10 @@ class Removal:
         for name in self.function.split("."):
             inside = [node for node in ast.iter_child_nodes(found) if getattr(node, "name", "") == name]
             if len(inside) != 1:
-                raise NotThere(f"{self.module} has no {self.function}")
+                raise RemovalNotFoundError(f"{self.module} has no {self.function}")
             found = inside[0]
         if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
-            raise NotThere(f"{self.place} is no function")
+            raise RemovalNotFoundError(f"{self.place} is no function")
         return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.mechanisms import runner
-from tests.mechanisms.mechanism import Mechanism, NotThere, Removal
+from tests.mechanisms.mechanism import Mechanism, Removal, RemovalNotFoundError
 from tests.mechanisms.table import MECHANISMS
 
 SOURCE = '''\
@@ -39,7 +39,7 @@ def test_a_piece_is_replaced_in_its_function_only() -> None:
     ("function", "piece"), [("Rules.gone", ""), ("Nobody.is_late", ""), ("Rules", ""), ("Rules.is_late", "limit")]
 )
 def test_what_is_not_there_exactly_once_cannot_be_taken_out(function: str, piece: str) -> None:
-    with pytest.raises(NotThere):
+    with pytest.raises(RemovalNotFoundError):
         Removal("", "broker/x.py", function, body="pass", piece=piece).edited(SOURCE)
 
 

@@ -36,7 +36,7 @@ MAX_CONNECTIONS = 60
 MIB = 1 << 20
 
 
-class TwoDoors(BrokerProcess):
+class TwoListenerBroker(BrokerProcess):
     """A broker with a listener for clients and, at `inner_port`, one between brokers."""
 
     def __init__(self, folder: Any) -> None:
@@ -60,8 +60,8 @@ class TwoDoors(BrokerProcess):
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDoors]:
-    made = TwoDoors(tmp_path_factory.mktemp("server-edge"))
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoListenerBroker]:
+    made = TwoListenerBroker(tmp_path_factory.mktemp("server-edge"))
     try:
         with made.connect() as client:
             topics = [
@@ -77,7 +77,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDoors]:
 
 
 @pytest.mark.gate
-def test_many_small_requests_at_once_keep_nobody_waiting_and_take_bounded_memory(broker: TwoDoors) -> None:
+def test_many_small_requests_at_once_keep_nobody_waiting_and_take_bounded_memory(broker: TwoListenerBroker) -> None:
     """For 66 KB of requests a broker once listed 1,000 partitions 3,000 times before it served other clients."""
     request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2000)
     burst = b"".join(frame_of(request, 0, number, None) for number in range(2500))
@@ -93,7 +93,7 @@ def test_many_small_requests_at_once_keep_nobody_waiting_and_take_bounded_memory
     assert broker.rss_mb() < before + 40
 
 
-def test_a_client_that_names_a_replica_is_a_consumer_and_a_broker_is_a_follower(broker: TwoDoors) -> None:
+def test_a_client_that_names_a_replica_is_a_consumer_and_a_broker_is_a_follower(broker: TwoListenerBroker) -> None:
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
     topics = [FetchTopic(topic="t", partitions=[part])]
     asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
@@ -107,7 +107,7 @@ def test_a_client_that_names_a_replica_is_a_consumer_and_a_broker_is_a_follower(
     assert found == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER], "broker 2 has no replica of it"
 
 
-def test_clients_that_have_all_connections_keep_no_broker_out(broker: TwoDoors) -> None:
+def test_clients_that_have_all_connections_keep_no_broker_out(broker: TwoListenerBroker) -> None:
     crowd = [broker.connect() for _ in range(MAX_CONNECTIONS + 20)]
     assert crowd[-1].is_closed()
     with broker.connect_as_broker() as inside:
@@ -117,7 +117,7 @@ def test_clients_that_have_all_connections_keep_no_broker_out(broker: TwoDoors) 
     broker.wait_for(lambda: is_served(broker))
 
 
-def is_served(broker: TwoDoors) -> bool:
+def is_served(broker: TwoListenerBroker) -> bool:
     try:
         broker.assert_serves()
     except (AssertionError, OSError):
@@ -127,7 +127,7 @@ def is_served(broker: TwoDoors) -> bool:
 
 @pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
 @pytest.mark.parametrize("of", ["", "1"])
-def test_a_limit_that_would_lock_everybody_out_is_refused(broker: TwoDoors, name: str, of: str) -> None:
+def test_a_limit_that_would_lock_everybody_out_is_refused(broker: TwoListenerBroker, name: str, of: str) -> None:
     """A request of 45 bytes once locked all clients out for good."""
     config = AlterableConfig(name=name, config_operation=0, value="0")
     resource = AlterConfigsResource(resource_type=4, resource_name=of, configs=[config])
@@ -141,7 +141,9 @@ def test_a_limit_that_would_lock_everybody_out_is_refused(broker: TwoDoors, name
 
 
 @pytest.mark.parametrize("sent", [70_000, 1_100_000])
-def test_clients_that_announce_much_and_send_little_keep_nobody_from_sending(broker: TwoDoors, sent: int) -> None:
+def test_clients_that_announce_much_and_send_little_keep_nobody_from_sending(
+    broker: TwoListenerBroker, sent: int
+) -> None:
     """They had once reserved all of the receive memory, and other connections were closed after 10 s."""
     crowd = [broker.connect() for _ in range(20)]
     for client in crowd:

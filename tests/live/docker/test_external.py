@@ -56,7 +56,7 @@ min.insync.replicas=2
 """ + "".join(f"{name}={value}\n" for name, value in FAST_FAILOVER.items())
 
 
-class Theirs:
+class ForeignComposeCluster:
     """A foreign cluster of three brokers on free ports. Its service names have no numbers; `label` is the container
     label with the broker's id.
     """
@@ -78,8 +78,7 @@ class Theirs:
         return f"{LOOPBACK}:{self.ports[1]}"
 
     def compose(self, *words: str) -> None:
-        """Run Compose in the file's folder with the file's bare name, because Compose 1 writes that name into labels.
-        """
+        """Run Compose in the file's folder with its bare name, because Compose 1 writes that name into labels."""
         command = [*compose(), "-p", f"squall-theirs-{os.getpid()}", "-f", self.file.name, *words]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -123,10 +122,10 @@ async def sees(port: int) -> frozenset[int]:
 
 
 @pytest.fixture
-def theirs(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -> Iterator[Theirs]:
+def theirs(found: tuple[DockerEngine, ImageNames], tmp_path: Path) -> Iterator[ForeignComposeCluster]:
     """Yield the running cluster, with the broker ids as labels."""
     name_latest(*found)
-    cluster = Theirs(tmp_path, NODE)
+    cluster = ForeignComposeCluster(tmp_path, NODE)
     try:
         cluster.compose("up", "-d")
         trio.run(cluster.until_up)
@@ -140,7 +139,7 @@ def fault(at_s: float, duration_s: float, action: str, target: str, **params: An
 
 
 def test_containers_links_and_leaders_are_hurt_proven_and_put_back(
-    theirs: Theirs, engine: DockerEngine, tmp_path: Path
+    theirs: ForeignComposeCluster, engine: DockerEngine, tmp_path: Path
 ) -> None:
     before = theirs.started(engine)
     plan = theirs.plan(
@@ -166,7 +165,7 @@ def test_containers_links_and_leaders_are_hurt_proven_and_put_back(
 
 
 async def test_a_broker_that_ends_by_itself_is_told_and_started_again(
-    theirs: Theirs, engine: DockerEngine, tmp_path: Path
+    theirs: ForeignComposeCluster, engine: DockerEngine, tmp_path: Path
 ) -> None:
     runtime = (await trio.to_thread.run_sync(runtime_maker, theirs.plan(), print))[0](tmp_path / "run")
     (tmp_path / "run").mkdir()
@@ -202,7 +201,9 @@ trio.run(main)
 """
 
 
-def test_what_a_killed_harness_left_down_or_paused_runs_again_by_clean(theirs: Theirs, tmp_path: Path) -> None:
+def test_what_a_killed_harness_left_down_or_paused_runs_again_by_clean(
+    theirs: ForeignComposeCluster, tmp_path: Path
+) -> None:
     (tmp_path / "plan.toml").write_text(write_plan(theirs.plan()))
     command = [sys.executable, "-c", HURTS, str(tmp_path / "plan.toml"), str(tmp_path / "run")]
     (tmp_path / "run").mkdir()
@@ -220,7 +221,7 @@ def test_a_file_nobody_started_or_without_brokers_is_told(
     found: tuple[DockerEngine, ImageNames], engine: DockerEngine, tmp_path: Path
 ) -> None:
     name_latest(*found)
-    unnamed = Theirs(tmp_path, "not.ours")
+    unnamed = ForeignComposeCluster(tmp_path, "not.ours")
     with pytest.raises(PreconditionError, match=r"no container was made from .*theirs.yaml: start it first"):
         brokers_of(unnamed.file, engine.containers(FILES), (1, 2, 3))
     with pytest.raises(PreconditionError, match="there is no such file"):

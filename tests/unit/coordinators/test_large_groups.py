@@ -13,7 +13,7 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches
 from tests.unit.coordinators.consumer_harness import SESSION_MS, A, Consumer, ConsumerHarness, places
 from tests.unit.coordinators.group_harness import subscription
-from tests.unit.coordinators.test_mixed_groups import MixedHarness, Old
+from tests.unit.coordinators.test_mixed_groups import ClassicMember, MixedHarness
 
 MOST = 4000
 
@@ -71,7 +71,7 @@ def test_a_group_that_is_too_large_for_a_classic_groups_record_stays_a_consumer_
     harness: SmallLog, goes: str
 ) -> None:
     """Its last member of the consumer protocol could not be written off, and kept its partitions."""
-    new, olds = Consumer("m1"), [Old(f"{n}" + "c" * 200) for n in range(4)]
+    new, olds = Consumer("m1"), [ClassicMember(f"{n}" + "c" * 200) for n in range(4)]
     harness.together(new)
     harness.at_rest(new, *olds)
     if goes == "leaves":
@@ -135,7 +135,9 @@ def test_a_member_that_is_too_large_for_its_groups_record_is_out_and_the_others_
         harness.join(name)
     for name in ("large", "one"):
         harness.join(
-            name, harness._id_of(Old(name)), protocols=harness.group.members[harness._id_of(Old(name))].protocols
+            name,
+            harness._id_of(ClassicMember(name)),
+            protocols=harness.group.members[harness._id_of(ClassicMember(name))].protocols,
         )
     harness.sync("one")
     harness.sync("two")
@@ -162,7 +164,7 @@ def test_of_members_that_are_all_alike_the_newest_are_out(harness: SmallLog) -> 
 
 
 def test_an_administrator_may_have_many_classic_members_leave_at_once(harness: SmallLog) -> None:
-    new, olds = Consumer("m1"), [Old(f"{n:02}" + "c" * 300) for n in range(6)]
+    new, olds = Consumer("m1"), [ClassicMember(f"{n:02}" + "c" * 300) for n in range(6)]
     harness.together(new)
     harness.at_rest(new, *olds)
     before, then = len(harness.log), replace(new)

@@ -36,7 +36,7 @@ Places = tuple[tuple[bytes, int], ...]
 
 
 @dataclass
-class Old:
+class ClassicMember:
     """A member by the classic protocol: its own view of its generation and partitions. It subscribes to topic "a"."""
 
     name: str
@@ -50,12 +50,12 @@ class Old:
 class MixedHarness(ConsumerHarness):
     """A shard with members of both protocols."""
 
-    def said(self, one: Old) -> bytes:
+    def said(self, one: ClassicMember) -> bytes:
         keeps = by_topic(one.owned) if one.cooperative else {}
         owned = [ConsumerProtocolSubscriptionTopicPartition("a", indexes) for indexes in keeps.values()]
         return encode_versioned(ConsumerProtocolSubscription(["a"], None, owned), 1)
 
-    def rejoin(self, one: Old) -> ErrorCode:
+    def rejoin(self, one: ClassicMember) -> ErrorCode:
         """Send JoinGroup; an eager member has released its partitions before."""
         answer = self.join(one.name, one.member_id, one.instance_id, protocols=(("range", self.said(one)),))
         assert answer is not None
@@ -66,7 +66,7 @@ class MixedHarness(ConsumerHarness):
             one.member_id, one.generation = answer.member_id, answer.generation
         return answer.error
 
-    def get(self, one: Old) -> ErrorCode:
+    def get(self, one: ClassicMember) -> ErrorCode:
         """Send SyncGroup, and let the member adopt the assignment."""
         asked = SyncGroup("g", one.generation, one.member_id, one.instance_id, "consumer", "range")
         answer = self.do("sync", asked)
@@ -75,31 +75,31 @@ class MixedHarness(ConsumerHarness):
             one.owned = embedded.decode_assignment(answer.assignment, self.topics)
         return answer.error
 
-    def heart_of(self, one: Old) -> ErrorCode:
+    def heart_of(self, one: ClassicMember) -> ErrorCode:
         error: ErrorCode = self.do(
             "old beat", ClassicHeartbeat("g", one.generation, one.member_id, one.instance_id)
         ).error
         return error
 
-    def turn_of(self, one: Old) -> None:
+    def turn_of(self, one: ClassicMember) -> None:
         """Do everything that a classic member does between two heartbeats."""
         if one.generation < 0 or self.heart_of(one) == AGAIN:
             assert self.rejoin(one) == OK
             self.get(one)
 
-    def at_rest(self, *members: Old | Consumer) -> None:
+    def at_rest(self, *members: ClassicMember | Consumer) -> None:
         """Send heartbeats until nothing changes any more, and assert that no partition ever has two owners."""
         for _ in range(20):
             before = [one.owned for one in members]
             for one in members:
-                self.turn_of(one) if isinstance(one, Old) else self.turn(one)
+                self.turn_of(one) if isinstance(one, ClassicMember) else self.turn(one)
                 owned = [place for each in members for place in each.owned]
                 assert len(set(owned)) == len(owned), "two own one partition"
             if before == [one.owned for one in members] and self.described().state == GroupState.STABLE:
                 return
         raise AssertionError("they never settle down")
 
-    def classic_group(self, *members: Old) -> None:
+    def classic_group(self, *members: ClassicMember) -> None:
         """Make a classic group whose first member leads it and assigns all members equally many partitions."""
         for one in members:
             self.join(one.name, "", one.instance_id, protocols=(("range", self.said(one)),))
@@ -125,7 +125,7 @@ class MixedHarness(ConsumerHarness):
             )
             one.owned = embedded.decode_assignment(answer.assignment, self.topics)
 
-    def _id_of(self, one: Old) -> str:
+    def _id_of(self, one: ClassicMember) -> str:
         return next(m.member_id for m in self.machine.groups["g"].members.values() if m.client_id == one.name)
 
 
@@ -138,7 +138,7 @@ def harness() -> MixedHarness:
 def test_a_classic_member_shares_with_a_consumer_and_gets_nothing_before_it_is_given_up(
     harness: MixedHarness, cooperative: bool
 ) -> None:
-    new, old = Consumer("m1"), Old("old", cooperative=cooperative)
+    new, old = Consumer("m1"), ClassicMember("old", cooperative=cooperative)
     harness.together(new)
     assert harness.rejoin(old) == OK
     assert harness.get(old) == OK
@@ -151,7 +151,7 @@ def test_a_classic_member_shares_with_a_consumer_and_gets_nothing_before_it_is_g
 
 @pytest.mark.parametrize("cooperative", [True, False])
 def test_a_classic_member_gives_up_before_a_consumer_gets(harness: MixedHarness, cooperative: bool) -> None:
-    old, one, two = Old("old", cooperative=cooperative), Consumer("m1"), Consumer("m2")
+    old, one, two = ClassicMember("old", cooperative=cooperative), Consumer("m1"), Consumer("m2")
     harness.together(one)
     harness.at_rest(one, old)
     harness.enter(two)
@@ -161,7 +161,7 @@ def test_a_classic_member_gives_up_before_a_consumer_gets(harness: MixedHarness,
 
 
 def test_a_classic_group_is_taken_over_under_its_members_and_each_keeps_its_own(harness: MixedHarness) -> None:
-    first, second, new = Old("first"), Old("second"), Consumer("m1")
+    first, second, new = ClassicMember("first"), ClassicMember("second"), Consumer("m1")
     harness.classic_group(first, second)
     assert (first.owned, second.owned) == (places(A, 0, 2), places(A, 1, 3))
     before = first.generation
@@ -184,7 +184,7 @@ def test_a_classic_group_is_taken_over_under_its_members_and_each_keeps_its_own(
 def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is_taken_over(
     harness: MixedHarness,
 ) -> None:
-    old, new = Old("old"), Consumer("m1")
+    old, new = ClassicMember("old"), Consumer("m1")
     harness.classic_group(old)
     given = harness.machine.groups["g"].members[old.member_id]
     # Its leader has taken two partitions from it in this generation, and it has yet to ask for its assignment.
@@ -199,7 +199,7 @@ def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is
     assert (len(old.owned), len(new.owned)) == (2, 2)
 
 
-def _rejoined(harness: MixedHarness, old: Old):  # type: ignore[no-untyped-def]
+def _rejoined(harness: MixedHarness, old: ClassicMember):  # type: ignore[no-untyped-def]
     from squall.broker.coordinators.groups.values import JoinGroup
 
     said = (("range", harness.said(old)),)
@@ -207,13 +207,13 @@ def _rejoined(harness: MixedHarness, old: Old):  # type: ignore[no-untyped-def]
 
 
 def test_a_rebalance_that_is_under_way_is_waited_for(harness: MixedHarness) -> None:
-    harness.join("old", protocols=(("range", harness.said(Old("old"))),))
+    harness.join("old", protocols=(("range", harness.said(ClassicMember("old"))),))
     assert harness.enter(Consumer("m1")).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 @pytest.mark.parametrize("goes", ["leaves", "is silent"])
 def test_the_last_consumer_leaves_a_classic_group_behind(harness: MixedHarness, goes: str) -> None:
-    old, new = Old("old"), Consumer("m1")
+    old, new = ClassicMember("old"), Consumer("m1")
     harness.together(new)
     harness.at_rest(new, old)
     if goes == "leaves":
@@ -235,7 +235,7 @@ def test_the_last_consumer_leaves_a_classic_group_behind(harness: MixedHarness, 
 
 
 def test_the_next_coordinator_goes_on_with_a_group_that_has_just_come_down(harness: MixedHarness) -> None:
-    old, new = Old("old"), Consumer("m1")
+    old, new = ClassicMember("old"), Consumer("m1")
     harness.together(new)
     harness.at_rest(new, old)
     harness.ask("m1", LEAVES)
@@ -244,7 +244,7 @@ def test_the_next_coordinator_goes_on_with_a_group_that_has_just_come_down(harne
 
 
 def test_a_static_classic_member_takes_the_place_of_the_last_consumer(harness: MixedHarness) -> None:
-    new, other, back = Consumer("m1", "i1"), Old("other"), Old("back", "i1")
+    new, other, back = Consumer("m1", "i1"), ClassicMember("other"), ClassicMember("back", "i1")
     harness.together(new)
     harness.at_rest(new, other)
     harness.join("back", "", "i1", protocols=(("range", harness.said(back)),))
@@ -255,15 +255,15 @@ def test_a_static_classic_member_takes_the_place_of_the_last_consumer(harness: M
 
 
 def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(harness: MixedHarness) -> None:
-    new, old, fixed = Consumer("m1"), Old("old"), Old("fixed", "i1")
+    new, old, fixed = Consumer("m1"), ClassicMember("old"), ClassicMember("fixed", "i1")
     harness.together(new)
     harness.at_rest(new, old, fixed)
     old.generation += 1
     assert harness.heart_of(old) == harness.get(old) == ErrorCode.ILLEGAL_GENERATION
     old.generation -= 1
-    stranger = Old("stranger", member_id="nobody", generation=1)
+    stranger = ClassicMember("stranger", member_id="nobody", generation=1)
     assert harness.heart_of(stranger) == harness.get(stranger) == ErrorCode.UNKNOWN_MEMBER_ID
-    second = Old("second", "i1")
+    second = ClassicMember("second", "i1")
     assert harness.rejoin(second) == OK
     assert harness.heart_of(fixed) == harness.get(fixed) == ErrorCode.FENCED_INSTANCE_ID
     assert harness.do(
@@ -275,7 +275,7 @@ def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(harn
 
 
 def test_an_admin_removes_the_last_consumer_by_its_member_id_and_a_classic_group_is_left(harness: MixedHarness) -> None:
-    new, old = Consumer("m1"), Old("old")
+    new, old = Consumer("m1"), ClassicMember("old")
     harness.together(new)
     harness.at_rest(new, old)
     left = harness.do("leave", LeaveGroup("g", (("m1", None), ("m1", None))))
@@ -285,7 +285,7 @@ def test_an_admin_removes_the_last_consumer_by_its_member_id_and_a_classic_group
 
 
 def test_a_classic_member_that_does_not_join_again_is_given_up_although_its_heart_beats(harness: MixedHarness) -> None:
-    new, old = Consumer("m1"), Old("old")
+    new, old = Consumer("m1"), ClassicMember("old")
     harness.together(new)
     harness.at_rest(new, old)
     harness.enter(Consumer("m2"))
@@ -300,7 +300,7 @@ def test_a_classic_member_that_does_not_join_again_is_given_up_although_its_hear
 def test_a_classic_member_has_the_session_that_it_asked_for_also_with_the_next_coordinator(
     harness: MixedHarness,
 ) -> None:
-    new, old = Consumer("m1"), Old("old")
+    new, old = Consumer("m1"), ClassicMember("old")
     harness.together(new)
     harness.at_rest(new, old)
     harness.fail_over()
@@ -311,7 +311,7 @@ def test_a_classic_member_has_the_session_that_it_asked_for_also_with_the_next_c
 
 def test_who_embeds_something_else_or_nothing_cannot_join(harness: MixedHarness) -> None:
     harness.together(Consumer("m1"))
-    assert harness.rejoin(Old("old")) == OK
+    assert harness.rejoin(ClassicMember("old")) == OK
     for wrong in (
         {"protocol_type": "connect"},
         {"protocols": (("other", b"\0\0"),)},
@@ -324,12 +324,12 @@ def test_who_embeds_something_else_or_nothing_cannot_join(harness: MixedHarness)
 @pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("downgrade", False, True)])
 def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: bool) -> None:
     harness = MixedHarness(GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration=policy))
-    harness.classic_group(Old("old"))
+    harness.classic_group(ClassicMember("old"))
     assert (harness.enter(Consumer("m1")).error == OK) is up
     other, new, old = (
         MixedHarness(GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration=policy)),
         Consumer("m1"),
-        Old("old"),
+        ClassicMember("old"),
     )
     other.together(new)
     other.at_rest(new, old)
@@ -344,10 +344,10 @@ def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: b
 def test_where_no_group_may_go_over_it_stays_of_one_protocol() -> None:
     settings = GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration="disabled")
     classic, consumers = MixedHarness(settings), MixedHarness(settings)
-    classic.classic_group(Old("old"))
+    classic.classic_group(ClassicMember("old"))
     assert classic.enter(Consumer("m1")).error != OK
     consumers.together(Consumer("m1"))
-    for old in (Old("old"), Old("static", "i")):
+    for old in (ClassicMember("old"), ClassicMember("static", "i")):
         assert consumers.rejoin(old) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "KAFKA-20640"
 
 
@@ -357,7 +357,7 @@ def test_classic_members_left_to_themselves_go_down_once_the_policy_allows_it(in
         MixedHarness(GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration="upgrade")),
         Consumer("m1"),
     )
-    one, two = Old("one", instance_id), Old("two")
+    one, two = ClassicMember("one", instance_id), ClassicMember("two")
     harness.together(new)
     harness.at_rest(new, one, two)
     harness.ask("m1", LEAVES)

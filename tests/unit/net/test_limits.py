@@ -17,7 +17,7 @@ INNER, OUTER = "INTERNAL", "CLIENT"
 TWO = f"{INNER}://127.0.0.1:1,{OUTER}://127.0.0.1:2"
 
 
-class House:
+class ListenerHarness:
     """A broker's listeners."""
 
     def __init__(self, **settings: str) -> None:
@@ -36,8 +36,8 @@ class House:
 
 
 @asynccontextmanager
-async def house(**settings: str) -> AsyncIterator[House]:
-    made = House(**settings)
+async def house(**settings: str) -> AsyncIterator[ListenerHarness]:
+    made = ListenerHarness(**settings)
     async with trio.open_nursery() as nursery:
         await made.broker.listen(nursery)
         yield made
