@@ -199,6 +199,7 @@ def report_of(arcs: ArcsByFile, reasons: Collection[UnreachedReason], root: Path
             if region["executed_lines"]:
                 called += 1
                 found += (_branch(file, function, lines, start, end) for start, end in missing)
+            # Functions inside of one that was never called are no findings of their own.
             elif not any(function.startswith(f"{outer}.") for outer in uncalled):
                 uncalled.append(function)
                 line = region["start_line"]
@@ -214,12 +215,14 @@ def _regions(arcs: ArcsByFile, root: Path) -> dict[str, dict[str, Any]]:
     measuring = _measuring(root)
     data = measuring.get_data()
     data.add_arcs({str(root / file): taken for file, taken in arcs.items()})
+    # The report has no file of which nothing ran, unless it is named here.
     data.touch_files(files)
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "coverage.json"
         measuring.json_report(morfs=files, outfile=str(written))
         report = json.loads(written.read_text())
     return {
+        # coverage.py writes paths relative to the working directory.
         Path.cwd().joinpath(path).relative_to(root).as_posix(): {
             name: region for name, region in each["functions"].items() if name and region["summary"]["num_statements"]
         }

@@ -123,6 +123,7 @@ class RunDirectory:
         self.release()
         try:
             self._reserve = _unnamed(self.path)
+            # Not `ftruncate`, which makes a hole and reserves nothing.
             os.posix_fallocate(self._reserve, 0, RESERVE_BYTES)
         except OSError as full:
             self.release()
@@ -138,6 +139,7 @@ class RunDirectory:
 
     def write_info(self, info: dict[str, Any]) -> None:
         """Replace run.json as a whole."""
+        # By a rename, so that a harness that is killed meanwhile leaves a complete run.json.
         fresh = self.info.with_suffix(".new")
         fresh.write_text(json.dumps(info, indent=1) + "\n")
         fresh.replace(self.info)

@@ -99,6 +99,7 @@ def _judge(
     info = run_facts.read(directory.path).info  # the verdict reports what is wrong with it
     beyond = too_large(directory.history) if how.spark is None else ""
     if refused := info.get("refused") or beyond:  # a user who tries out a first program should not wait for Spark
+        # A full disk has room for the verdict only once the reserved space is free.
         directory.release()
         _withdraw(directory)
         give_up(directory.path, refused)
@@ -118,6 +119,7 @@ def _judge(
         with how.phase(COMPARE):
             compare_replicas(directory, troubles, history)
     else:
+        # A list of its own, because another thread fills it.
         of_replicas: list[str] = []
         background = BackgroundCalls(lambda: compare_replicas(directory, of_replicas), beside or (lambda: None))
         trouble = analyse(directory, say, how.spark, how.phase, how.prestarted, background)
@@ -131,6 +133,7 @@ def _judge(
     with how.phase(JUDGE):
         workload = figures_of(directory, troubles, history)
         _withdraw(directory)
+        # Not in `troubles`: a standstill makes findings by time uncertain, but a run without such findings stays valid.
         harness_troubles += standstill_troubles(info)
         judge_run(
             directory.path,
@@ -173,6 +176,7 @@ def compare_replicas(directory: RunDirectory, troubles: list[str], history: Hist
         names = [each.name for each in history.partitions]
         troubles += _not_compared(directory, names, None if comparison is None else comparison.compared)
         if comparison is not None and _changed(before, kept.read_bytes()):
+            # `compare_run` has replaced the file with its own result.
             kept.write_bytes(before or b"")
             troubles.append(CHANGED)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it

@@ -55,6 +55,7 @@ async def lookout(
         while True:
             asked = trio.current_time()
             if (answer := await asks[number]()) is not None:
+                # The age counts from the request: a broker that was paused meanwhile answers with an old state.
                 answers[number] = (asked, answer)
             await trio.sleep(again_s)
 

@@ -101,6 +101,7 @@ class ClusterObserver:
                 else:
                     for result in results:
                         code, said = result.error_code, result.error_message
+                        # It may exist because an earlier request was carried out and only its answer was lost.
                         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                             missing.pop(result.name, None)
                             existing |= {result.name} if code else set()
@@ -109,6 +110,7 @@ class ClusterObserver:
                         if self._for_good(code, missing[result.name]):
                             raise HarnessError(f"topic {result.name} was refused: {why}")
                 await trio.sleep(_PAUSE_S)
+            # This block's time runs out before that of `converged`, so a topic out of sync ends in the error below.
             await self.converged([topic.name for topic in topics], timeout_s)
             return existing
         raise HarnessError(f"topics {', '.join(missing) or 'are there, but not in sync'} after {timeout_s:g} s: {why}")
@@ -246,6 +248,7 @@ class ClusterObserver:
         isr: dict[str, tuple[int, ...]] = {}
         replicas: dict[str, tuple[int, ...]] = {}
         for topic in answer.topics:
+            # Internal topics get no load. A topic with an error is left out, so that `_lacking` calls it unknown.
             if topic.is_internal or topic.error_code:
                 continue
             for p in topic.partitions:

@@ -143,6 +143,7 @@ class Progress(ProgressDisplay):
     def _measure(self, now: float) -> None:
         acked = self.status.counts().get("acked", 0)
         since, before = self._seen
+        # The display is drawn several times a second, and a rate over so short a time would jump.
         if now - since >= 0.9:
             self._rate = (acked - before) / (now - since)
             self._seen = (now, acked)

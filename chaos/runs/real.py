@@ -85,7 +85,7 @@ def run_and_judge(
         class_archive(java(say.print), say.print)
     if plan.runtime != "docker":  # the image contains it
         toxiproxy_server(say.print)
-    make_runtime, stranger = runtime_maker(plan, say.print)
+    make_runtime, stranger = runtime_maker(plan, say.print)  # before the directory exists: a refused run leaves none
     directory = RunDirectory.create(root, plan.seed, label=label)
     prestarted = None
     try:
@@ -166,6 +166,7 @@ def _records(plan: Plan) -> float:
 
 def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Console) -> None:
     """Write what ended the run to run.json and to the terminal. For a bug of Squall, write its traceback to a file."""
+    # A full disk may be the trouble: the reserved space makes room for run.json. Then it is reserved again.
     directory.release()
     gravest = gravest_error(error)
     if not isinstance(gravest, HarnessError):

@@ -134,6 +134,7 @@ def save_at(result: SimResult, path: Path, command: str) -> RunDirectory:
     if result.messages:
         lines = (json.dumps(_line(message), default=str) + "\n" for message in result.messages)
         (fresh / MESSAGES).write_text("".join(lines))
+    # Only now: an interruption while the new run is written leaves the old one complete.
     if path.exists():
         shutil.rmtree(path)
     fresh.rename(path)

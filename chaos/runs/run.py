@@ -65,7 +65,6 @@ OUTLASTED_S = 3.0
 QUIET_S = 2.0
 """Gives the pause after the last reads in s, until every follower knows the last high watermark."""
 
-
 MakeDriver = Callable[[str, LibraryRequirements], LibraryClientFactory]
 """Starts a client library, given the bootstrap servers and what a workload needs of the library."""
 
@@ -168,6 +167,7 @@ class Run:
                         self.plan = await adapt_to_machine(self.plan, self.runtime, self.store, self.progress.say)
                 await self._with_cluster()
             finally:
+                # Before the stop, which ends proxies and relays on purpose.
                 self.info["harness"] = list(self.runtime.troubles())
                 with trio.CancelScope(shield=True):
                     await self._stop()
@@ -240,6 +240,7 @@ class Run:
                 observer.client.close()
                 nursery.cancel_scope.cancel()
         finally:
+            # Before the seal of run.json, which covers `history`, too.
             self.info["history"] = recorder.contents
             seen = self._invariants.seals() if self._invariants else {}
             known = {seal.NEMESIS: self.store.nemesis_crc, seal.RUN: seal.info_seal(self.info)}
@@ -320,6 +321,8 @@ class Run:
             async with self._phase("reads after healing"):
                 reads = await self._read_afterwards(observer, around.readers, written)
                 self.info["reads_after_healing"] = reads
+            # A client library that reads nothing looks like a broker that serves nothing. New readers tell them apart,
+            # but only while the old ones still poll.
             if any(each["client"] != OWN and each["idle_s"] >= reads["limit_s"] for each in reads["behind"]):
                 await self._read_finally(servers, recorder)
                 await self._mark_stuck_readers(around.readers, written, reads)
@@ -366,6 +369,7 @@ class Run:
 
     async def _write_beside(self, around: ScenarioEnvironment, played: trio.Event) -> None:
         """Write with Squall's client while a foreign library produces the load, to show which of the two is stuck."""
+        # While a fault is active, silence of the load's clients blames neither them nor the brokers.
         await played.wait()
         if _is_driven(around):
             env, last_ack = self.env("writes beside the load"), around.counters.last_ack
@@ -406,9 +410,7 @@ class Run:
     async def _write_afterwards(
         self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder
     ) -> PostHealWrites:
-        """Write to every partition, including partitions and topics that faults have created. Record in run.json
-        whether all writes succeeded, how long they took, and which failed.
-        """
+        """Write to every partition, also to those that faults have created. Record in run.json how that went."""
         limit_s, began = self.plan.limits.stuck_s, trio.current_time()
         places = sorted(recorder.partitions)
         written = await write_afterwards(self.env("afterwards"), servers, places, recorder, limit_s, ZONE)

@@ -52,6 +52,7 @@ def save(
     if result.violations and info.get("trouble"):
         # The run was ended on purpose: that is no trouble of the harness.
         info.update(trouble=None, stopped="the simulation was stopped at the first broken invariant")
+    # run.json comes last: it holds a stamp of the violations' file.
     export({name: content for name, content in files.items() if name != INFO}, directory)
     seen = {simulated.STAMP: seal.stamp(directory.path / simulated.FILE)}
     info.update(command=command if isinstance(command, str) else command(directory))

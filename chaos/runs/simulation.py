@@ -125,6 +125,7 @@ class _SimulatedRun:
             raise SimulationTimeout
         self.watch.look(dirty_nodes)
         if self.world.violations and self.stop_at_first:
+            # Cancelled, not raised: the run then still closes its history, which is judged.
             self.scope.cancel()
 
     async def main(self) -> None:
@@ -151,6 +152,7 @@ class _SimulatedRun:
                 self._failed(error)  # a failure of the harness says nothing of the broker
         else:
             interruption = None
+        # Not raised inside the `except`: its context would be an error that contains it.
         if interruption is not None:
             raise interruption
 
@@ -199,6 +201,7 @@ class _DamageReportingRunStore(MemoryRunStore):
     def fault(self, line: dict[str, Any]) -> None:
         super().fault(line)
         fault = self._faults[line["id"]]
+        # A line is also written before the fault begins, when its nodes are not known yet.
         if line["began"] is not None and fault.traits & {FaultTrait.DAMAGES_FILES, FaultTrait.FORGETS_SYNCS}:
             for node in line["target"]["resolved"]:
                 self._damaged(node, rotten=FaultTrait.DAMAGES_FILES in fault.traits)
@@ -229,6 +232,7 @@ def simulate(
     preload_modules()
     began = time.process_time()
     connections, calls = ConnectionOrderWatch(), BrokerCallObserver()
+    # The mutant first: observers and `count_paths` wrap the functions that are in place, and must see the mutant's.
     with planted(mutant), note_writes() as written, connections.observing(), calls.observing():
         sim = _SimulatedRun(
             plan, written, connections, calls, messages=messages, stop_at_first=stop_at_first, enough=enough
@@ -342,6 +346,7 @@ def failure_of(sim: _SimulatedRun, judgement: RunJudgement | None) -> tuple[Fail
         return FailureSignature("invariant", broken[0].name), lines
     if sim.deadlock is not None:
         return FailureSignature("deadlock", "nothing can happen any more"), (sim.deadlock, *sim.watch.stuck())
+    # After a failure of the harness nothing that follows can be blamed on the broker.
     if sim.trouble is not None:
         return None, (sim.trouble.strip().splitlines()[-1],)
     if sim.endless:

@@ -161,6 +161,7 @@ async def _configs(host: str, port: int, version: int) -> dict[str, str | None]:
     """Return every setting of the broker at this address; empty if it reports none."""
     seen = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)
     here = [broker.node_id for broker in seen.brokers if (broker.host, broker.port) == (host, port)]
+    # Behind a proxy no broker has this address, and the guess may fail: a broker describes no other broker's settings.
     node = here[0] if here else min((broker.node_id for broker in seen.brokers), default=-1)
     resource = DescribeConfigsResource(CONFIG_RESOURCE_BROKER, str(node), None)
     answer = await ask(host, port, DescribeConfigsRequest([resource]), version)

@@ -86,6 +86,7 @@ def _fork(
                 # Only the parent handles Ctrl-C, which a terminal sends to all processes.
                 for number in ENDING:
                     signal.signal(number, signal.SIG_IGN)
+                # If a worker kept a read end, no writer would get BrokenPipeError once the parent is gone.
                 for each in (results, *others):
                     each.close()
                 for task in share:
@@ -98,6 +99,7 @@ def _fork(
             finally:
                 # Not `sys.exit`: the child must not flush the parent's buffers or run its exit handlers.
                 os._exit(code)
+    # As long as the parent has a write end open, the end of the worker is no end of the pipe.
     sent.close()
     return results, pid
 

@@ -97,6 +97,7 @@ class SimCore:
             text = _encode_plain(line)
         else:
             text = self._encode(line).encode()
+            # As a reader of trace.jsonl gets it: with lists in place of tuples and sets.
             line = msgspec.json.decode(text)
         self._hash.update(text)
         self.trace.append(line)

@@ -93,6 +93,7 @@ class SimDisk:
         records = LostOffsetRanges()
         for path, content in before.items():
             records.add_changed(path, content, after[path])
+        # A removal that was not synced may be undone. Then the file is back, with records that were deleted.
         known = dict.fromkeys(seen.values())
         for path, node in found.items():
             if node not in known:
@@ -157,6 +158,7 @@ class SimDisk:
         before = bytes(node.content.cached)
         if chosen.size is None:
             self.names.remove(place)
+            # Durable at once: a later power loss must not bring the file back.
             self.names.sync(place[0])
         else:
             node.content = FileContent(before[: chosen.size])

@@ -57,6 +57,7 @@ class OpenFile:
         if mount.faults.active:
             growth = max(0, offset + len(data) - len(content.cached))
             if failed := mount.failed_write(self._path, growth):
+                # Bytes that replace others need no space: only those behind the file's end are cut short.
                 fits = len(data) - growth + failed[1] if failed[1] else 0
                 content.pwrite(memoryview(data)[: max(0, fits)], offset)
                 raise failure(failed[0], self._path)
@@ -178,6 +179,7 @@ class SimFs(Fs):
         if node is None:
             raise failure(errno.ENOENT, old)
         there = target[0].entries.get(target[1])
+        # A rename to its own name, for there are no hard links. POSIX makes it do nothing.
         if there is node:
             return
         if isinstance(node, FolderNode) and _within(parts(old), parts(new)):

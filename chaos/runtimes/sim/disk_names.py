@@ -222,6 +222,7 @@ class DirectoryTree:
         Each change survives or is lost independently. In half of the cases all changes up to a random one were written
         back before.
         """
+        # By number, because a renaming between two directories is pending in both.
         pending = {c.number: c for folder in self._unsynced for c in folder.pending if not c.done}
         lost = 0
         if pending:

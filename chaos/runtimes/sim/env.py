@@ -205,6 +205,7 @@ class SimEnv(Env):
 
     @override
     def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        # The node measures by its own clock, which may run at another rate than virtual time.
         return self._wait_s(seconds / self.clock.rate if seconds > 0.0 else 0.0)
 
     @override
@@ -244,6 +245,7 @@ class SimEnv(Env):
         self._stopped_scopes.clear()
 
     def _let_go(self) -> None:
+        # A CPU limit may have stopped the node again meanwhile.
         if self._held and not self.paused:
             self.wake(self._held.popleft())
 
@@ -334,6 +336,7 @@ class SimSignal:
         if not env.alive:
             raise NodeDead
         assert self._task is None, "a signal has one waiter"
+        # While the node is paused, a signal that is set already must wait, too.
         if self._set and not env.paused:
             await trio.lowlevel.checkpoint()
         else:

@@ -52,6 +52,7 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
     @wraps(rule)
     def heard(shard: GroupCoordinatorShard, request: Any, *args: Any) -> Any:
         group_id = request.group_id
+        # Before the call, which may turn the group into one of the other kind.
         of_consumers, classic = group_id in shard.ledger.consumers, group_id in shard.ledger.groups
         members = of_consumers and bool(shard.ledger.consumers[group_id].members)
         effects = rule(shard, request, *args)

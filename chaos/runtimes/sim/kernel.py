@@ -42,6 +42,7 @@ class Deadlock(Exception):
     """Reports that the simulation cannot continue: no event is due, and no task waits for a time."""
 
 
+# A list: the heap compares its first two items, and `cancel` empties it in place instead of searching the heap.
 class TimerHandle(list[Any]):
     """Represents an event in the queue: its time, a number that orders events of the same time, the function and its
     arguments.
@@ -95,6 +96,7 @@ class Kernel(trio.abc.Clock):
             try:
                 result = trio.run(self._guarded, main, args, clock=self)
             except BaseException:
+                # What trio raises otherwise is a consequence of the interruption, which is raised below.
                 if interruption_of(self._trouble) is None:
                     raise
         if self._trouble is not None:
@@ -133,11 +135,13 @@ class Kernel(trio.abc.Clock):
                     look()
             heap = self._heap
             self.woken = False
+            # Events that wake no task change no node. So nothing is checked between them.
             while heap:
                 handle = heappop(heap)
                 at, _, fn, args = handle
                 if fn is None:
                     continue
+                # Not `>=`: of an event and a time-out at the same instant, the event comes first.
                 if at > deadline:
                     heappush(heap, handle)
                     break
@@ -167,8 +171,10 @@ class Kernel(trio.abc.Clock):
         """Advance the time to the next deadline; the caller has checked that no event is due before."""
         if deadline != math.inf:
             self.now = max(self.now, deadline)
+            # Time-outs may now be due on any node, and trio does not say on which.
             self.all_dirty = True
         else:
+            # After the end of `main` only system tasks are left, which may wait for ever.
             self._deadlocked = self._deadlocked or not (self._over or (self._scope and self._scope.cancel_called))
             self._give_up()
 

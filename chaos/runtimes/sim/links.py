@@ -111,9 +111,11 @@ class SimTransport:
     def send_file(self, file: File, offset: int, length: int) -> int:
         """Send part of a file, as much as fits now. Returns the number of bytes taken."""
         room = WINDOW - self.out.held
+        # On a closed or reset connection `send` must raise below: for a result of 0 the caller would wait for room.
         if length <= 0 or (room <= 0 and not self._reset and not self.closed):
             return 0
         data = file.pread(min(length, max(room, 1)), offset)
+        # The response has announced more bytes than the file has, so the connection cannot carry another response.
         if not data:
             self.close()
             raise LinkClosed(f"connection with {self.peer} ended: the file being sent ends before byte {offset}")
@@ -127,6 +129,7 @@ class SimTransport:
             assert self._reader is None, "two tasks wait to read one connection"
             self._reader = self._parked = current_task()
             await self.env.rest(self._reading)
+        # There is something to read, but a paused node must not continue: `wake` holds the task until `resume`.
         elif self.env.paused:
             await self.env.wait(self.env.wake, lambda: None)
         else:
@@ -299,6 +302,7 @@ class OneWayStream:
 
     def end(self, *, reset: bool) -> None:
         """End the stream, because the source closed its end."""
+        # A cut stops a reset as it stops bytes. What the peer then sees of the end is decided in `put`.
         if reset and not self.wire.silent:
             self.clear()
             self.wire.kernel.at(self.wire.base_s(), self.sink.broken)

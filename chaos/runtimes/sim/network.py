@@ -70,6 +70,7 @@ class SimListener(Listener):
             while self._queue:
                 waiting = self._queue.popleft()
                 if not waiting.closed:
+                    # As a kernel resets the connections in the backlog.
                     waiting.finish(reset=True)
             self._wake()
 
@@ -131,6 +132,7 @@ class SimNetwork:
         """Open a connection, after one round trip. Raises ConnectionRefusedError if no listener accepts it. While a cut
         swallows packets, waits and tries again.
         """
+        # A client is in the zone whose listener it dials.
         zone, target = self._sides.get((host, port), ("nowhere", host))
         wire = self.wire(env.source if env.source is not None else zone, target)
         again_s = SYN_AGAIN_S
@@ -144,6 +146,7 @@ class SimNetwork:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"cannot connect to {host}:{port}: Connection refused")
         env.gate("connected", host)
         self._serial += 1
+        # Each end has a number of its own: a node that connects to itself has both in its `links`.
         ours = SimTransport(env, f"{host}:{port}", 2 * self._serial)
         theirs = SimTransport(listener.env, f"{env.host}:{50_000 + self._serial % 10_000}", 2 * self._serial + 1)
         wire.opened(SimConnection(wire, self._serial, ours, theirs))

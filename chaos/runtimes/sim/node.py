@@ -127,6 +127,7 @@ class SimNode:
             # A signal interrupts whatever runs just then. That is often a broker, which has not failed.
             if (interruption := interruption_of(error)) is not None:
                 self._world.kernel.abandon(interruption)
+        # Otherwise `die` has done all this, and the node may have been started again since.
         if env.alive:
             env.revoke()
             self.disk.kill()
@@ -137,6 +138,7 @@ class SimNode:
             self.state, self.node = NodeState.DOWN, None
             if failure is not None or not stop.is_set():
                 self._told_exit(failure)
+        # A killed broker has failed while its tasks were cancelled. That is for its log, and no exit.
         elif failure is not None and not _only_death(failure):
             self.words += traceback.format_exception(failure)
         ended.set()
@@ -172,6 +174,7 @@ class SimNode:
             self.disk.kill()
         for link in list(env.links.values()):
             if power:
+                # The peer hears of the loss from its own time-outs, or once the machine is back (`launch`).
                 self._orphans.append(link.out.sink)
             link.finish(silent=power)
         for listener in env.listeners:
@@ -232,6 +235,7 @@ class SimNode:
         if self.env is not None and self.state is NodeState.RUNNING:
             self.env.trace("clock", offset_ms=self.clock.offset_ms, rate=self.clock.rate)
         if self.clock.is_bent:
+            # A timer of the kernel and not a task of the node: the clock stays bent while the node is down.
             self._clock_timer = self._world.kernel.at(SAY_INTERVAL_S, self._say_clock)
 
     # ------------------------------------------------------------------ crash points

@@ -57,6 +57,7 @@ class OffsetTracer:
         if before == now:
             return
         self._known[key] = now
+        # The first look shows what the replica has, and not what was appended just now.
         if before is None:
             return
         if now[0] > before[0]:

@@ -173,6 +173,7 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
             batch = sorted(runnable, key=_created)
             runnable.clear()
             shuffle(batch)
+            # trio takes the tasks from the end of the shuffled batch.
             batch.reverse()
         else:
             batch = [runnable.popleft()]
@@ -195,6 +196,7 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
             else:
                 runner.reschedule(task, TypeError(f"a task waits for {message!r}, which is not trio's"))
                 task._next_send_fn = task.coro.throw
+        # Events run outside of tasks, where `current_task` must fail.
         del context["task"]
 
 
@@ -209,4 +211,5 @@ def _ended_with(end: BaseException) -> Outcome[object]:
     if isinstance(end, StopIteration):
         return Value(end.value)
     trace = end.__traceback__
+    # Without the frame of this loop, as in trio.
     return Error(end.with_traceback(trace.tb_next if trace is not None else None))

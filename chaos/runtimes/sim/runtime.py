@@ -133,6 +133,7 @@ class SimRuntime(Runtime, CallCountingRuntime):
     @override
     async def stop(self) -> None:
         with trio.CancelScope(shield=True):
+            # Faults first: a broker that is paused or cut off would not shut down within its grace period.
             for wire in self.world.network.wires():
                 wire.clear()
             for node in self.world.nodes.values():

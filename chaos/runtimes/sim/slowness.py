@@ -33,6 +33,7 @@ class CpuShareLimits:
     def add(self, name: str, share: float) -> None:
         """Begin a limit under an unused name."""
         self.shares[name] = share
+        # A further limit needs no new period: `_hold` and `_let_go` read the smallest share each time.
         if len(self.shares) == 1:
             self._began, self._held_s, self._stops = self._kernel.now, 0.0, 0
             self._hold()
