@@ -63,7 +63,7 @@ class HeartbeatHistory:
         self._predecessor = predecessor
 
     def heard(self, broker_id: int, now_ms: int) -> None:
-        """Record a heartbeat."""
+        """Record a heartbeat, or a registration."""
         self._heard_ms[broker_id] = now_ms
 
     def ticked(self, now_ms: int, timeout_ms: int) -> None:
@@ -120,7 +120,11 @@ class BrokerSessionObserver:
                 broker = controller.image.brokers.get(request.broker_id)
                 if broker is not None and broker.epoch == request.broker_epoch:
                     self._terms[controller].heard(broker.id, now_ms)
-            return rule(controller, api_key, request, now_ms)
+            decision = rule(controller, api_key, request, now_ms)
+            # An incarnation that registers again, because it missed the response, keeps its epoch or is not fenced.
+            if api_key == ApiKey.BROKER_REGISTRATION and decision.records and controller in self._terms:
+                self._terms[controller].heard(request.broker_id, now_ms)
+            return decision
 
         return decide
 
