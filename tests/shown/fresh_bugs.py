@@ -67,7 +67,7 @@ class FreshBug:
         for name in CODE:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "squall.py", folder)
-        done = subprocess.run(["git", "apply", str(self.file)], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run(["git", "apply", "-C1", str(self.file)], cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise WrongPatchError(f"{self.file}: {done.stderr.strip()}")
 
