@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.shown.fresh_bugs import FreshBug, WrongPatchError
+from tests.shown import batches, fresh_bugs
+from tests.shown.fresh_bugs import FOLDER, FreshBug, WrongPatchError
+from tests.shown.table import ROOT
 from tests.support.lacks import skip_without
 
 NEW_FILE = """diff --git a/broker/planted.py b/broker/planted.py
@@ -53,3 +57,17 @@ def test_a_patch_without_its_head_is_refused(tmp_path: Path) -> None:
 def test_a_patch_that_does_not_apply_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongPatchError, match="patch does not apply"):
         patch(tmp_path, "Kind: logs\nWorkload: appends\nBug: b\n", OTHER_LINE).plant(tmp_path / "code")
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*/*.patch")), ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_each_kept_bug_can_be_planted(file: Path) -> None:
+    bug = FreshBug.read(file)
+    assert bug.workload in batches.SIMULATED
+    subprocess.run(["git", "apply", "--check", "-C1", str(file)], cwd=ROOT, check=True)
+
+
+def test_what_fails_without_the_bug_as_well_does_not_count(tmp_path: Path) -> None:
+    simulate = (sys.executable, "-m", "squall.chaos", "sim", "--swarm", "--out", str(tmp_path))
+    found = "1 x anomaly lost-write, first by seed 7"
+    assert fresh_bugs._is_sound_without(found, simulate)
+    assert not fresh_bugs._is_sound_without(found, (*simulate, "--mutant", "61"))
