@@ -83,6 +83,7 @@ async def tail(
                 turns = _StartPositionCycle(env, reader, readers, beginnings, again_s)
                 await _read(env, around, number, reader, turns, places, poll_pause_ms / 1000, lookups=lookups)
                 client.close()
+                # The next process reads on. The harness would wait in vain for this one to reach its goals.
                 if not readers.may_end.is_set():
                     readers.ends(reader.process)
 
@@ -164,12 +165,13 @@ class _StartPositionCycle:
 async def recover(reader: RecordedReader, event: PositionInvalidated) -> None:
     """Seek from a position that became impossible to the nearest possible offset."""
     if event.kind == LOG_TRUNCATED and event.end_offset >= 0:
+        # Never forward: if the new leader lacks the reader's epoch, its end offset may be above the position.
         reader.seek(event.place, min(event.end_offset, event.position))
         return
     first = (await reader.list_offsets([event.place], EARLIEST, LIST_LIMIT_S))[event.place]
     last = (await reader.list_offsets([event.place], LATEST, LIST_LIMIT_S))[event.place]
     if first.error or last.error:
-        # As it was: the next poll finds the position impossible again.
+        # The same position: the next poll finds it impossible again, and the leaders may answer then.
         reader.seek(event.place, event.position)
     else:
         reader.seek(event.place, max(first.offset, min(event.position, last.offset)))

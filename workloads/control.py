@@ -224,6 +224,7 @@ class ClientHandle:
         """Pause the zombie until it is woken, or until `end` is set."""
         zombie_run.zombie = process
         await self._until(lambda: zombie_run.woken, end)
+        # Also at the end of the load, or what the zombie does from now on would count as too early.
         zombie_run.woken = True
 
     def began(
@@ -268,6 +269,7 @@ class ClientHandle:
     async def _until(self, true: Callable[[], bool], end: trio.Event) -> None:
         while not true() and not end.is_set():
             async with trio.open_nursery() as nursery:
+                # Each change replaces the event, so each wait takes the present one.
                 changed = self._changed
 
                 async def wait(event: trio.Event) -> None:

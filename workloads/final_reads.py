@@ -86,6 +86,7 @@ async def final_reads(
     errors.
     """
     reads = []
+    # The later round shows whether the cluster still has what it returned in the first.
     for round_ in range(1, rounds + 1):
         for isolation in isolations:
             async with trio.open_nursery() as nursery:
@@ -154,6 +155,7 @@ class _FinalReader:
     async def _begin(self, pending: dict[Place, UnreadPartition]) -> None:
         """Ask for the start and end offsets of the pending partitions, and begin to read each partition that has both.
         """
+        # Up to three requests, one after the other, must fit into what is left.
         limit_s = min(LIST_LIMIT_S, self._left() / 3)
         if self._final.isolation:  # the last stable offset: for the checkers to see
             await self._reader.list_offsets(list(pending), LATEST, limit_s)

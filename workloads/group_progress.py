@@ -84,6 +84,7 @@ class GroupProgress:
     def moved(self, positions: Mapping[Place, int]) -> None:
         """Note the positions after a member's polls."""
         parts = self.around.recorder.partitions
+        # A group goes back to its committed offsets after each rebalance: progress is the furthest that a member got.
         ahead = {place: at for place, at in positions.items() if at > self.positions.get(parts[place], -1)}
         if self.reports and ahead and not self.positions:
             self.around.readers.begins(self.process, self.client, self.places)

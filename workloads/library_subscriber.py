@@ -214,6 +214,7 @@ class LibrarySubscriber(MemberListener):
 
     @override
     def heard(self, said: LibraryMemberEvent) -> None:
+        # Late lines of a process that was killed or has left: what happened to its partitions is recorded already.
         if self._over:
             return
         match said:
@@ -243,6 +244,7 @@ class LibrarySubscriber(MemberListener):
                 self._is(who)
             case PartitionsLost(who, at):
                 self._forget(at)
+                # Lost by the member that owned them: a library that was fenced may report no id or generation any more.
                 self.notes.lost(self._who, at, HeartbeatTimes(), "library")
                 self._is(who)
             case MemberLeft(why):

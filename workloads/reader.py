@@ -73,6 +73,7 @@ class RecordedReader:
             op = self._recorder.invoke(self.process, "list_offsets", {"part": part, "which": which, **asked})
             ops[place] = op, part
         found = await list_offsets(self._client, places, timestamp, isolation=isolation, timeout_s=timeout_s)
+        # Only lookups at the reader's own isolation level are comparable with the records that it got.
         times = self._times if asked and isolation == self._isolation else None
         for place, (op, part) in ops.items():
             listed = found[place]
@@ -165,6 +166,7 @@ class RecordedReader:
             bad.append(CorruptRecord(part, damage.offset, damage.why))
             self._counters.bad += 1
         if fetched.damage:
+            # Damaged offsets were added last; checkers expect the order of the log.
             pairs.sort()
         self._counters.read += len(fetched.records)
         bounds = (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)

@@ -225,6 +225,7 @@ class Scenario(BaseModel, ABC):
     @classmethod
     def _numbers(cls, value: Any, info: ValidationInfo) -> Any:
         kind = cls.model_fields[info.field_name or ""].annotation
+        # pydantic would take `true` for 1.
         if isinstance(value, bool) and kind in (int, float):
             raise ValueError("it is a number")
         if info.field_name == "acks" and value not in (0, 1):

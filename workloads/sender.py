@@ -84,6 +84,7 @@ class ProducerLoop:
         """Run processes until `stop`, and until the last process has all its outcomes."""
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
+            # `_pace` waits for one signal with a time-out, which costs less than a cancel scope around an event.
             nursery.start_soon(self._tell_stopped, stop)
             while not stop.is_set():
                 acked = self._counters.acked
@@ -91,7 +92,7 @@ class ProducerLoop:
                 if stop.is_set():
                     return
                 self._counters.producers_replaced += 1
-                # A cluster that refuses everything must not make us use up processes by the thousand.
+                # A cluster that refuses everything must not use up processes by the thousand.
                 pause_s = SUCCESSOR_PAUSE_S if self._counters.acked > acked else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
                 with self._env.timeout(pause_s):
                     await stop.wait()
@@ -171,6 +172,7 @@ class ProducerLoop:
                 self._send(producer, process, sequence, running, *agenda.take())
                 handle.done += 1
                 sequence += 1
+            # A full buffer keeps records back. Without skipping, a flood of overdue ones would follow each outage.
             self._counters.skipped += agenda.skip(now)
             await self._stopped.wait(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S))
         handle.over(running.scope)
@@ -203,7 +205,7 @@ class ProducerLoop:
         self, running: _ProducerProcess, op: int, part: int, value: int, handed_over: float, outcome: Outcome
     ) -> None:
         if running.scope.cancel_called:
-            return  # nobody is there any more who could be told
+            return  # the process has crashed: its open records stay without an outcome
         running.open -= 1
         counters = self._counters
         if outcome.status is OperationStatus.OK:

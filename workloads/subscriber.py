@@ -198,6 +198,7 @@ class Subscriber(MembershipListener):
         if end.status is OperationStatus.OK:
             self._committed |= offsets
         if self.member.who == who:
+            # An error for an earlier generation says nothing about the present one.
             self.member.heed(end.code)
         return end
 
@@ -240,6 +241,7 @@ class Subscriber(MembershipListener):
 
     @override
     def joined(self, places: Sequence[Place], *, leader: bool) -> None:
+        # A partition that a fault has just added may be assigned before it is in the history.
         known = [place for place in places if place in self._recorder.partitions]
         self.was_member = True
         self.notes.joined(self._who(), self.member.assignor, known, leader=leader, beat=self._beat())
@@ -292,6 +294,7 @@ class Subscriber(MembershipListener):
             listed = (await self.reader.list_offsets([place], EARLIEST, LIST_LIMIT_S))[place]
             begins[place] = listed.offset if not listed.error else -1
         begins = {place: position for place, position in begins.items() if position >= 0}
+        # The requests took time: in another generation the partitions may have another owner, and other offsets.
         if not begins or member.who != who or member.has_lost:
             return
         owned = sorted({*self._held, *begins})

@@ -54,6 +54,7 @@ async def _create(client: Client, wanted: Sequence[NewTopic], trouble: list[str]
             answers = {}
             trouble[:] = [str(failure)]
         for name, error in answers.items():
+            # A request without a response may have created the topic, and the run may repeat one on the same cluster.
             if error in ("", TOPIC_EXISTS):
                 missing.pop(name, None)
             else:

@@ -40,6 +40,7 @@ from squall.workloads.client.outcomes import (
 from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
 
 MAX_SEQUENCE = 2**31 - 1
+# The size of the header of a record batch (format 2).
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 21
 """Bounds the bytes of a record, not counting key, value and headers: five varints and the attributes."""
@@ -184,6 +185,7 @@ class RecordAccumulator:
         self._lanes: dict[tuple[str, int], PartitionQueue] = {}
         self._busy: dict[tuple[str, int], PartitionQueue] = {}
         self._ordered = settings.idempotence or settings.max_in_flight == 1
+        # Without an order to keep, only the limit of the connection counts (`Producer._takes_more`).
         self._lane_limit = min(settings.max_in_flight, IDEMPOTENT_IN_FLIGHT) if self._ordered else 1 << 30
         self._flushing = False
         self.buffered_bytes = 0
@@ -221,6 +223,7 @@ class RecordAccumulator:
         look_at_ms = None
         batch = lane.waiting[-1] if lane.waiting else None
         if batch is None or batch.sealed or batch.size + size > self._settings.batch_size:
+            # The open batch has no room left for this record, so it need not linger any longer.
             if batch is not None and not batch.sealed:
                 batch.sealed = True
                 look_at_ms = now_ms
@@ -234,6 +237,7 @@ class RecordAccumulator:
             batch.sealed = True
             look_at_ms = now_ms
         if look_at_ms is not None:
+            # If nothing was queued, the old time belongs to batches that are gone, and min() would keep it.
             self.idle_until_ms = look_at_ms if rested else min(self.idle_until_ms, look_at_ms)
         return look_at_ms
 
@@ -249,6 +253,7 @@ class RecordAccumulator:
             return None
         batch = lane.waiting.popleft()
         assert not lane.in_flight or not self._ordered or lane.in_flight[-1].number < batch.number, lane.in_flight
+        # Numbered when it is first sent, not when it is queued: a batch that expires before that leaves no gap.
         if self._settings.idempotence and batch.sequence < 0:
             batch.sequence = lane.next_sequence
             lane.next_sequence = _sequence_after(batch.sequence, len(batch.records))
@@ -311,6 +316,7 @@ class RecordAccumulator:
         for lane in list(self._busy.values()):
             for batch in (*lane.in_flight, *lane.waiting):
                 in_flight = batch in lane.in_flight
+                # The broker may still append it after the producer was closed.
                 batch.doubts += in_flight
                 batch.error = batch.error or why
                 settled.append(self._end(batch))
@@ -328,6 +334,7 @@ class RecordAccumulator:
     def restart_sequences(self) -> None:
         """Restart sequences at 0 for a new producer id or epoch. No batch may wait or be in flight."""
         assert self.idle
+        # A partition that knows an older epoch refuses a newer one that does not begin at sequence 0.
         for lane in self._lanes.values():
             lane.next_sequence, lane.confirmed = 0, False
 
@@ -346,6 +353,8 @@ class RecordAccumulator:
                 head = lane.waiting[0]
                 looks.append(head.deadline_ms)
                 at_ms = max(lane.hold_until_ms, 0 if self._need_not_linger(lane) else head.send_at_ms)
+                # A batch that is due but was not sent waits for a connection or a response, and either wakes the
+                # producer. With a time in the past it would spin.
                 if at_ms > now_ms and not self._must_wait_for_answers(lane):
                     looks.append(at_ms)
         return min(looks, default=None)
@@ -392,11 +401,13 @@ class RecordAccumulator:
     def _requeue(self, batch: ProducerBatch, now_ms: int) -> list[SettledBatch]:
         """Put a batch back at the front of its partition's queue, or settle it if nothing more may be sent."""
         lane = batch.lane
+        # A stopped lane has a gap before this batch: a broker would refuse every retry.
         if lane.stopped or batch.deadline_ms <= now_ms:
             return self._give_up(batch)
         lane.in_flight.remove(batch)
         lane.confirmed = False
         lane.hold_until_ms = max(lane.hold_until_ms, now_ms + self._backoff(batch.attempts))
+        # Batches in flight may fail in any order, and their sequences must be sent again in ascending order.
         place = sum(other.number < batch.number for other in lane.waiting)
         lane.waiting.insert(place, batch)
         return []
@@ -409,6 +420,8 @@ class RecordAccumulator:
         """Settle a batch that was not acknowledged. Stop its partition's queue if later batches could get out of order.
         """
         lane = batch.lane
+        # A broker refuses all sequences behind a gap. Without sequences, a batch in doubt may still arrive, behind
+        # later ones.
         gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)
         settled = [self._end(batch)]
         if gap and not lane.stopped:
@@ -428,6 +441,7 @@ class RecordAccumulator:
         lane.confirmed = False
         batch.error = batch.error or DELIVERY_TIMED_OUT
         status = OperationStatus.INFO if batch.doubts else OperationStatus.FAIL
+        # As in Jepsen, a process begins nothing more after an operation in doubt: its successor has a new producer id.
         if status is OperationStatus.INFO:
             self._retire(f"{lane.topic}-{lane.index}: in doubt after {batch.error}")
         return self._settle(batch, status, -1, -1)
@@ -436,6 +450,7 @@ class RecordAccumulator:
         self, batch: ProducerBatch, status: OperationStatus, base_offset: int, log_append_ms: int
     ) -> SettledBatch:
         lane = batch.lane
+        # `add` counted the records alone.
         self.buffered_bytes -= batch.size - BATCH_OVERHEAD
         if not lane.waiting and not lane.in_flight:
             self._busy.pop((lane.topic, lane.index), None)

@@ -247,6 +247,7 @@ async def elect_leaders(
         for topic in answer.replica_election_results
         for part in topic.partition_result
     }
+    # If partitions were named, each of them gets the error of the whole response.
     _refuse(answer.error_code, found or places is not None)
     return {**dict.fromkeys(places or (), _name(answer.error_code)), **found}
 
@@ -330,6 +331,7 @@ async def unseat_controller(client: Client) -> QuorumDescription:
     ballot = vote_wire.VoteRequestPartitionData(0, quorum.epoch + 1, stranger)
     asked = vote_wire.VoteRequestTopicData(CLUSTER_METADATA, [ballot])
     request = vote_wire.VoteRequest(client.view.cluster_id, quorum.leader_id, [asked])
+    # With a version: brokers list Vote to no client, so none can be negotiated.
     await client.ask_node(quorum.leader_id, request, vote_wire.VoteResponse, version=vote_wire.VoteRequest.MAX_VERSION)
     return quorum
 

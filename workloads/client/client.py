@@ -66,6 +66,7 @@ class Client:
         self._next_serial = 0
         self._controls: dict[Address, BrokerConnection] = {}
         self._control_lock = trio.Lock()
+        # A draw spreads the clients over the bootstrap servers.
         self._candidate = env.rng.randrange(len(self._bootstrap))
         self._stale = env.signal()
         self._updated = TaskNotifier()
@@ -126,6 +127,7 @@ class Client:
         slot = self._slots.get(node_id)
         if slot is None:
             slot = self._slots[node_id] = _NodeConnection(address)
+        # The broker has restarted elsewhere: the back-off of its old address says nothing about the new one.
         if slot.address != address:
             slot.address = address
             slot.next_try = 0.0
@@ -157,6 +159,7 @@ class Client:
 
     async def ask_once(self, request: Message, response: type[R], *, version: int | None = None) -> R:
         """Send a request to one broker. Raises RequestFailed, UnsupportedApi."""
+        # One request at a time: a time-out closes the connection, and would fail all others on it.
         async with self._control_lock:
             connection = await self._control_connection()
             chosen = version
@@ -199,6 +202,7 @@ class Client:
             if chosen is None:
                 chosen = connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
             return await connection.request(request, response, chosen, limit_s)
+        # Whether the time ended before or after the request left is not known here, so it counts as sent.
         raise RequestFailed(TIMED_OUT, sent=True, detail=f"node {node_id}")
 
     def backoff(self, failures: int) -> float:
@@ -233,6 +237,7 @@ class Client:
         moved = self.view.apply(answer, self._topics)
         self._close_departed()
         self._updated.notify_all()
+        # A topic was tracked while the request was on its way.
         if not all(topic in known for topic in self._topics):
             self._stale.set()
         self._notify(moved)
@@ -276,6 +281,7 @@ class Client:
         if self.settings.only_bootstrap:
             return list(self._bootstrap)
         nodes = [self.view.nodes[node_id] for node_id in sorted(self.view.nodes)]
+        # The bootstrap servers remain: all brokers of the last response may be gone by now.
         return list(dict.fromkeys((*nodes, *self._bootstrap)))
 
     def _next_candidate(self) -> None:
@@ -288,6 +294,7 @@ class Client:
                 await self.env.sleep(pause)
             address = slot.address
             connection = await self._open(address)
+            # Meanwhile the broker may have moved, or left the cluster.
             if slot.address == address and self._slots.get(node_id) is slot:
                 slot.connection = connection
             else:
@@ -323,6 +330,7 @@ class Client:
             self._nursery.start_soon(self._run_connection, connection)
             try:
                 await connection.negotiate(limit_s)
+            # Cancellation too, or an unused connection would stay open.
             except BaseException:
                 connection.close()
                 raise

@@ -62,6 +62,7 @@ class ClusterMetadata:
         self.updates += 1
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
+        # A broker that has just started may know none. Without the old addresses no leader could be reached.
         if answer.brokers:
             self.nodes = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         keep = frozenset(wanted)
@@ -78,6 +79,7 @@ class ClusterMetadata:
             return False
         if endpoint is not None:
             self.nodes[leader.node_id] = endpoint
+        # Without an address the hint is of no use: metadata has to be requested.
         if leader.node_id not in self.nodes:
             return False
         view.leaders[index] = leader
@@ -103,6 +105,7 @@ class ClusterMetadata:
         if view is None or (metadata.topic_id not in (ZERO_UUID, view.topic_id)):
             if view is not None:
                 self._names.pop(view.topic_id, None)
+            # A recreated topic begins at epoch 0 again: what was known of the old one would hide its leaders.
             view = self.topics[name] = TopicView(metadata.topic_id)
             if metadata.topic_id != ZERO_UUID:
                 self._names[metadata.topic_id] = name

@@ -149,6 +149,7 @@ class BrokerConnection:
         if self.closed:
             raise RequestFailed(self._why or CONNECTION_LOST, sent=False)
         correlation_id = self._next_correlation
+        # An int32 that must not become negative.
         self._next_correlation = (correlation_id + 1) & 0x7FFFFFFF
         deadline = self._env.mono() + timeout_s
         waiting = _OutstandingRequest(api_key, version, correlation_id, answer, deadline, self._accepted)
@@ -167,6 +168,7 @@ class BrokerConnection:
         frame = encode_request(api_key, version, correlation_id, self._settings.client_id, body)
         self._when_sent.append((self._accepted + len(frame), when_sent))
         self._send(frame)
+        # The flush task calls `when_sent`, never `post` itself, whose caller is still changing its own state.
         self._flush_soon()
 
     async def request(self, request: Message, response: type[R], version: int, timeout_s: float) -> R:
@@ -245,6 +247,7 @@ class BrokerConnection:
             raise LinkClosed(f"{self.peer} closed the connection")
         self._fill = fill = self._fill + received
         at = 0
+        # An answer may close the connection. Responses behind it are not delivered: `_end` fails their requests.
         while fill - at >= 4 and not self._why:
             (size,) = _SIZE.unpack_from(view, at)
             if not 4 <= size <= self._settings.max_response_bytes:
@@ -266,6 +269,7 @@ class BrokerConnection:
         if left >= 4:
             needed = max(needed, _SIZE.unpack_from(view, at)[0] + 4)
         if len(self._buffer) < needed or (left < FIRST_BUFFER and len(self._buffer) > KEPT_BUFFER >= needed):
+            # A new buffer, because a bytearray cannot be resized while `view` exists.
             larger = bytearray(needed)
             larger[:left] = view[at : self._fill]
             self._buffer = larger
@@ -283,11 +287,13 @@ class BrokerConnection:
                 raise MalformedFrame(f"answer {correlation_id}, expected {waiting.correlation_id}")
             waiting.answer(frame[body_at:], None)
         except MalformedFrame as problem:
+            # It is off the queue, so `_end` will not fail it.
             waiting.answer(None, RequestFailed(BAD_ANSWER, sent=True, detail=str(problem)))
             raise
 
     def _send(self, frame: Buffer) -> None:
         self._accepted += len(frame)
+        # Behind bytes that wait: sent now, the frame would overtake them.
         if self._unsent:
             self._unsent.append(memoryview(frame))
             return
@@ -335,6 +341,7 @@ class BrokerConnection:
             self._when_sent.popleft()[1](True)
 
     def _end(self) -> None:
+        # First: an answer that sends again must get RequestFailed, or its request would join the queue being emptied.
         self._ended = True
         self._unsent.clear()
         while self._outstanding:

@@ -170,6 +170,7 @@ class Consumer:
                 break
             self._ask(now)
             look_at = min([part.retry_at for part in self._parts.values() if part.retry_at > now], default=give_up_at)
+            # At least half a millisecond, so that rounding cannot make the loop spin without time passing.
             await self._wake.wait(max(min(look_at, give_up_at) - now, 0.0005))
         polled, self._polled = self._polled, PollResult()
         for fetched in polled.fetched:
@@ -249,6 +250,7 @@ class Consumer:
         )
         names = {topic_id: topic for topic, topic_id in ids.items()}
         asked_now = _FetchInFlight(node_id, version, positions, names)
+        # The broker may hold the request for `max_wait_ms` before it answers.
         limit_s = (self._client.settings.request_timeout_ms + settings.max_wait_ms) / 1000
         answer = partial(self._answered, asked_now)
         connection.submit(ApiKey.FETCH, version, request.encode(version), answer, limit_s)
@@ -256,6 +258,7 @@ class Consumer:
 
     def _answered(self, asked: _FetchInFlight, body: memoryview | None, failure: RequestFailed | None) -> None:
         if body is not None:
+            # Decoded before anything changes: after MalformedFrame the connection calls this again, with a failure.
             response = decode_fetch_response(body, 0, asked.version)
         if self._asked.get(asked.node_id) is asked:
             del self._asked[asked.node_id]
@@ -282,6 +285,7 @@ class Consumer:
                     if place in omitted and reported.error == ErrorCode.NONE:
                         served += [place] if reported.records else []
                         end = reported.last_stable_offset if self.settings.isolation else reported.high_watermark
+                        # There are records for it, but others filled the response.
                         starved |= not reported.records and omitted[place][0] < end
                     omitted.pop(place, None)
                     bounds = OffsetBounds(
@@ -372,6 +376,7 @@ class Consumer:
         limit_s = self._client.settings.request_timeout_ms / 1000
         answer = partial(self._validated, version, suspect)
         connection.submit(request.API_KEY, version, request.encode(version), answer, limit_s)
+        # Behind `submit`, which raises on a closed connection: then the next poll asks again.
         for part, _ in suspect.values():
             part.validating = True
 
@@ -388,6 +393,7 @@ class Consumer:
             ends = {(topic.topic, end.partition): end for topic in response.topics for end in topic.partitions}
         for place, (part, leader) in suspect.items():
             part.validating = False
+            # The partition was assigned anew, sought or dropped meanwhile.
             if self._parts.get(place) is not part:
                 continue
             end = ends.get(place)
@@ -395,6 +401,7 @@ class Consumer:
                 self._retry_later(place, ErrorCode.NETWORK_EXCEPTION)
             elif end.error_code != ErrorCode.NONE:
                 self._retry_later(place, end.error_code)
+            # The leader's log does not have this epoch, or its part of the epoch ends below the position (KIP-320).
             elif end.end_offset < part.position or end.leader_epoch < part.position_epoch:
                 part.resting = True
                 event = PositionInvalidated(LOG_TRUNCATED, place, part.position, -1, end.end_offset)

@@ -80,6 +80,7 @@ def _visible_records(
     except MalformedFrame as problem:
         damage.append(UnreadableBatch(header.base_offset, str(problem)))
         return []
+    # LogAppendTime: the leader set the time, and the payload repeats the producer's.
     if header.timestamp_type:
         records = [record._replace(timestamp=NOT_KNOWN) for record in records]
     if header.base_offset < position:
@@ -99,6 +100,7 @@ class _AbortedTransactionFilter:
         while self._coming and self._coming[-1][1] <= header.last_offset:
             self._open[self._coming.pop()[0]] = None
         if header.is_control:
+            # Only an abort marker ends what `aborted` lists: the producer's next transaction may be committed.
             if header.producer_id in self._open and _marker_type(header, batch) == ABORT_MARKER:
                 del self._open[header.producer_id]
             return False

@@ -63,6 +63,7 @@ class ProduceErrorMeaning(Enum):
 
 
 _DEFINITE: dict[int, ProduceErrorMeaning] = {
+    # The checksum did not match at the broker: the bytes were damaged on their way, and the batch itself is sound.
     ErrorCode.CORRUPT_MESSAGE: ProduceErrorMeaning.NOT_NOW,
     ErrorCode.NOT_ENOUGH_REPLICAS: ProduceErrorMeaning.NOT_NOW,  # checked before the append, unlike error 20
     # The markers of the transaction before are not on all partitions yet (KIP-890).
@@ -129,6 +130,7 @@ def may_be_deposed(code: int, attempts: int) -> bool:
 
     The others may have elected a new leader without its knowledge, so the producer asks another broker for the leader.
     """
+    # One NOT_ENOUGH_REPLICAS may be over at the retry, because followers catch up. A leader that is cut off repeats it.
     return code == ErrorCode.REQUEST_TIMED_OUT or (code == ErrorCode.NOT_ENOUGH_REPLICAS and attempts > 1)
 
 

@@ -160,6 +160,7 @@ class Producer:
         `implicit` means that the partition's leader adds the partition to the transaction (transaction.version 2).
         """
         self._max_produce = ProduceRequest.MAX_VERSION if implicit else PRODUCE_V1_TRANSACTIONS
+        # A new epoch begins at sequence 0. In V1 an epoch outlives a transaction, and its sequences continue.
         if (producer_id, epoch) != (self._producer_id, self._producer_epoch):
             self._accumulator.restart_sequences()
         self._producer_id, self._producer_epoch = producer_id, epoch
@@ -191,6 +192,7 @@ class Producer:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until `close`. Records may be passed to `send` before this runs."""
         async with trio.open_nursery() as nursery:
+            # With a transactional id, the coordinator gives the producer id (`identify`).
             if self.settings.idempotence and not self.settings.transactional_id:
                 nursery.start_soon(self._get_producer_id)
             task_status.started()
@@ -204,6 +206,7 @@ class Producer:
         env.mono(), or None.
         """
         now_ms = int(self._env.mono() * 1000)
+        # Lingering batches cannot expire either: a delivery time-out is longer than the linger.
         if now_ms < self._accumulator.idle_until_ms:
             return self._accumulator.idle_until_ms
         expired = self._accumulator.expire(now_ms)
@@ -218,10 +221,13 @@ class Producer:
         if look_at_ms is None:
             await self._wake.wait()
             return
+        # At least half a millisecond: `look_at_ms` and the clock are whole ms, so a shorter wait may end before it is
+        # due, again and again.
         await self._wake.wait(max(look_at_ms / 1000 - self._env.mono(), 0.0005))
 
     async def _get_producer_id(self) -> None:
         """Wait until a broker has given a producer id; records wait, and may expire, in the meantime."""
+        # Without a transactional id nothing times out; Kafka's producer sends the same value.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=MAX_INT32)
         failures = 0
         while True:
@@ -242,6 +248,7 @@ class Producer:
         """Send all batches that may be sent now."""
         if self.settings.idempotence and self._producer_id < 0:
             return
+        # Each pass sends at most one request to each leader; more passes use up `max_in_flight`.
         progress = True
         while progress:
             progress = False
@@ -288,6 +295,8 @@ class Producer:
         batches: dict[Place, ProducerBatch] = {}
         size = REQUEST_OVERHEAD
         for lane in lanes:
+            # The first batch is sent whatever its size. `break`, not `continue`: a small batch must not overtake an
+            # older one.
             if batches and size + lane.waiting[0].size > self.settings.max_request_bytes:
                 break
             batch = self._accumulator.take(lane, connection.serial, now_ms)
@@ -297,9 +306,11 @@ class Producer:
         if not batches:
             return False
         ids = {topic: self._client.view.topic_id(topic) for topic, _ in batches}
+        # A broker without topic ids (KIP-516): the request has to name its topics.
         if ZERO_UUID in ids.values():
             version = min(version, PRODUCE_TOPIC_IDS_FROM - 1)
         body = self._encode(batches, ids, version)
+        # As late as possible, when a request is certain to be sent: the recorder writes its invocations here.
         self._before_send()
         names = {topic_id: topic for topic, topic_id in ids.items()}
         self._submit(connection, body, _ProduceInFlight(connection.serial, version, batches, names))
@@ -359,6 +370,7 @@ class Producer:
             assert failure is not None
             self._failed(sent, failure)
             return
+        # Decoded before anything changes: after MalformedFrame the connection calls this again, with a failure.
         response, _ = ProduceResponse.decode(body, 0, sent.version)
         if self._closed:
             return
@@ -371,6 +383,7 @@ class Producer:
                 batch = left.pop((name, part.index), None)
                 if batch is not None:
                     self._settle(self._judge(batch, part, response, now_ms))
+        # A response has to answer each batch. One that it omits may have been appended.
         for batch in left.values():
             self._settle(self._accumulator.lost(batch, BAD_ANSWER, now_ms, sent=True))
         self._done()
@@ -385,6 +398,7 @@ class Producer:
             leader = part.current_leader
             endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
             place = (batch.lane.topic, batch.lane.index)
+            # No request for metadata if the refusal itself names a newer leader (KIP-951).
             if not self._client.hint(
                 place, Leader(leader.leader_id, leader.leader_epoch), endpoints.get(leader.leader_id)
             ):

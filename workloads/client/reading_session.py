@@ -70,6 +70,7 @@ class ClientFetchSession:
         """Update the session to the wanted partitions, and return the changes that the broker does not know yet."""
         if not self._wanted:
             return FetchSessionRequest(0, FINAL_EPOCH, wanted, {})
+        # Noted before the broker has answered: after a failed request `restart` makes the next one name all again.
         before, self._asked = self._asked, dict(wanted)
         news = {place: asked for place, asked in wanted.items() if before.get(place) != asked}
         forgotten = {place: asked[2] for place, asked in before.items() if place not in wanted}
@@ -82,6 +83,7 @@ class ClientFetchSession:
         the response may omit unchanged partitions, because it answers an incremental request of this session.
         """
         if session_id and (self._epoch == INITIAL_EPOCH or session_id == self._id):
+            # The response that opens a session is a full one.
             incremental = self._epoch != INITIAL_EPOCH
             self._id, self._epoch = session_id, next_epoch(self._epoch)
             return incremental
@@ -92,6 +94,7 @@ class ClientFetchSession:
         """Record the offsets that a response reported for a partition; None means an error."""
         if bounds is None:
             self._reported.pop(place, None)
+        # Without a session no response omits a partition, so nothing is looked up later.
         elif self._epoch != INITIAL_EPOCH:
             self._reported[place] = bounds
 

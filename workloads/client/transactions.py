@@ -61,6 +61,7 @@ _MEANINGS: dict[int, CoordinatorErrorMeaning] = {
     ErrorCode.UNSUPPORTED_VERSION: CoordinatorErrorMeaning.REFUSED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorErrorMeaning.NOT_YET,
     ErrorCode.CONCURRENT_TRANSACTIONS: CoordinatorErrorMeaning.NOT_YET,
+    # The coordinator's metadata does not have a new topic yet.
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: CoordinatorErrorMeaning.NOT_YET,
     # Kafka's coordinator also answers these two if its record was appended but not (yet) replicated.
     ErrorCode.NOT_COORDINATOR: CoordinatorErrorMeaning.ELSEWHERE,
@@ -174,6 +175,7 @@ class TransactionManager:
         """
         new = [place for place in places if place not in self._added]
         if self.v2 or not new:
+            # With V2 as well: `end` sends nothing for a transaction that has no partitions.
             self._added.update(new)
             return
         topics: dict[str, AddPartitionsToTxnTopic] = {}
@@ -214,6 +216,7 @@ class TransactionManager:
                 return _CoordinatorResponse(answer.error_code)
 
             await self._retry_until_done(ask)
+        # With V2 as well: `end` sends nothing for a transaction that has neither partitions nor offsets.
         self._added.add(mark)
 
     async def end(self, *, commit: bool) -> EndTxnResult:
@@ -232,11 +235,13 @@ class TransactionManager:
                 answer.error_code, ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
             )
 
+        # Whatever the response: this transaction is over for its producer, and the next one adds its own partitions.
         self._added.clear()
         try:
             answered = await self._retry_until_done(ask)
         except TransactionRequestFailed as failure:
             return EndTxnResult(OperationStatus.INFO if failure.doubt else OperationStatus.FAIL, failure.name)
+        # Before version 5 a response has no producer id.
         if self.v2 and answered.identity is not None and answered.identity.producer_id >= 0:
             self.identity = answered.identity
         return EndTxnResult(OperationStatus.OK, "")
@@ -276,6 +281,7 @@ class TransactionManager:
                 asking = False
                 failures += 1
                 await env.sleep(self._client.backoff(failures))
+        # The time limit may have ended the wait for a request that was sent.
         self.unanswered += asking
         raise TransactionRequestTimedOut(doubt=doubt or asking)
 

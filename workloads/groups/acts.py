@@ -95,7 +95,7 @@ class GroupActionMix:
         mean_s, at_s = 60 / rate if rate else math.inf, begin_s + FIRST_S
         while (at_s := at_s + rng.uniform(0.4, 1.6) * mean_s) < end_s:
             converts = rng.random() < self.conversions / rate
-            # A static member stays one until its session is over, and nobody deletes a group that has members.
+            # A static member stays one until its session is over, and a group that has members cannot be deleted.
             ms = rng.randint(100, 1000) if converts else self.session_ms + rng.randint(500, 1500)
             yield GroupAction(round(at_s, 4), 0, CONVERT if converts else DELETE, min(ms, MAX_MS), 0)
             at_s += ms / 1000

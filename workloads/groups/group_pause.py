@@ -84,6 +84,7 @@ async def _deleted(coordination: GroupCoordinatorClient, around: ScenarioEnviron
         status, error = OperationStatus.INFO if failure.sent else OperationStatus.FAIL, failure.why
     except UnsupportedApi as problem:
         status, error = OperationStatus.FAIL, str(problem)
+    # The time limit may cancel the request: then its outcome stays open.
     finally:
         recorder.complete(op, status, error)
         recorder.flush()

@@ -95,6 +95,7 @@ class MemberSlot:
         for duplicate in self._duplicates:
             duplicate.error_first = subscriber.out
         self._was_member |= subscriber.was_member
+        # Once a process was a member, the settings fit, and such an error comes from a fault.
         if subscriber.out in IMPOSSIBLE and not self._was_member:
             raise WorkloadFailed(f"no member can join the group: {subscriber.out}")
         if subscriber.out == TAKEN:
@@ -137,6 +138,7 @@ class MemberSlot:
         """
         stays, born = True, self._group_pause.number
         async with trio.open_nursery() as nursery:
+            # A poll may wait long for a coordinator: the end of the run cancels it.
             nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
             while stays and not subscriber.out:
                 await self._until_released(subscriber)

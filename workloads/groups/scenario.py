@@ -257,6 +257,7 @@ class GroupsLoad(Scenario):
             session_timeout_ms=self.session_timeout_ms,
             heartbeat_interval_ms=max(self.session_timeout_ms // 5, 50),
             max_poll_interval_ms=self.max_poll_interval_ms,
+            # In a mixed group `MemberSlot` draws the protocol of each process.
             protocol=CLASSIC if self.group_protocol == MIXED else self.group_protocol,
             server_assignor=self.server_assignor,
         )
@@ -381,6 +382,7 @@ class GroupsLoad(Scenario):
             draw, end_s = self.draw(), float("inf")
             coming = draw.acts(env.rng, number, 0.0, end_s)
             if not number:
+                # Merged, because both are endless. The first member alone makes all others leave.
                 coming = heapq.merge(coming, draw.of_all(around.own("all members").rng, 0.0, end_s))
         else:
             coming = iter(sorted(each for each in given if each.do != SEND and each.who == number))

@@ -188,7 +188,7 @@ class InstanceProcess(ABC):
         self, outcomes: list[OperationStatus], op: int, part: int, value: int, handed_over: float, outcome: Outcome
     ) -> None:
         if self.over or self.crashed:
-            return  # nobody is there any more who could be told
+            return  # the process has ended: its open records stay without an outcome
         outcomes.append(outcome.status)
         self.open -= 1
         if outcome.status is OperationStatus.OK:

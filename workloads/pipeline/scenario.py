@@ -341,6 +341,7 @@ class MultiInstanceLoad(Scenario):
         from squall.workloads.group_progress import GroupProgress, OperationSchedule
         from squall.workloads.pipeline.instance import ApplicationInstance
 
+        # Drawn once for all applications: they should differ only in when they commit.
         alike = [tee(self._steps(around, number), len(self.APPLICATIONS)) for number in range(self.instances)]
         for index, application in enumerate(self.APPLICATIONS):
             progress, settings = GroupProgress(around, self.inputs()), self.instance_settings(application)

@@ -98,7 +98,7 @@ class TransactionalInstanceProcess(InstanceProcess):
         recorder.ask_end(self.process, txn, how)
         recorder.flush()
         if is_crash(due, ENDING):
-            # It asks, and does not live to hear the answer.
+            # The request leaves, and the process crashes before the response.
             with self._env.timeout(LAST_WORD_S):
                 await self._producer.end(commit=how == "commit")
             raise ProcessCrashed
@@ -141,7 +141,7 @@ class TransactionalInstanceProcess(InstanceProcess):
         txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
         stood = whole = False
         try:
-            # All that generation V1 has to ask for, so that nobody but partitions and groups fences what comes later.
+            # All requests that V1 needs go first: then only partitions and groups can fence the woken zombie.
             for place, _ in inputs:
                 await self._producer.enlist(self._output(place))
             await transactions.add_offsets(subscriber.member.coordination.group)
@@ -184,6 +184,7 @@ class TransactionalInstanceProcess(InstanceProcess):
         while not self.is_over and not end.is_set() and not zombie_run.woken:
             polled = await subscriber.poll()
             who = subscriber.member.who
+            # Offsets are committed as one member: what an earlier generation read may have another owner by now.
             if inputs and who != read_as:
                 subscriber.rewind()
                 inputs, at = [], {}

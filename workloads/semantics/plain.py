@@ -44,7 +44,7 @@ class NonTransactionalProcess(InstanceProcess):
 
     async def _commit(self, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None) -> CommitOutcome:
         if is_crash(due, ENDING):
-            # It asks, and does not live to hear the answer.
+            # The request leaves, and the process crashes before the response.
             with self._env.timeout(LAST_WORD_S):
                 await self._clients.commit(at, who)
             raise ProcessCrashed

@@ -101,9 +101,10 @@ class TransactionalProcess:
             whole = await self._do_all(txn, drawn)
         except TransactionRequestFailed as failure:
             await producer.flushed()
-            # Nobody asked for a commit, and nobody will.
+            # No commit was requested, and none will be.
             recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
             return False
+        # The operation stays without an outcome in the history: the successor's InitProducerId aborts the transaction.
         if drawn.end == LEAVE:
             return False
         how = COMMIT if whole and drawn.end == COMMIT else ABORT

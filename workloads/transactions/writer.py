@@ -83,6 +83,8 @@ class TransactionalWriter:
             nursery.start_soon(self._tell_stopped)
             self._handle.notify = self._stopped.set
             while True:
+                # A process that begins after `stop` only ends the transaction that its predecessor left open: it is the
+                # last one.
                 over, acked = self._stop.is_set(), self._counters.acked
                 if (zombie_run := self._handle.pending_zombie) is not None:
                     await nursery.start(self._run_zombie_process, zombie_run)
@@ -91,7 +93,7 @@ class TransactionalWriter:
                 if over or (self._stop.is_set() and not self._left_open):
                     return
                 self._counters.producers_replaced += 1
-                # A cluster that refuses everything must not make us use up processes by the thousand.
+                # A cluster that refuses everything must not use up processes by the thousand.
                 pause_s = SUCCESSOR_PAUSE_S if self._counters.acked > acked else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
                 with self._env.timeout(pause_s):
                     await self._stop.wait()
@@ -196,6 +198,7 @@ class TransactionalWriter:
         one = TransactionalProcess(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
             self._handle.took_over(process)
+            # The new epoch has ended what the predecessor left open. A zombie leaves a transaction of its own.
             self._left_open = notes.zombie_run is not None
             await (
                 self._go_on(one)
@@ -217,6 +220,7 @@ class TransactionalWriter:
             if wait_s > 0 and not zombie_paused:
                 await self._stopped.wait(min(wait_s, LOOK_EVERY_S))
                 continue
+            # Until its end is acknowledged: a crash leaves the transaction open.
             self._left_open = True
             self._handle.done += 1
             if not await one.transaction(self._of_a_successor() if zombie_paused else self._agenda.take()):

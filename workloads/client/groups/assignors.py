@@ -121,6 +121,7 @@ def _improving(found: Assignment, takers: Mapping[str, Sequence[str]]) -> tuple[
     by_load = sorted(takers, key=lambda one: len(found[one]))
     for giver in reversed(by_load):
         for taker in by_load:
+            # A difference of one is as equal as it can be: such moves would never end.
             if len(found[giver]) < len(found[taker]) + 2:
                 break
             movable = [place for place in found[giver] if place[0] in takers[taker]]

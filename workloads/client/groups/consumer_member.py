@@ -97,6 +97,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         # Computed again, because a heartbeat may have been answered during the commit.
         core.add_owned(core.change(name).added)
         settled = not core.change(name).removed and core.acknowledges()
+        # At once: the next owners of revoked partitions wait for this heartbeat.
         if settled or core.owned != before:
             self._wake.set()
 
@@ -160,6 +161,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
 
     async def _send_leave(self, why: str) -> None:
         core, error = self.core, "TIMED_OUT"
+        # Without a heartbeat in this membership the coordinator does not know the member.
         if self._asked_in != core.life or core.out:
             return
         request, who = core.leave_request(), self.who
@@ -183,6 +185,7 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         except (RequestFailed, UnsupportedApi):
             core.unanswered(asked)
             return False
+        # The poll time-out ended the wait. The coordinator may have received the heartbeat.
         except trio.Cancelled:
             core.unanswered(asked)
             raise

@@ -153,6 +153,7 @@ class ConsumerMembership:
             return ResponseAction.GO_ON
         code = answer.error_code
         if code == ErrorCode.NONE:
+            # The coordinator knows what the heartbeat said, not what the member has given up since.
             self.generation, self.rejoin, self._said = answer.member_epoch, "", asked.owned
             self.interval_ms = answer.heartbeat_interval_ms or self.interval_ms
             if asked.listed_owned:
@@ -186,6 +187,7 @@ class ConsumerMembership:
 
     def assigned(self, name: NameOf) -> tuple[Place, ...]:
         """Return the assigned partitions, sorted, as far as the topics' names are known."""
+        # A name is kept for good: `_encode_owned` needs the id of a topic that metadata may no longer have.
         for topic_id, _ in self._target:
             if topic_id not in self._names and (found := name(topic_id)) is not None:
                 self._names[topic_id] = found

@@ -43,6 +43,7 @@ class GroupCoordinatorClient:
             version = min(newest, request.MAX_VERSION)
             return await self.client.ask_node(node, request, response, version=version, limit_s=limit_s)
         except (RequestFailed, UnsupportedApi):
+            # Another task may have found the new coordinator meanwhile.
             if self._node == node:
                 self.forget()
             raise

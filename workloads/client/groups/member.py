@@ -69,6 +69,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         while self.core.rejoin and not self.core.out:
             await self._join()
             self.hear()
+            # A join counts as a poll however long it takes: in Kafka's consumer it is a part of poll().
             self._polled_at = self._env.mono()
 
     def heed(self, code: int) -> None:
@@ -101,7 +102,9 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
     async def _join(self) -> None:
         """Make one attempt to join: a JoinGroup, and a SyncGroup if that returns a generation."""
         if not self.settings.cooperative:
+            # An eager member owns nothing during a rebalance: any member may get its partitions.
             await self._give_up(self.core.owned)
+            # The heartbeat task may have learnt of a fencing during the commit.
             if self.core.has_lost or self.core.out:
                 return
         self._listener.rejoining(self.core.rejoin)
@@ -142,6 +145,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
                 core.sync_request(answer, counts), SyncGroupResponse, SYNC_VERSION, limit_s
             )
         except (RequestFailed, UnsupportedApi):
+            # Not sent again: the generation may be over, which a new JoinGroup finds out.
             return ResponseAction.JOIN
         before = core.owned
         change = core.synced(response)
@@ -196,8 +200,10 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         """Leave the group because the application has not polled for too long, so that other members get the
         partitions.
         """
+        # A static member keeps its partitions until its session ends (KIP-345).
         if not self.settings.instance:
             await self._send_leave(POLL_INTERVAL)
+        # `_send_leave` has reset a dynamic member only.
         if self.core.generation != NO_GENERATION:
             self.core.reset(POLL_INTERVAL)
 
@@ -227,6 +233,7 @@ class GroupMember(BaseGroupMember[ClassicMembership]):
         if asked != (self.core.member_id, self.core.generation) or self._busy:
             return True  # the response concerns an earlier generation
         heed = self.core.refused(answer.error_code)
+        # REBALANCE_IN_PROGRESS keeps the session, too.
         if answer.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.beat_sent, self.beat_answered = sent, self._env.mono()
         if heed is ResponseAction.ELSEWHERE:

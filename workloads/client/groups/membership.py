@@ -130,6 +130,7 @@ class ClassicMembership:
     def join_request(self) -> JoinGroupRequest:
         """Return the JoinGroup request. An eager member has given up its partitions before."""
         settings = self.settings
+        # Lost partitions must not be claimed: an assignor would give them back, and another member may own them by now.
         owned = self.owned if settings.cooperative and self.generation != NO_GENERATION else ()
         said = encode_subscription(settings.topics, owned, self.generation if owned else NO_GENERATION)
         return JoinGroupRequest(
@@ -140,6 +141,7 @@ class ClassicMembership:
             settings.instance or None,
             CONSUMER,
             [JoinGroupRequestProtocol(name, said) for name in settings.assignors],
+            # The reason for the broker's log (KIP-800), which Kafka's client cuts at 255 characters.
             self.rejoin[:200],
         )
 
@@ -189,6 +191,7 @@ class ClassicMembership:
             self.member_id, self.generation = answer.member_id, answer.generation_id
             self.protocol, self.leads = answer.protocol_name, answer.leader == answer.member_id
             return ResponseAction.GO_ON
+        # KIP-394: a JoinGroup without an id adds no member, so a lost response leaves none behind.
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             return ResponseAction.JOIN
@@ -219,6 +222,7 @@ class ClassicMembership:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin = self.rejoin or name_of(code)
             return ResponseAction.JOIN
+        # The coordinator knows the id. With another id the old member would hold up the group until its session ends.
         if code == ErrorCode.ILLEGAL_GENERATION:
             self.reset(name_of(code), keep_id=True)
             return ResponseAction.JOIN

@@ -102,6 +102,7 @@ def commit_request(group: str, who: CommitIdentity, offsets: Mapping[Place, int]
         )
         for topic, indexes in by_topic(list(offsets)).items()
     ]
+    # -1: the offsets are kept for as long as the broker's setting says.
     return OffsetCommitRequest(group, who.generation, who.member_id, -1, who.instance or None, topics)
 
 
@@ -135,6 +136,7 @@ async def commit(
     with client.env.timeout(limit_s):
         while True:
             try:
+                # The time limit may end the wait for a request that was sent.
                 asking = True
                 answer = await coordination.ask(request, OffsetCommitResponse, BY_NAME)
                 asking = False
@@ -166,6 +168,7 @@ def _ended(
     offsets: Mapping[Place, int], refused: Mapping[Place, int], code: int, unanswered: int, *, doubt: bool
 ) -> CommitOutcome:
     """Return the outcome of a commit that was refused for good, at least in part."""
+    # An earlier attempt may have committed all of them.
     if doubt:
         return CommitOutcome(OperationStatus.INFO, name_of(code), code=code)
     errors = {place: name_of(each) for place, each in refused.items()} if len(refused) < len(offsets) else {}
@@ -206,6 +209,7 @@ async def fetch(
                 error = name_of(code)
                 if code in ELSEWHERE:
                     coordination.forget()
+                # UNSTABLE_OFFSET_COMMIT: an open transaction may replace the offsets (KIP-447).
                 elif code not in NOT_YET and code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     return OffsetFetchResult(error=error, code=code)
             failures += 1

@@ -65,6 +65,7 @@ async def commit_in_transaction(
     with client.env.timeout(limit_s):
         while True:
             try:
+                # The time limit may end the wait for a request that was sent.
                 asking = True
                 answer = await coordination.ask(request, TxnOffsetCommitResponse, V2_COMMIT if v2 else V1_COMMIT)
                 asking = False
