@@ -55,6 +55,7 @@ another row.
 """
 STYLE = {
     "svg.fonttype": "none",
+    # Without a salt, matplotlib draws random ids, and the same run would have another page each time.
     "svg.hashsalt": "squall",
     "font.family": "sans-serif",
     "font.sans-serif": ["system-ui", "Helvetica", "Arial", "DejaVu Sans"],
@@ -129,6 +130,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: LatencySamples, s
         _marks(axes[5], partitions, files, end)
         _finish(figure, axes, faults, begin, end)
         out = io.StringIO()
+        # No date, so that the same run has the same page.
         figure.savefig(out, format="svg", metadata={"Date": None})
         dots = _dots(figure, axes[3], samples)
     description = describe(faults, every, span, summary.unavailable_to(files.verdict))
@@ -144,6 +146,7 @@ def _dots(figure: Any, axis: Any, samples: LatencySamples) -> str:
     if samples.points is None or not samples.points.shape[1]:
         return ""
     at, took = samples.points
+    # Pixels from below become points from above, which are the units of matplotlib's SVG.
     where = axis.transData.transform(np.column_stack([at - took / 1e3, np.maximum(took, 0.1)])) * 72 / figure.dpi
     height, box = figure.get_figheight() * 72, axis.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
     inside = (where[:, 0] >= box.x0 * 72) & (where[:, 0] <= box.x1 * 72)
@@ -196,6 +199,7 @@ def _fault_rows(faults: Sequence[FaultRow], begin: float, end: float) -> dict[in
     for fault in sorted((f for f in faults if f.began is not None), key=lambda f: f.began or 0.0):
         began = fault.began or 0.0
         row = next((i for i, until in enumerate(free) if until <= began), len(free))
+        # The slice replaces the row's end, or appends a row.
         free[row : row + 1] = [end if fault.length is None else began + max(fault.length, letter * len(_words(fault)))]
         rows[fault.id] = row + 1
     return rows
@@ -260,6 +264,7 @@ def latency(axis: Any, files: RunFiles, samples: LatencySamples) -> None:
     if samples.points is not None and samples.points.shape[1]:
         at, took = samples.points
         axis.plot([], [], ".", ms=4, color=MUTED, mec="none", label="one record, at its sending")
+        # The dots come into the SVG later (`_dots`), but the axis must have room for them.
         axis.update_datalim([(float((at - took / 1e3).min()), float(np.maximum(took, 0.1).min())),
                              (float(at.max()), float(np.maximum(took, 0.1).max()))])  # fmt: skip
     # In a second with few records both are equal: p50 is drawn over the wider p99, so that both are seen.

@@ -164,6 +164,7 @@ def chosen(moments: Sequence[StoryMoment], problem: StorySubject) -> list[StoryM
     around them. The story of a loss ends with the loss, however few the moments after it are.
     """
     must = [moment for moment in moments if moment.weight >= MUST]
+    # Reads may come long after all that matters, and would stretch the story over the whole run.
     times = [moment.t for moment in must if moment.kind not in ("final", "read")] or [m.t for m in must]
     times += [problem.t] if problem.t is not None else []
     first = min(times, default=float("-inf")) - ROOM_S
@@ -175,6 +176,7 @@ def chosen(moments: Sequence[StoryMoment], problem: StorySubject) -> list[StoryM
     if problem.t is not None:
         last = max(times)
     kept: list[StoryMoment] = []
+    # Wider and wider, as long as the story stays short.
     for least in (MUST, TURN, TURN - 1):
         wider = [
             moment

@@ -60,8 +60,7 @@ class _StoryBuilder:
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
-        """Holds restarted brokers that do not serve yet: the controller still has their state from before the restart.
-        """
+        """Holds restarted brokers that do not serve yet: the controller still has their state from before that."""
         self._on_event: dict[str, Callable[[BrokerTraceLine, ReconstructedReplica], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
@@ -100,6 +99,7 @@ class _StoryBuilder:
             steps.append((facts.problem.t, 6, self._broken))
         if facts.final_reads is not None:
             steps.append((facts.final_reads[1], 7, self._final_read_results))
+        # Without the third element: functions cannot be compared.
         for _, _, step in sorted(steps, key=lambda each: each[:2]):
             step()
         return self._told
@@ -195,8 +195,7 @@ class _StoryBuilder:
                    grave=position.fetched)  # fmt: skip
 
     def _infer_leader_log(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReconstructedReplica | None:
-        """Infer from an ack the leader's least log end (and HW with acks=all), and return the leader; None if unknown.
-        """
+        """Return the leader, with the least log end (and HW with acks=all) that an ack implies; None if unknown."""
         if sent.state != ACKNOWLEDGED or not 0 <= offset < self._facts.known_end:
             return None
         committed = self._facts.acks_of(sent.process) == -1
@@ -411,6 +410,7 @@ class _StoryBuilder:
             replica.write(replica.leo, leo, replica.epoch)
         newest = self._logs.newest_leader()
         stale = newest is not None and newest.epoch > event.int_of("epoch", newest.epoch)
+        # A deposed leader's view, or a proposal that the controller has not decided, is no change of the ISR.
         if stale or event.ids("maximal") != replica.isr or replica.isr == self._isr:
             return
         left, joined = set(self._isr) - set(replica.isr), set(replica.isr) - set(self._isr)

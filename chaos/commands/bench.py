@@ -75,6 +75,7 @@ def command(**given: object) -> int:
     if unfit := [name for name in alone if given[name] is not None]:
         raise click.UsageError(f"--{unfit[0]} is {'for' if 'pairs' in unfit else 'not for'} --against REV")
     path = Path(str(given["json"] or "."))
+    # Without --json the path is the current folder, so it must be a folder exactly if --json is missing.
     if path.is_dir() != (given["json"] is None) or not path.resolve().parent.is_dir():
         raise click.UsageError(f"--json {path}: its folder is not there, or it is a folder itself")
     if missing("clients"):

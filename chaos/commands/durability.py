@@ -71,6 +71,7 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
     place = path.resolve().parent / store.FOLDER
     cells, chosen = _through_spark(night, place, wanted, say)
     collected, unread = store.collections(place)
+    # The page of an older night, made again, must not know of later nights.
     upto = collected[: [each.night for each in collected].index(night.name) + 1]
     tables = {name: store.rows(upto, name) for name in ("nights", "runs", "findings")}
     if wanted.where and not cells:

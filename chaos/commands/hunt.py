@@ -202,6 +202,7 @@ def simulator(checks: str = ALL) -> Run:
 
     def run(plan: Plan, mutant: str | None) -> FailureKind | None:
         of_clients = mutant is not None and (checks == HISTORY or find(mutant).is_of_clients)
+        # A stop at a broken invariant would end the run before clients or files show anything.
         result = simulate(plan, mutant=mutant, stop_at_first=not of_clients and checks != FILES)
         if result.failure is None and result.trouble is not None:
             raise HarnessError(result.trouble)

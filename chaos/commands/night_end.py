@@ -70,9 +70,12 @@ def end(
         _announce(directory, outcome, flags, code, player, interrupted=True)
         return code
     _add_checks(directory, outcome)
+    # Before the report: a report that fails or is killed must not leave a night without an end.
     _write_end(directory, outcome, not_selected, interrupted=interrupted)
     page, report_s = "", None
     if flags["report"] and not interrupted:
+        # The page of an earlier session is replaced, so its bytes are free.
+        # The page of an earlier session is replaced, so its bytes are free.
         room = opened.matrix.keep_mib * MIB - bytes_of(directory.path) + bytes_of(directory.path / ALLURE)
         before_s = player.elapsed_s()
         try:

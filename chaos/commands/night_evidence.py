@@ -130,6 +130,7 @@ def _stories(run: Path, broken: Iterable[CheckResult]) -> dict[str, str]:
 
 def _origin_s(files: RunFiles) -> float | None:
     wall_ms, began = number(files.run.get("began_wall_ms")), files.seconds(files.run.get("began_ns"))
+    # Virtual time has no place on the wall clock.
     if wall_ms is None or began is None or files.run.get("simulated"):
         return None
     return wall_ms / 1000 - began

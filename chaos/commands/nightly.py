@@ -172,6 +172,7 @@ Exit codes: 0 nothing that is not permitted, 1 a finding that is not permitted
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
+    # First of all options, because its callback sets the defaults of the others.
     is_eager=True,
     callback=_resumed,
     metavar="DIR",
@@ -446,6 +447,7 @@ def _play(
     _say_plan(say, directory, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
+    # A resumed night has not ended: readers of the folder would take an old end.json for the end of this session.
     directory.end.unlink(missing_ok=True)
     limits = NightLimits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
     player = NightRunner(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))

@@ -106,6 +106,7 @@ def same_again(what: RecordedRun, say: Console) -> int:
         results.append(result)
         if not result.violations:
             break
+    # A run that failed was most likely stopped at its first broken invariant, which is the default.
     result = results[-1] if what.failure is None else results[0]
     say.print(f"[bold]another trace[/]: digest {result.digest}, it was {what.digest}")
     for line in first_difference(what.directory.path, result):

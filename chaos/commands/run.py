@@ -71,9 +71,7 @@ def workload_options(*, simulated: bool = False) -> tuple[str, ...]:
 
 
 def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
-    """Return the default of a setting as text for --help. If workloads differ, or some lack the setting, the text names
-    each workload.
-    """
+    """Return a setting's default as text for --help. If workloads differ, or some lack it, the text names each one."""
     defaults = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
     if len(set(defaults.values())) == 1 and len(defaults) == len(_scenarios(simulated=light)):
         return next(iter(defaults.values()))
@@ -111,6 +109,7 @@ def workload_flags(*, simulated: bool = False) -> Callable[[Callable[..., Any]],
         options.append(_option(name, about, f"{about.description} [default: {default}]"))
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        # click puts the option that is applied last first.
         for option in reversed(options):
             command = option(command)
         return command
@@ -382,6 +381,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         return make_plan(values, as_recorded=bool(beyond))
     if kinds == () and "fault_count" in given:
         raise PlanError("--fault-count: --faults none draws no faults")
+    # New faults are drawn: the file's do not count, nor the limit of probes that was measured for them.
     for name in ("faults", "probe_ms"):
         values.pop(name, None)
     plan = with_schedule(values, kinds, given.get("fault_count"))
@@ -391,9 +391,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
 
 
 def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runtime: str | None) -> None:
-    """Raise PlanError if the plan of a file cannot run with these flags: it is the plan of a simulation, or it lists
-    its operations and the flags would change them.
-    """
+    """Raise PlanError if a file has the plan of a simulation, or if the flags would change its own operations."""
     if runtime is None and values["runtime"] == "sim":
         raise PlanError(
             f"{file} is the plan of a simulation. Simulate it: {typed('sim', '--plan', file)}; "
@@ -432,6 +430,7 @@ def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str
     if "acks" in settings:
         settings["acks"] = -1 if settings["acks"] == "all" else int(settings["acks"])
         if settings["acks"] != -1:
+            # An idempotent producer needs acks=all.
             settings.setdefault("idempotence", False)
     factor = scenario.model_fields["replication_factor"].default
     table = {"name": name, **table, **settings}

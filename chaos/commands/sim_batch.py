@@ -120,6 +120,7 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
     if interrupted:
         left = tally.total - tally.done
         console().print(f"interrupted: {left} of {tally.total} seeds did not run, or not to their end", soft_wrap=True)
+    # A failure first: it was found, even if the batch was interrupted later.
     if any(each.failure is not None for each in tally.failed):
         return EXIT_INVALID
     if interrupted:

@@ -101,6 +101,7 @@ def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list
     while data := os.read(0, 1 << 16):
         for message in frames.feed(data):
             (answers if message[0] == "now" else inbox).put(message)
+    # The end of the input means that the harness has closed the pipe, or is gone.
     inbox.put(["f"])
 
 

@@ -117,6 +117,7 @@ class LibraryProducer(WorkloadProducer):
         while True:
             await trio.sleep(SILENT_EVERY_S)
             self._process.check_log_size()
+            # A dict keeps the order of insertion, so its first entry is the oldest.
             oldest = next(iter(self._waiting.values()), None)
             if oldest is not None and time.monotonic() - oldest.since >= self._give_up_s:
                 self._process.kill()

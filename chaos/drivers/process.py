@@ -75,6 +75,8 @@ class PipedProcess:
         self.encode = codec.encode
         with log.open("ab") as errors:
             self._popen = subprocess.Popen(
+                # Neither the environment nor site packages can change how the tether starts, and it starts in about 10
+                # ms.
                 [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *program],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -82,10 +84,13 @@ class PipedProcess:
                 bufsize=0,
                 env=self.environment(),
                 cwd=directory,
+                # A group of its own: `kill` reaches what the program starts, and Ctrl-C goes to the harness alone.
                 start_new_session=True,
             )
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
+        # An FdStream closes its descriptor itself. Popen's file objects would close the same number again, which may be
+        # another file by then.
         self._in = trio.lowlevel.FdStream(os.dup(self._popen.stdin.fileno()))
         self._out = trio.lowlevel.FdStream(os.dup(self._popen.stdout.fileno()))
         self._popen.stdin.close()
@@ -132,6 +137,7 @@ class PipedProcess:
     def reap(self) -> None:
         """Wait until a killed process has ended. This blocks the event loop, but takes only milliseconds."""
         if self._popen.returncode is None:
+            # WNOWAIT as in `_ended`: the group's id must stay valid until `end` has killed the rest of the group.
             os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
 
     def error_of(self, what: str) -> HarnessError:
@@ -188,6 +194,7 @@ class PipedProcess:
             with trio.move_on_after(END_S):
                 while not self._ended():
                     await trio.sleep(0.02)
+            # Also if the process has ended: what it has started may still run.
             self.kill()
             self._popen.wait()
             await self._out.aclose()

@@ -74,6 +74,8 @@ class ReportSequencer:
         """
         while True:
             for member in self._members:
+                # Counted before the pipes are emptied: whatever preceded one of these reports was written before it was
+                # read, and so is read by now. That does not hold for a report that comes with this reading.
                 member.before = len(member.reports)
             for member in self._members:
                 member.drain()
@@ -232,6 +234,7 @@ class ProgramMember(LibraryConsumer):
         at = {place: self._at.get(place, offset) for place, offset in first.items()}
         after = dict(at)
         parts = parts_of(records, self._topic, after)
+        # A record that is reported after its partition was given up must not bring the partition back.
         self._at |= {place: offset for place, offset in after.items() if place in self._owned}
         self._hearing.heard(PolledRecords(time.monotonic_ns(), at, parts))
 

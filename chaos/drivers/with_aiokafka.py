@@ -166,6 +166,8 @@ class _AiokafkaConsumer(ConsumerAdapter):
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=config.bootstrap,
             enable_auto_commit=False,
+            # A reset by the library would skip records in silence. As an error it is a reset of ours, which the history
+            # has.
             auto_offset_reset="none",
             isolation_level=("read_uncommitted", "read_committed")[config.isolation],
             request_timeout_ms=max(config.request_timeout_ms, 1000),

@@ -103,6 +103,8 @@ class _KafkaPythonConsumer(ConsumerAdapter):
             bootstrap_servers=config.bootstrap.split(","),
             group_id=None,
             enable_auto_commit=False,
+            # A reset by the library would skip records in silence. As an error it is a reset of ours, which the history
+            # has.
             auto_offset_reset="none",
             isolation_level=("read_uncommitted", "read_committed")[config.isolation],
             max_poll_records=500,

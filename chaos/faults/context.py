@@ -1,5 +1,4 @@
-"""Defines what all actions of the nemesis share: the fault being played, the runtime, the clock, and probes of links.
-"""
+"""Defines what all actions of the nemesis share: the fault being played, the runtime, the clock, probes of links."""
 
 from __future__ import annotations
 
@@ -129,17 +128,13 @@ class FaultContext:
         self._leaving: dict[int, trio.Event] = {}
         """Maps each node that a fault is taking down now to an event, which is set when the node is down."""
         self._down: dict[int, set[int]] = {}
-        """Maps a node id to the ids of the faults that hold the node down. The last of these faults to end starts the
-        node.
-        """
+        """Maps a node to the ids of the faults that hold it down. The last of these faults to end starts the node."""
         self._on_links: dict[Link, dict[str, int]] = {}
         """Maps a link to the names of the faults that are active on it, and each name to the fault's id."""
         self._forgetful: set[int] = set()
         """Holds the nodes whose disks may have forgotten synced data, because an fsync failed."""
         self._proving: Counter[Link] = Counter()
-        """Counts for each link how many faults are proving, just now, that they hit the link or that the link answers
-        again.
-        """
+        """Counts for each link how many faults prove just now that they hit the link, or that it answers again."""
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -192,6 +187,7 @@ class FaultContext:
         for node in p.resolved:
             state = self.runtime.state(node)
             if state is NodeState.RUNNING:
+                # A node that is going down still runs: its hold is registered already, and must stay.
                 if node not in self._leaving:
                     self._down.pop(node, None)  # the node was started meanwhile, so no fault holds it down
                 continue
@@ -201,6 +197,8 @@ class FaultContext:
             joined.append(node)
         self.claim(p)
         for node in joined if joins is NodeState.DOWN else ():
+            # A fault whose broker ended by itself has registered no hold. Without one, the end of this fault would
+            # start the node too early.
             self._down.setdefault(node, set()).update((p.fault.id, *self.holders(p, node, joins)))
         self.begun(p)
         return tuple(joined)
@@ -241,8 +239,7 @@ class FaultContext:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
     def others(self, p: FaultExecution, node: int, trait: FaultTrait | None = None) -> dict[int, str]:
-        """Return the other faults that are active at the node, as fault id -> action. trait: only faults with this
-        trait.
+        """Return the other faults that are active at the node, as fault id -> action. trait: those with this trait.
 
         A fault asks this before it undoes something: the end of one fault must not end another fault.
         """
@@ -273,13 +270,14 @@ class FaultContext:
             yield
         finally:
             for node in nodes:
+                # A fault that does not wait for leaving nodes, such as power_loss, may have replaced the event
+                # meanwhile.
                 if self._leaving.get(node) is over:
                     del self._leaving[node]
             over.set()
 
     def hold_down(self, p: FaultExecution, nodes: Sequence[int]) -> None:
-        """Record that the fault holds these nodes down: no other fault starts these nodes before this fault has ended.
-        """
+        """Record that the fault holds these nodes down: no other fault starts them before this fault has ended."""
         for node in nodes:
             self._down.setdefault(node, set()).add(p.fault.id)
 
@@ -291,6 +289,8 @@ class FaultContext:
         evidence: dict[int, Any] = {}
         for node in nodes:
             holding = self._down.get(node, set())
+            # `up` drops all holds. A node that was started and taken down again since is no proof of this fault:
+            # `came_back` accepts a held node only in the state "down".
             state = self.runtime.state(node).value if p.fault.id in holding else "started meanwhile"
             holding.discard(p.fault.id)
             if holding:
@@ -382,9 +382,7 @@ class FaultContext:
         return await self.together(self.runtime.activity, nodes)
 
     def check_landed(self, p: FaultExecution, at_ns: int) -> None:
-        """Raise HarnessError if the fault, active since `at_ns`, needed more time to become active than its whole
-        duration.
-        """
+        """Raise HarnessError if the fault, active since `at_ns`, took longer to become active than it should last."""
         assert p.began is not None
         spent_s = (at_ns - (p.on or p.began)) / 1e9
         if spent_s > p.fault.duration_s:
@@ -392,6 +390,7 @@ class FaultContext:
 
     async def put(self, p: FaultExecution, name: str, link: Link, fault: LinkFault) -> Evidence:
         """Put the fault on a link, under a name that is unique on this link."""
+        # First, so that a measurement of another fault that runs meanwhile knows that it has company.
         self._on_links.setdefault(link, {})[name] = p.fault.id
         return await self.runtime.fault_link(name, link, fault)
 
@@ -410,6 +409,7 @@ class FaultContext:
         async def one(link: Link) -> Evidence | HarnessError:
             try:
                 return await self.lift(name, link)
+            # An error here would cancel the healing of all other links.
             except HarnessError as trouble:
                 return trouble
 

@@ -88,6 +88,8 @@ class Nemesis:
         """Play all faults at their times, counted from now. Return when the last fault has ended."""
         self._since_ns = self._context.now_ns()
         for p in self.played:
+            # Every planned fault has a line from the start: one that never begins must not be missing from
+            # nemesis.jsonl.
             self._context.note(p)
         async with trio.open_nursery() as nursery:
             for p in self.played:
@@ -122,6 +124,8 @@ class Nemesis:
                 newest = await stack.enter_async_context(self._context.cluster.lookout())
                 await self._until_true(p, parts, newest)
             else:
+                # These parts are no facts of the cluster. Asking all brokers all the time would only add load until
+                # they are true.
                 await self._until_true(p, parts, self._context.cluster.view)
                 newest = await stack.enter_async_context(self._context.cluster.lookout())
             await self._resolve(p, newest)
@@ -138,6 +142,7 @@ class Nemesis:
             if p.zone or of_clients(p.fault.target):
                 return
             try:
+                # A fresh stream in each attempt: the draw must not depend on how often the cluster was asked.
                 p.link = link_of(p.fault.target, p.view, context.rng(p, "target"))
                 if p.link is not None:
                     return

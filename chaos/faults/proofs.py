@@ -51,6 +51,7 @@ def taken_down(proof: str) -> Verify:
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         down = objects(seen.get("down"))
+        # Without a count of answers, nothing shows that a node that was already down stayed silent: the default is 1.
         shown = [
             not integer(each.get("answered"), 1) if "found" in each else left_as_asked(each, proof) for each in down
         ]
@@ -128,6 +129,7 @@ def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 def _idle(first: Json, last: Json) -> bool:
     """Return whether an OS process did nothing between two inspections, by what the runtime can count of it."""
     grown = [(grew, most) for name, most in DONE.items() if (grew := _growth(first, last, name)) is not None]
+    # If nothing was counted, nothing is proven. A count that falls is that of another process: the node was restarted.
     return bool(grown) and all(0 <= grew <= most for grew, most in grown)
 
 
@@ -186,6 +188,8 @@ def _proven(seen: Json) -> str:
 def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """Return what is missing to prove that links answered before the cut, not during it, and again afterwards."""
     links, before, after = texts(seen.get("links")), texts(seen.get("before")), objects(seen.get("after"))
+    # A cut of one kind of traffic probes only the links that answered before. A whole cut probes all of its links: one
+    # that was dead before must be silent, too.
     of = before if seen.get("traffic") else links
     during = [probe for when in ("during", "middle", "last") for probe in objects(seen.get(when))]
     if missing := _proven(seen):
@@ -211,6 +215,7 @@ def wrong_way(seen: Json) -> str:
         link, only_answers = way.get("link"), way.get("stream") == StreamDirection.BACK
         if way.get("reached") is True and not only_answers:
             return f"a request still came over link {link}, although requests were to be cut"
+        # On any other link, another fault may have stopped the request.
         if way.get("reached") is False and only_answers and link in proven:
             return f"no request came over link {link}, although only its answers were to be cut"
     return ""
@@ -294,6 +299,7 @@ def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
     match params.get("how"):
         case "churn" | "remake":
             ids = texts(seen.get("ids"))
+            # An id of zeros means that no broker reported the topic's id.
             known = [each for each in ids if each.strip("0")]
             return "" if len(set(known)) == len(ids) > 1 else "no topic followed another of its name"
         case "partitions":

@@ -195,6 +195,7 @@ def check_feasible(
         ends = link_ends(here, target)
         for end in ends:
             check_feasible(end, nodes, zones, places, here, names)
+        # These are drawn anew for each end, so they may be two brokers.
         if ends[0] == ends[1] and not ends[0].startswith(("follower", "isr", "random")):
             raise FaultError(f"{here}: target {target!r}: nobody has a link to itself")
         return
@@ -291,12 +292,14 @@ def resolve(target: str, view: ClusterSnapshot, rng: Random) -> tuple[int, ...]:
     kind, argument = check_target("target", target)
     but = _split(target)[1]
     avoided = resolve(but, view, rng) if but else ()
+    # Sorted, here and below: a draw must not depend on the order in which brokers answered.
     nodes = [node for node in sorted(view.nodes) if node not in avoided]
     if kind == "all":
         return tuple(nodes)
     if kind == "random":
         return (rng.choice(nodes),)
     if kind in ("minority", "majority"):
+        # Of all brokers: those behind `not` keep their votes, so they do not change what a majority is.
         size = minority_size(len(view.nodes)) if kind == "minority" else len(view.nodes) // 2 + 1
         if size > len(nodes):
             raise UnresolvedTargetError(f"{target}: {len(nodes)} brokers are left, too few")

@@ -228,6 +228,7 @@ def _never(parts: Sequence[Condition]) -> str:
     compared = [part for part in parts if isinstance(part, NumericCondition)]
     for subject in dict.fromkeys((part.subject, part.of) for part in compared):
         alike = [part for part in compared if (part.subject, part.of) == subject]
+        # All whole numbers between two neighbouring constants compare alike, so these stand for every number.
         tried = {part.number + step for part in alike for step in (-1, 0, 1)}
         if not any(all(part.holds(number) for part in alike) for number in sorted(tried)):
             return f"no number of {':'.join(filter(None, subject))} makes this true"

@@ -139,6 +139,7 @@ class MutantSearch:
         began, spent_s = self.clock(), self.spent_s
         found = None
         for seed in self.seeds:
+            # One seed is tried in any case, however small the budget is.
             if self.tried and spent_s + self.clock() - began > self.budget_s:
                 break
             self.tried += 1
@@ -151,6 +152,7 @@ class MutantSearch:
     def _try(self, seed: int) -> FailingPlan | None:
         plan = self.plan(seed)
         try:
+            # The mutant first: most plans find nothing, and then no second run is needed.
             failure = self.run(plan, self.mutant.id)
             if failure is None:
                 return None

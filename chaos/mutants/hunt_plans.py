@@ -51,6 +51,7 @@ even if a power loss has taken records from it that other replicas hold. No min.
 
 def draw(seed: int, mutant: str) -> Random:
     """Return the random stream of a hunt for a mutant, so that no two mutants get the same plans."""
+    # The text of the tuple: Random takes no tuple, and hashes of texts differ between processes.
     return Random(repr((seed, "hunt", mutant)))
 
 

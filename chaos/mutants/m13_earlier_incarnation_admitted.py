@@ -46,9 +46,11 @@ def plan(seed: int) -> Plan:
     ]
     operations = [[round(last_s - 0.1 * n, 3), n % 2, "appends-0", 0, 200] for n in range(20, -1, -1)]
     settings = {
+        # One batch in each response: the restarted follower needs long to catch up.
         "replica.fetch.max.bytes": "1",
         "replica.lag.time.max.ms": "5000",
         "replica.socket.timeout.ms": "300",
+        # Without sessions: a late fetch of a session would be refused for its epoch (KIP-227).
         "max.incremental.fetch.session.cache.slots": "0",
         "controller.quorum.fetch.timeout.ms": "4000",
         "controller.quorum.request.timeout.ms": "3000",

@@ -111,6 +111,7 @@ class Mutant:
     @contextmanager
     def planted(self) -> Iterator[None]:
         """Replace the functions until the block ends. Must not be nested, nor used by two threads at the same time."""
+        # Not getattr, which would unwrap a static method, and return an inherited function as the owner's own.
         before = [vars(r.owner).get(r.name, _ABSENT) for r in self.replaces]
         for r in self.replaces:
             assert callable(getattr(r.owner, r.name, None)), f"mutant {self.id}: there is no rule {r}"

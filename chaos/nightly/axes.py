@@ -148,7 +148,9 @@ def cell_of(named: Mapping[str, str]) -> dict[str, str]:
 
 def _default(axis: MatrixAxis, given: Mapping[str, str], workload: str) -> str:
     if axis.name == "idempotence":
+        # An idempotent producer needs acks=all (KIP-98).
         return "on" if given.get("acks", "all") == "all" else "off"
+    # Client libraries speak transaction version 1 only.
     if axis.name == "generation" and given.get("client", "squall") != "squall":
         return "1"
     if not axis.setting:
@@ -209,6 +211,7 @@ def flags_of(cell: Cell) -> tuple[str, ...]:
     """
     flags: list[str] = []
     for name, value in cell.items():
+        # `squall sim` has no such flag, and a process is the default of `squall run`.
         if name == "runtime" and value in ("sim", "process"):
             continue
         if name in ("runtime", "workload") or value != usual(cell, name):

@@ -114,6 +114,8 @@ class CostModel:
         cost = self._usual(item)
         for kind in _kinds(item):
             if seen := self._seen.get(kind):
+                # Only from the first key: runs with the second one may send more or fewer records, and leave as many
+                # bytes.
                 kept = [each.bytes for each in seen if each.bytes is not None] if kind == _kinds(item)[0] else []
                 return RunCost(fmean(each.seconds for each in seen), fmean(kept) if kept else cost.bytes)
         return cost
@@ -184,6 +186,7 @@ def forecast(
     for number, item in enumerate(items, 1):
         cost = costs.of(item)
         share = cost.seconds * cores(item) / (2 * slots)
+        # A run's own time counts in full: it does not end sooner because others run beside it.
         enough = max(enough, planned + cost.seconds + costs.report_s(done + number))
         planned += share
         report_s = costs.report_s(done + len(plays) + 1)

@@ -211,6 +211,7 @@ def thin(run: Path, *, found: bool = False) -> None:
         goes += [each for node in (run / "nodes").iterdir() if node.is_dir() for each in node.iterdir()
                  if each.name not in STORIES]  # fmt: skip
     for place in goes:
+        # rmtree refuses a link, and the folder behind it is none of the run's.
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place, ignore_errors=True)
         else:

@@ -37,6 +37,7 @@ def seconds(given: Any) -> float:
     ValueError for anything else.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(given).strip())
+    # A text without a unit could mean minutes or hours. Only a number is in seconds.
     if found is None or (isinstance(given, str) and not found[2]):
         raise ValueError(f"{given!r} is no time: write it as 90s, 20m or 1h")
     if not float(found[1]):
@@ -331,6 +332,7 @@ def varied(matrix: Matrix | None, axes: Mapping[str, tuple[str, ...]]) -> Matrix
 
 def plain(matrix: Matrix) -> dict[str, Any]:
     """Return the matrix as JSON values; `make_matrix` turns them into an equal matrix."""
+    # Without defaults it equals what tomllib reads from matrix.toml: `scheduling.planned_by` compares the two.
     return matrix.model_dump(mode="json", exclude_defaults=True)
 
 

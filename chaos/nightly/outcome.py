@@ -92,6 +92,7 @@ class NightResult:
     @property
     def exit(self) -> int:
         """Returns the exit code of the night."""
+        # A finding first: it stays a finding, however little else was played.
         return FOUND if self.failing else TOO_LITTLE if self.too_little else WELL
 
     @property

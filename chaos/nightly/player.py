@@ -151,6 +151,7 @@ class NightRunner:
 
     def stop(self) -> None:
         """End all runs under way in good order, without a result: the night's next session plays them again."""
+        # All are asked before the first is waited for, so that they end side by side.
         for child in self._children:
             child.popen.send_signal(signal.SIGINT)
         deadline = time.monotonic() + self.ending_s
@@ -168,6 +169,7 @@ class NightRunner:
     def _step(self) -> None:
         """Start the next runs, as far as cores and budget allow."""
         while (item := self._next_item()) is not None:
+            # A slot has two cores: a run of processes needs both, a simulation one.
             if sum(child.cores for child in self._children) + self._cores(item) > 2 * self.limits.slots:
                 return
             self._take(item)
@@ -275,6 +277,7 @@ class NightRunner:
             if not self.done(child.item):
                 self._to_retry.append(child.item)
             self.on_ended(child.item, attempt)
+        # Only now: all attempts that have ended must be recorded first.
         if full is not None:
             raise full
         return bool(ended)
@@ -319,6 +322,7 @@ class NightRunner:
         written, content = (NO_VERDICT, {}) if run is None else read_verdict(run)
         verdict = judged(written, code, ended_by_us=child.asked is not None)
         unexpected = () if verdict == NO_VERDICT else self._unexpected(child.item.cell, content)
+        # All other runs stay whole, because somebody has to explain them.
         if run is not None and verdict == VALID and not unexpected:
             thin(run, found=bool(content.get("anomalies")))
         log = self.directory.logs / f"{label(child.item, child.number)}.txt"

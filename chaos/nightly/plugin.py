@@ -162,6 +162,7 @@ class NightPlugin:
         node.player, node.show = self._player, self._show
         return node
 
+    # Last, so that pytest has applied -k.
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Put the items that -k has left into the night's order."""
@@ -171,6 +172,7 @@ class NightPlugin:
         items[:] = runs
         self._player.items = [each.planned for each in runs]
 
+    # A wrapper that comes first is the outermost one: the part after its yield follows all of allure-pytest's hooks.
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
         """Set the run's times and its test id in Allure, after allure-pytest has set its own."""

@@ -55,6 +55,7 @@ def seed_of(night: str) -> int:
     tries others.
     """
     dated = re.match(r"\d{8}", night)
+    # Days are 100 seeds apart: with up to 100 seeds for each configuration, no night repeats those of the day before.
     return int(dated[0] if dated else datetime.now(UTC).strftime("%Y%m%d")) * 100
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("pytest", "allure_pytest")
 NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+# A file of its own: otherwise pytest would take its configuration from the folder in which the user is.
 _INI = "[pytest]\naddopts =\n"
 USAGE, INTERNAL, INTERRUPTED = 4, 3, 2
 """Are exit codes of pytest."""
@@ -110,6 +111,7 @@ def _plain(directory: NightDirectory) -> list[str]:
 
 def _arguments(directory: NightDirectory, select: str, *, stop_at_first: bool) -> list[str]:
     words: list[str | Path] = [*_plain(directory)]
+    # Cleaned, because each session reports all runs of the night again, also those of earlier sessions.
     words += ["-p", "allure_pytest.plugin", "--alluredir", directory.allure.absolute(), "--clean-alluredir"]
     words += ["--junitxml", directory.junit.absolute(), "-o", "junit_family=xunit1"]
     words += ["-o", "junit_suite_name=squall nightly"]

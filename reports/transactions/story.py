@@ -204,6 +204,7 @@ class _TxnStoryBuilder:
         told += moments_of_messages(self._wires, *self._span)
         told += self._leaders()
         told += self._finally()
+        # A take-over is the cause of what others do at the same time.
         return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
 
     def _placed(self, txn: ObservedTxn, moments: Sequence[TxnMoment]) -> list[TxnMoment]:
@@ -228,8 +229,7 @@ class _TxnStoryBuilder:
         return placed
 
     def _touches(self, moment: TxnMoment) -> bool:
-        """Return whether an earlier transaction's moment is of the client, its coordinator, or a partition in question.
-        """
+        """Return whether an earlier transaction's moment is of its client, coordinator, or a partition in question."""
         return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
 
     @property
@@ -253,8 +253,7 @@ class _TxnStoryBuilder:
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
     def _ends_also(self, moment: TxnMoment) -> str:
-        """Name the records of another transaction that a marker ends, because they have its producer id and epoch (V1).
-        """
+        """Name the records of another transaction with the same producer id and epoch (V1) that a marker ends."""
         marker = next(
             (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
         )
@@ -262,6 +261,7 @@ class _TxnStoryBuilder:
             return ""
         same = (each.offset for each in self._found.markers
                 if each.partition == marker.partition and each.producer_id == marker.producer_id)  # fmt: skip
+        # An earlier marker has ended what lies before it.
         behind = max((offset for offset in same if 0 <= offset < marker.offset), default=-1)
         caught = [
             f"{self._names[part.sent.value]} of {self._called[txn.op]}"

@@ -128,6 +128,7 @@ class LibraryMember(LibraryConsumer):
 
     @override
     async def poll(self) -> list[PolledRecords]:
+        # The caller of an earlier request may have been cancelled while its answer was still to come.
         await self._answered()
         self._read = []
         await self._ask(["poll"])
@@ -136,6 +137,7 @@ class LibraryMember(LibraryConsumer):
     @override
     async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitOutcome:
         await self._answered()
+        # Is the outcome if the program ends before it answers.
         self._end = CommitOutcome(OperationStatus.INFO, CLIENT_ENDED, unanswered=-1)
         self._flush()
         await self._ask(["offsets", *who, [[*place, position] for place, position in offsets.items()]])

@@ -92,6 +92,8 @@ class MemberWorker(RebalanceListener):
         """Return the group metadata that a transactional producer needs to commit offsets for the member `who`; None if
         the library has another member id or generation by now.
         """
+        # Before the comparison: if the member changes in between, it fails, and no metadata of another generation gets
+        # out.
         taken = self.adapter.group_metadata()
         return taken if self.adapter.member_generation() == who else None
 

@@ -63,6 +63,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
             session_timeout_ms=config.session_timeout_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             max_poll_interval_ms=config.max_poll_interval_ms,
+            # As in the Java client, whose rebalance time-out is max.poll.interval.ms (KIP-62).
             rebalance_timeout_ms=config.max_poll_interval_ms,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -89,6 +90,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         if self.member_generation().generation < 0:
             self._listener.on_lost(places)
             return
+        # In a thread: this waits for the harness, and would stop aiokafka's event loop with its heartbeats.
         if offsets := await asyncio.get_running_loop().run_in_executor(None, self._listener.offsets_to_commit, places):
             kept = await self._commit(offsets)
         self._listener.on_revoked(places, kept)

@@ -58,6 +58,7 @@ class _LibrdkafkaMember(MemberAdapter):
         nothing before.
         """
         self._owned |= set(_places(added))
+        # If the callback assigns nothing, not even an empty list, the binding assigns all partitions by itself.
         (self._consumer.incremental_assign if self._cooperative else self._consumer.assign)([])
         self._listener.on_assigned(_places(added), self._owned)
 
@@ -129,6 +130,7 @@ class _LibrdkafkaMember(MemberAdapter):
         for each in partitions:
             if each.error is not None:
                 raise KafkaException(each.error)
+        # librdkafka reports -1001 (OFFSET_INVALID) if nothing is committed.
         return {(each.topic, each.partition): max(each.offset, -1) for each in partitions}
 
     @override
@@ -159,6 +161,8 @@ class _LibrdkafkaMember(MemberAdapter):
         if fresh and self._cooperative:
             self._consumer.incremental_assign([TopicPartition(*place, at_) for place, at_ in fresh.items()])
         elif fresh:
+            # Replaces the whole assignment, so it names the partitions that are read already, too, at their next
+            # offsets.
             self._consumer.assign([TopicPartition(*place, at_) for place, at_ in self._read.items()])
         return begun
 

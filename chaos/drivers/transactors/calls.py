@@ -45,6 +45,8 @@ class TransactionCalls:
     def make(self, which: str) -> None:
         """Make one call, and send its result: ["t", call, status, error, producer id, epoch, why the producer ends]."""
         weighed = self._outcome(which)
+        # Outcomes of records first: the reply ends the transaction, whose records must have theirs in the history by
+        # then.
         self.pump()
         status, error = (OK, "") if weighed is None else (weighed.status, weighed.name)
         # After a failed offset commit the transaction can still be aborted, unless the producer can do nothing more.

@@ -172,6 +172,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
 
     async def _ask(self, call: str, *about: object) -> _CallResult:
         if self.retired == CLIENT_ENDED:
+            # FAIL and not INFO: this call was never sent.
             return _CallResult(OperationStatus.FAIL, CLIENT_ENDED)
         self._call, self._answer = call, None
         self._say([call, *about])

@@ -51,7 +51,7 @@ class LinkDialer(Protocol):
 
 
 def can_dial_links(runtime: object) -> TypeGuard[LinkDialer]:
-    """Return whether a runtime is a `LinkDialer`. `triggers.counts_calls` explains why `isinstance` is not used."""
+    """Return whether a runtime is a `LinkDialer`. `capabilities.counts_calls` says why not by `isinstance`."""
     return hasattr(runtime, "connect")
 
 
@@ -119,6 +119,8 @@ class DirectionProbes:
         assert can_dial_links(runtime), "there are ways"
         with suppress(OSError, MalformedFrame), trio.move_on_after(self._context.probe_timeout_s):
             way.connection = await runtime.connect(way.link)
+            # Opened over no link: a fetch session belongs to the broker and not to a connection (KIP-227), so a Fetch
+            # over the link and a question past the link can share it.
             way.session = (await self._ask(way.target, 0, 0)).session_id
         if way.connection is not None and not way.session:
             way.connection.close()

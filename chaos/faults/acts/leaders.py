@@ -93,6 +93,7 @@ async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple
             answers = await ask(context, p, before)
             if any(error in ("", NOT_NEEDED) for error in answers.values()) or _is_over(context, p, waiting):
                 return before, answers
+            # This request changed nothing: compare the next one with a fresh view.
             before = None
         except UnresolvedTargetError:
             if _is_over(context, p, waiting):
@@ -200,6 +201,7 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
     """
     context.begun(p)
     env = context.runtime.env(f"resign-{p.fault.id}")
+    # Brokers answer a vote request only on the listener between brokers.
     inside = Client(env, addresses(context.runtime.bootstrap(INTERNAL)), INSIDE)
     trouble: Exception | None = None
     async with trio.open_nursery() as nursery:

@@ -51,6 +51,7 @@ async def cut(context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Lin
         )
     company = {link: context.company(p, link) for link in whole}
     with (
+        # Two sets: a look uses up the next epoch of its fetch session, so each can look only once.
         closing(DirectionProbes(context, p, cuts, whole)) as first,
         closing(DirectionProbes(context, p, cuts, whole)) as second,
     ):
@@ -85,6 +86,7 @@ async def _cut(
         middle = await _in_the_middle(context, p, links, second)
         await trio.sleep(max(0.0, context.left_s(p) - LAST_LOOK_S))
         last, then = list[ProbeResult](), {link: context.company(p, link) for link in whole}
+        # A look that begins later could end after the cut, and would be answered.
         if context.left_s(p) >= LOOK_S:
             last = await context.probes(links, LOOK_S)
             # Faults that began at the same time may have ended: then this fault still silences the link.
@@ -169,6 +171,7 @@ async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link],
     if not links:
         raise UnresolvedTargetError(f"{p.fault.target} has no such links")
     context.begun(p)
+    # A runtime reports hits only when it removes the fault, so an extension puts the fault on anew.
     for wait in (partial(context.rest, p), partial(trio.sleep, min(p.fault.duration_s, LONGER_S))):
         try:
             await context.put_all(p, name, dict.fromkeys(links, fault))

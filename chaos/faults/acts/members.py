@@ -34,6 +34,7 @@ def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Clien
     if number:
         return members[int(number)]
     drawn, owners = members[random.choice(numbers)], [each for each in numbers if members[each].group_identity().owns]
+    # A member without partitions is idle: the group loses nothing with it, and the fault may not land.
     return drawn if drawn.group_identity().owns or not owners else members[random.choice(owners)]
 
 

@@ -40,6 +40,7 @@ repeated, both in s.
 ASK_MS = 1_000
 PARTITIONS = 2
 """Gives the number of partitions of a topic that is created, deleted and created again."""
+# A repeated request gets the second error of MADE or GONE if an earlier one was carried out but not answered.
 MADE = ("", "TOPIC_ALREADY_EXISTS")
 GONE = ("", "UNKNOWN_TOPIC_ID")
 GROWN = ("", "INVALID_PARTITIONS")
@@ -119,6 +120,7 @@ async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> No
 
     while True:
         await _retry(context, p, make, MADE)
+        # The new topic has the same settings. Without them the verdict would not know whether it has a retention.
         if like.name in desk.recorder.settings:
             desk.recorder.topic_settings({topic.name: desk.recorder.settings[like.name]})
         for place in places:
@@ -265,6 +267,8 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: 
                 if how in REMOVES
                 else []
             )
+            # If this gives up, the operations stay open: the brokers may have carried out a request that they did not
+            # answer.
             await _retry(context, p, ask)
             for op in ops:
                 desk.recorder.complete(op, OperationStatus.OK)
@@ -332,12 +336,14 @@ async def _delete_before(
         if wrong := bounds[0].error or bounds[1].error:
             return wrong
         before = bounds[0].offset + int(share * (bounds[1].offset - bounds[0].offset))
+        # Each attempt is an operation of its own: the brokers may still carry out one that got no answer.
         op = _record_request(desk, process, "delete_records", desk.recorder.partitions[place], to=before)
         try:
             error, low = await topics.delete_records(client, place, before, timeout_ms=ASK_MS)
         except RequestFailed as failure:
             desk.recorder.complete(op, OperationStatus.INFO, failure.why)
             raise
+        # The checkers need the leader epoch: only within one epoch is a log start that goes back an offset-regression.
         led = {} if error else {"led": bounds[0].led_epoch}
         desk.recorder.complete(op, OperationStatus.INFO if error else OperationStatus.OK, error, **led)
         found = before, low

@@ -28,7 +28,7 @@ class TrafficProber(Protocol):
 
 
 def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:
-    """Return whether a runtime is a `TrafficProber`. `triggers.counts_calls` explains why `isinstance` is not used."""
+    """Return whether a runtime is a `TrafficProber`. `capabilities.counts_calls` says why not by `isinstance`."""
     return hasattr(runtime, "probe_traffic")
 
 

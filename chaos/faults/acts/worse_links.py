@@ -145,6 +145,8 @@ def slowdown_proof(
 
     def is_proof(without: Sequence[ProbeResult], with_it: Sequence[ProbeResult]) -> bool:
         quiet, slow = [each.round_trip_ms for each in without], [each.round_trip_ms for each in with_it]
+        # The shortest ones, because a busy machine only makes round trips longer. With much jitter the shortest may
+        # show no delay at all; then the mean must show it.
         return min(slow) - min(quiet) >= floor_ms and fmean(slow) - min(quiet) >= mean_floor_ms
 
     jittery = least_ms < mean_ms / 2
@@ -190,6 +192,8 @@ async def play_measured(context: FaultContext, p: FaultExecution, proof: LinkFau
     links = _links(context, p)
     name = f"fault-{p.fault.id}"
     seen = {link: LinkMeasurement() for link in links}
+    # One intact link is enough to begin: others may be dead for the time of another fault, and prove nothing then. At
+    # the end every link that was intact must be compared.
     await _quiet(context, p, proof, {link: seen[link].before for link in links}, enough=any)
     whole = [link for link in links if seen[link].before]
     context.begun(p)
@@ -285,6 +289,7 @@ async def _quiet(
         if enough([bool(into[link]) for link in running]) or waiting.is_over():
             break
         await trio.sleep(POLL_S)
+    # Only links that answered at once: a silent one would cost a time-out in each round.
     for _ in range(proof.rounds - 1):
         await _sample(context, p, proof, proof.is_whole, {link: found for link, found in into.items() if found})
 
@@ -303,6 +308,8 @@ async def _while_on(
         while silent := {link: found for link, found in into.items() if not found}:
             await trio.sleep(POLL_S)
             await _sample(context, p, proof, proof.is_usable, silent, before_s)
+    # Twice the time of the first measurement for each of the two that follow: no measurement may outlast the fault,
+    # because a link that is healed meanwhile would contradict it.
     if (spare_s := context.left_s(p) - 4 * took_s - POLL_S) > 0:
         await trio.sleep(spare_s * context.rng(p, "middle").random())
         with trio.move_on_after(context.left_s(p) - POLL_S):
@@ -347,6 +354,7 @@ async def cut_in_turns(context: FaultContext, p: FaultExecution) -> None:
             turns.append({"down": answered, "up": _answers(up), "of": len(whole)})
         await trio.sleep(max(0.0, context.left_s(p)))
     finally:
+        # The cut of a turn that was cancelled; after the loop no cut has this name.
         await context.lift_all(f"fault-{p.fault.id}-{len(turns)}", links)
         p.ended = context.now_ns()
     after = await context.probes_until_ok(p, whole)
@@ -362,6 +370,8 @@ async def answering(context: FaultContext, p: FaultExecution, links: Sequence[Li
     waiting = patience(context, p, links)
     while True:
         seen = await context.probes(links)
+        # A cut that begins while another fault proves itself over one of these links would silence the probes of that
+        # proof.
         whole = any(probe.ok for probe in seen) and not context.is_proving(links)
         if whole or waiting.is_over():
             return [link for link, probe in zip(links, seen, strict=True) if probe.ok]
@@ -370,6 +380,7 @@ async def answering(context: FaultContext, p: FaultExecution, links: Sequence[Li
 
 async def _while_down(context: FaultContext, links: Sequence[Link], down_s: float) -> int:
     """Probe the cut links at the beginning of `down_s` seconds and just before their end. Return how many answered."""
+    # Two looks must fit into the cut, with a rest between them.
     until, look_s = trio.current_time() + down_s, min(context.probe_timeout_s, 0.4 * down_s)
     first = await context.probes(links, look_s)
     await trio.sleep_until(until - look_s)

@@ -22,6 +22,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     rate = int(p.fault.params["kb_per_s"])
     pad = min(MEASURED_BYTES, rate * 300)
     limit_s = context.probe_timeout_s + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
+    # The request takes at least this long whether a kilobyte has 1,000 or 1,024 bytes.
     measure, least_ms = partial(context.runtime.probe, pad_bytes=pad), pad / (rate * 1.024)
     more = {"pad_bytes": pad}
     proof = slowdown_proof(context, Bandwidth(rate), measure, limit_s, least_ms, extra_evidence=more)

@@ -62,6 +62,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
                 await bend(node, offset_ms if away else 0, rate if away else 1.0)
         await context.rest(p)
     finally:
+        # Before the clocks are right again: later lines would count as other orders.
         words = {node: list(runtime.clock_reports(node))[before[node] :] for node in p.resolved}
         with context.shielded():
             for node in p.resolved:
@@ -114,6 +115,8 @@ def clock_evidence(words: Sequence[ClockReport], offset_ms: float, rate: float) 
         else:
             undone += bool(away)
         last = word
+    # Most of the readings and not all: a node that waits for a CPU between its two clocks is off by more than the
+    # tolerance.
     off = 2 * matches > len(away) and max(map(abs, away)) > CLOCK_TOLERANCE_MS
     shown = [round(away[0], 1), round(away[-1], 1)] if away else None
     return {"words": len(words), "jumps": jumps, "undone": undone, "off": off, "shown_ms": shown}

@@ -47,6 +47,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     await context.begin_on_running_nodes(p)
     if lacking := _lacking(p, node):
         raise UnresolvedTargetError(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
+    # The damage is part of going down: a fault that waits for the node must not find its file half damaged.
     with context.taking_down(p, [node]):
         down = await context.runtime.kill(node)
         damaged = await context.runtime.damage(node, how, size=size)
@@ -64,6 +65,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     else:
         p.error = proofs.stayed_down(p.evidence, p.resolved) or None
     p.landed = p.error is None
+    # Written before the wait: if the run ends meanwhile, the line says that the node had not caught up (-1).
     context.note(p)
     with context.within(CAUGHT_UP_WITHIN_S):
         await context.until_in_sync(p.resolved)

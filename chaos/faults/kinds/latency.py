@@ -24,6 +24,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     from squall.chaos.faults.acts.worse_links import play_measured, slowdown_proof
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
+    # A round trip has the delay twice: the limit is three times the longest one.
     limit_s = context.probe_timeout_s + 6 * (delay + jitter) / 1000
     least_ms = 2 * max(0, delay - jitter)
     proof = slowdown_proof(context, Latency(delay, jitter), context.runtime.probe, limit_s, least_ms, mean_ms=2 * delay)

@@ -59,6 +59,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
             await _still_listed(context, p, known)
             await context.rest(p)
         except HarnessError as trouble:
+            # Raised below: from inside the nursery it would come wrapped in a group, which the nemesis does not catch.
             late = trouble
             watching.cancel_scope.cancel()
         finally:
@@ -112,6 +113,8 @@ async def _watch(context: FaultContext, p: FaultExecution, handle: ClientHandle,
         while known.instance and not handle.group_identity().member_id:
             await context.sleep(POLL_S)
     successor = handle.group_identity().member_id
+    # A static member's successor gets another member id for the same instance id (KIP-345): the old id leaves
+    # the group before its session times out.
     taken = bool(known.instance) and successor != known.member_id and successor in others
     p.evidence["listed_until_s"] = listed_s
     p.evidence["taken_over_s" if taken else "given_up_s"] = gone_s

@@ -53,6 +53,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     finally:
         with context.shielded():
             for node in p.resolved:
+                # No checkpoint before the release: of two faults that end together, one must find itself the last, and
+                # resume.
                 state, others = runtime.state(node), context.others(p, node, FaultTrait.PAUSES)
                 context.release(p, [node])
                 if state is not NodeState.PAUSED:

@@ -43,6 +43,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     else:
         p.error = proofs.stayed_down(p.evidence, p.resolved) or None
     p.landed = p.error is None
+    # Written before the wait: if the run ends meanwhile, the line says that these nodes had not caught up (-1).
     context.note(p)
     with context.within(CAUGHT_UP_WITHIN_S):
         await context.until_in_sync(p.resolved)

@@ -234,6 +234,7 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     if (api == "Metadata" and not moves) or (api == "BrokerHeartbeat" and cluster.nodes == 1):
         params["api"], target = "Produce", "leader"
     if api == "WriteTxnMarkers" and min(cluster.nodes, cluster.places) < SPREAD:
+        # The error too: `check` refuses most errors of OF_MARKERS for EndTxn.
         params |= {"api": "EndTxn", "error": OF_COORDINATORS[0]}
     if params["api"] == "Produce" and cluster.acks == 0:
         params["stream"] = "there"

@@ -28,6 +28,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     delay_us = int(params["delay_us"])
     largest = average + variation
     pad = min(MEASURED_BYTES, (int(_MEASURED_MS * 1000) // delay_us + 2) * largest)
+    # There are at least so many pauses, because no piece is larger than `largest`, and the last piece has none.
     least_ms = (pad // largest - 1) * delay_us / 1000
     limit_s = context.probe_timeout_s + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
     measure = partial(context.runtime.probe, pad_bytes=pad)

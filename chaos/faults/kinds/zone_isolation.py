@@ -45,6 +45,7 @@ def _kept(context: FaultContext, p: FaultExecution) -> int:
         leading = [node for node in p.view.leaders.values() if node in nodes]
         if not leading:
             raise UnresolvedTargetError("no partition has a leader")
+        # Sorted, so that of two brokers that lead equally many the same one is kept in a replay.
         return max(sorted(leading), key=leading.count)
     return context.rng(p, "kept").choice(nodes)
 
@@ -61,7 +62,7 @@ def describe_evidence(seen: Json) -> str:
 
 
 def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
-    """Return "" for every broker: the target is a zone."""
+    """Return the same words for every broker: the target is a zone."""
     return "out of a zone's reach"
 
 
