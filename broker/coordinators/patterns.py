@@ -103,6 +103,7 @@ class _NfaMatcher:
                 return False
             now = led
         if name:
+            # Not from the cache: only behind the last character does "$" lead on.
             now = self._next_states(now, name[-1], is_end=True)
         return bool(now & self._last)
 
@@ -378,6 +379,7 @@ class RegexPattern:
         negated = self._peek() == "^"
         self._at += negated
         ranges: list[tuple[str, str]] = []
+        # A "]" that comes first is a member of the set.
         while self._peek() != "]" or not ranges:
             if self._text.startswith("[:", self._at):
                 end = self._text.find(":]", self._at)
@@ -390,7 +392,7 @@ class RegexPattern:
             low = self._in_bracket()
             if isinstance(low, _CharacterSet):
                 ranges += low.ranges
-            elif self._peek() == "-" and not self._text.startswith("-]", self._at):
+            elif self._peek() == "-" and not self._text.startswith("-]", self._at):  # a last "-" is a member
                 self._at += 1
                 high = self._in_bracket()
                 if isinstance(high, _CharacterSet) or high < low:

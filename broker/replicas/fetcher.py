@@ -82,6 +82,7 @@ class Fetcher:
         self._peers, self._resolve, self._broker_epoch, self._start_soon = peers, resolve, broker_epoch, start_soon
         self.following: dict[PartKey, PartitionFetchState] = {}
         self._asking = FetcherSession(config.replica_fetch_max_bytes)
+        # No limit: the leader keeps to replica.fetch.response.max.bytes, and this node has chosen whom it asks.
         self._memory = ReceiveMemoryLimit(1 << 62)
         self._link: Transport | None = None
         self._held: list[UnflushedAppend] = []
@@ -111,6 +112,7 @@ class Fetcher:
             self._ended_ms = now_ms
         elif now_ms < self._short_until_ms:
             self._short_until_ms = now_ms + AGAIN_MS
+        # A Fetch in flight that names the partition does so in its earlier epoch, and its answer would be dropped.
         if self._parked_long or key in self._asking.asked:
             self._wake()
         else:
@@ -172,6 +174,7 @@ class Fetcher:
         if self._link is None:
             raise LinkClosed("connecting took too long")
         frames = FrameReader(self._env, self._link, self._memory, 1 << 30, grows_to=LARGE)
+        # The last connection may have lost an answer: then leader and follower disagree on the session's epoch.
         self._asking.restart()
         while True:
             if self._held or self._replicas.log_starts_adopted:
@@ -188,7 +191,7 @@ class Fetcher:
                 try:
                     await self._take(view)
                 except LinkClosed:
-                    raise
+                    raise  # an OSError, too; any other one comes from the disk
                 except OSError as error:
                     raise StorageFailed(str(error)) from error
             self._replicas.settle()
@@ -250,6 +253,7 @@ class Fetcher:
         if correlation_id != self._correlation_id:
             raise MalformedFrame(f"response {correlation_id} to request {self._correlation_id}")
         response = decode_fetch_response(view, at, _VERSION)
+        # No back-off: the next request opens a session, and asks for the same records.
         if response.error in LOST:
             self._asking.restart()
             return
@@ -282,6 +286,7 @@ class Fetcher:
         h = f.hosted
         state, log = h.state, h.log
         current = self.following.get((state.topic_id, state.index))
+        # Orders may have come while the response was on its way: a new epoch, a truncation, the end of the replica.
         if current is not f or not state.accepts_fetched(f.leader_epoch, offset):
             return
         if part.error:
@@ -294,6 +299,7 @@ class Fetcher:
         if part.records:
             try:
                 if not log.append_as_follower(part.records, f.leader_epoch).bytes:
+                    # Without an error the same request would get the same answer, again and again.
                     raise CorruptRecords(f"no whole batch of epoch {f.leader_epoch} or before")
             except (CorruptRecords, UnexpectedOffset) as wrong:
                 self._env.trace("bad_records", topic=log.topic, partition=log.partition, why=str(wrong))
@@ -316,6 +322,7 @@ class Fetcher:
             epoch=f.leader_epoch,
         )
         self._back_off(f)
+        # The back-off may end before the leader has answered: do not ask twice.
         if part.error == ErrorCode.OFFSET_OUT_OF_RANGE and not f.resolving:
             f.resolving = True
             self._start_soon(self._resolve_out_of_range, f)
@@ -334,6 +341,7 @@ class Fetcher:
             return
         finally:
             f.resolving = False
+        # As in `_apply`: the answers hold for the epoch and the log end of the question.
         if start >= 0 and end >= 0 and state.accepts_fetched(f.leader_epoch, offset):
             self._replicas.apply_effects(f.hosted, state.out_of_range(start, end))
 

@@ -111,6 +111,7 @@ class FetcherSession:
 
     def answered(self, session_id: int) -> None:
         """Handle the session id of a response: 0 means that the leader has no room for another session."""
+        # An answer with another session's id means that the leader and this follower disagree: begin anew.
         if session_id and (self.epoch == INITIAL_EPOCH or session_id == self.session_id):
             self.session_id = session_id
             self.epoch = next_epoch(self.epoch)

@@ -80,6 +80,7 @@ class FlushScheduler:
         log = h.log
         try:
             while True:
+                # Taken before the fsync: it covers what was appended before it began, and no more.
                 generation, end = log.generation, log.log_end_offset
                 job = log.begin_flush()
                 if job is not None:

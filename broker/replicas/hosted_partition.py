@@ -67,6 +67,7 @@ class HostedPartition:
         there is none (mechanism R5).
         """
         producers = self.log.producers
+        # Nearly always there is neither, and this runs for each consumer's fetch of each partition.
         if producers.ongoing or producers.undecided:
             return producers.first_unstable_offset(self.state.high_watermark)
         return None

@@ -64,6 +64,7 @@ class IsrProposals:
         proposal by then, do nothing.
         """
         place = (h.state.topic_id, h.state.index)
+        # A newer proposal may be there already (`propose`), and rests on newer state.
         if place not in self._open:
             self._open[place] = h, proposal
             self._retries = True
@@ -76,6 +77,7 @@ class IsrProposals:
         """Send proposals until cancelled."""
         while True:
             await self._wanted.wait()
+            # Before the work, so that a proposal made during it is not missed.
             self._wanted = trio.Event()
             self._drop_overtaken()
             if not self._open:
@@ -108,6 +110,7 @@ class IsrProposals:
         for answer in answers:
             place = (answer.topic_id, answer.index)
             found = sent.get(place)
+            # A newer proposal of the partition was made while this one was on its way.
             if found is None or self._open.get(place) != found:
                 continue
             answered += 1

@@ -143,6 +143,7 @@ def give_up(appends: Iterable[DelayedProduce]) -> list[DelayedProduce]:
     owed = [append for append in appends if append.is_owed]
     for append in owed:
         append.is_owed = False
+    # Only now: a queue that is rebuilt then drops all of them at once.
     for append in owed:
         append.queue.count_given_up()
     return owed

@@ -353,6 +353,7 @@ class ReplicaManager:
         before = state.leader_epoch
         if state.log_end_offset != h.log.log_end_offset and said.leader_epoch != before:
             self.flushes.flush_now(h)
+        # Within an epoch, a flush that runs still hides the newest records.
         end = state.log_end_offset if h.holding and said.leader_epoch == before else h.log.log_end_offset
         leads = type(order) is BecomeLeader
         if leads:
@@ -398,7 +399,7 @@ class ReplicaManager:
         if not self.by_id[topic_id]:
             del self.by_id[topic_id]
         named = self.by_name.get(h.name)
-        if named is not None and named.get(index) is h:
+        if named is not None and named.get(index) is h:  # a new topic of this name may be there already
             del named[index]
             if not named:
                 del self.by_name[h.name]
@@ -420,8 +421,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ settings
 
     def topic_config(self, name: str) -> TopicConfig:
-        """Return a topic's settings in force: its own, then those altered at run time, then the configuration file's.
-        """
+        """Return a topic's settings in force: its own, then those altered at run time, then those of the file."""
         return topic_config(self.in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
     def _settings_of(self, name: str) -> tuple[LogConfig, ReplicationSettings]:

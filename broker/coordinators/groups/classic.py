@@ -118,6 +118,7 @@ class ClassicGroup(ClassicGroupRules):
             for member in [m for m in self.members.values() if m.unsynced]:
                 self._remove(member)
             self._rebalance_after_removal(now)
+        # Last, because the removals above may have begun the next generation already.
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now.mono_ms:
             self._join_phase_ends(now)
         self._check()
@@ -261,7 +262,7 @@ class ClassicGroup(ClassicGroupRules):
     def _rebalance(self, now: ClockReading) -> None:
         """Start a rebalance, or continue it after one more member has joined."""
         if self.state == GroupState.PREPARING:
-            if self._joining_until_ms is None and self.all_joined():
+            if self._joining_until_ms is None and self.all_joined():  # a first rebalance waits its delay out
                 self._begin_generation(now)
             return
         first = self.state == GroupState.EMPTY
@@ -313,7 +314,7 @@ class ClassicGroup(ClassicGroupRules):
             return
         joined = self._joined()
         assert joined
-        if self.leader is None or self.members[self.leader].joining is None:
+        if self.leader is None or self.members[self.leader].joining is None:  # absent: it cannot assign
             self.leader = joined[0].member_id
         assert all(m.joining is not None or m.instance_id is not None for m in self.members.values())
         self.protocol = self.elected_protocol()
@@ -321,7 +322,7 @@ class ClassicGroup(ClassicGroupRules):
         self._sync_deadline_ms = now.mono_ms + max(m.rebalance_ms for m in self.members.values())
         for member in self.members.values():
             member.assignment = b""
-            member.unsynced = member.joining is not None
+            member.unsynced = member.joining is not None  # an absent static member has until its session ends
             if member.joining is not None:
                 token, member.joining, member.is_new = member.joining, None, False
                 self._wait_for(member, now)
@@ -362,6 +363,7 @@ class ClassicGroup(ClassicGroupRules):
         if self.state != GroupState.COMPLETING or generation != self.generation:
             return
         if error:
+            # The log's answer to a record that is too large. A member that is alone gets it.
             if error == ErrorCode.UNKNOWN_SERVER_ERROR and len(self.members) > 1:
                 self._remove_largest_members()
                 error = ErrorCode.REBALANCE_IN_PROGRESS
@@ -470,7 +472,7 @@ class ClassicGroup(ClassicGroupRules):
         """Rebalance after members were removed, so that the others get their partitions."""
         if self.state != GroupState.EMPTY:
             if self.state == GroupState.PREPARING and not self.members:
-                self._joining_until_ms = None
+                self._joining_until_ms = None  # no member is left that would wait for others
             self._rebalance(now)
 
     def _answer_waiting(self, member: ClassicGroupMember, error: ErrorCode) -> None:

@@ -87,6 +87,7 @@ class GroupDeadlines:
         while self._heap:
             at_ms, group_id = self._heap[0]
             if self._known.get(group_id) == at_ms:
+                # Heartbeats have moved the deadline without touching the heap (see the class), so ask the group.
                 real_ms = deadline_of(group_id)
                 if real_ms is not None and real_ms <= at_ms:
                     return at_ms

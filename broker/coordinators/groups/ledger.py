@@ -70,6 +70,7 @@ class ReplayedGroupState:
         elif written.committed is None:
             self._forget(written)
         else:
+            # The offset in the log decides, at the end of a transaction, which of two commits is newer.
             placed = replace(written.committed, written_at=at)
             if producer_id >= 0:
                 self.pending.setdefault(producer_id, {}).setdefault(group_id, {})[written.partition] = placed
@@ -83,6 +84,8 @@ class ReplayedGroupState:
         assert group_id in self._last
         known = group_id in self.groups or group_id in self.consumers or group_id in self.offsets
         if not known and not self.is_pending(group_id):
+            # "No such group" is an answer, too: it may leave only once the tombstones are committed. One offset for all
+            # removed groups is enough: for an older tombstone it only means a longer wait.
             self._forgotten = max(self._forgotten, self._last.pop(group_id))
 
     def _forget(self, written: OffsetCommitRecord) -> None:

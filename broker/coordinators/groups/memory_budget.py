@@ -43,6 +43,7 @@ class MemoryBudget:
         if self._sum + size <= self._limit:
             self._sum += size
             return True
+        # Counting looks at every member. Without this pause each refused request would cost that again.
         if now_ms < self._full_until_ms:
             return False
         # Removed members were never subtracted from the sum, so count the memory again.

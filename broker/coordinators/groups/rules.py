@@ -138,6 +138,7 @@ class ClassicGroupRules:
         """Return whether the JoinGroup of a current member asks for a rebalance. If not, its last response got lost."""
         if self.state == GroupState.COMPLETING:
             return member.protocols != protocols
+        # A leader also joins again when topics have changed, with the subscription that it had.
         return self.state == GroupState.STABLE and (member.member_id == self.leader or member.protocols != protocols)
 
     def refusal_of_sync(self, request: SyncGroup) -> ErrorCode:
@@ -188,6 +189,7 @@ def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retentio
     assert retention_ms >= 0
     if committed.expires_ms != NO_TIME:
         return wall_ms >= committed.expires_ms
+    # A group that never had members, or whose record lacks the time, never became empty: each offset ages by itself.
     base = committed.committed_ms
     if group is not None and group.protocol_type and group.since_ms != NO_TIME:
         base = group.since_ms

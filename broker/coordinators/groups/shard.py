@@ -90,8 +90,7 @@ class GroupCoordinatorShard:
         held: MemoryBudget | None = None,
         matching: RegexMatchCache | None = None,
     ) -> None:
-        """Set up the shard. The shards of a coordinator share `held` (memory budget) and `matching` (matched topics).
-        """
+        """Set up the shard. A coordinator's shards share `held` (memory budget) and `matching` (matched topics)."""
         self.settings = settings
         self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = ReplayedGroupState() if ledger is None else ledger
@@ -124,7 +123,7 @@ class GroupCoordinatorShard:
             if written.group is None and group is not None and group.state == GroupState.EMPTY and not group.pending:
                 del self.groups[written.group_id]
             elif written.group is not None and group is None and self._now is not None:
-                # The group was downgraded: its last member of the consumer protocol has left.
+                # Downgraded: its last member of the consumer protocol has left. (`begin` makes the groups of a load.)
                 self.groups[written.group_id] = ClassicGroup(written.group_id, self.settings, self._now, written.group)
                 self._watch(written.group_id)
         elif not isinstance(written, OffsetCommitRecord):
@@ -143,8 +142,7 @@ class GroupCoordinatorShard:
         return self._deadlines.next_ms(self._deadline_of)
 
     def deadline_of(self, group_id: str) -> int | None:
-        """Return a time, not after the group's deadline, at which `tick` has to check it; None if it has no deadline.
-        """
+        """Return a time, not after the group's deadline, at which `tick` has to check it; None if there is none."""
         return self._deadlines.of(group_id)
 
     def _deadline_of(self, group_id: str) -> int | None:
@@ -282,7 +280,7 @@ class GroupCoordinatorShard:
                 return [SendResponse(token, HeartbeatResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
             if records := upgraded(classic, self.consumers.topics):
                 sessions = {member.member_id: member.session_ms for member in classic.members.values()}
-                self.consumers.start_sessions(request.group_id, sessions, now)
+                self.consumers.start_sessions(request.group_id, sessions, now)  # `expire` drops those of no group
                 return [AppendRecords(records, AppendCompletion(token, then=request))]
         return self.consumers.beat(request, token, now, over_classic=True)
 
@@ -300,6 +298,7 @@ class GroupCoordinatorShard:
         elif self._exists(request.group_id):
             refused = ErrorCode.UNKNOWN_MEMBER_ID  # the group has offsets but no members
         else:
+            # Clients of earlier versions do not know GROUP_ID_NOT_FOUND here.
             knows = isinstance(request, CommitOffsets) and request.version >= EPOCHS_FROM
             refused = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
         if refused:
@@ -326,7 +325,7 @@ class GroupCoordinatorShard:
         wanted = tuple(known) if request.partitions is None else request.partitions
         # Tombstones are written in turns, so offsets of deleted topics may still be here: do not return them.
         known = {w: known[w] for w in wanted if w in known and not self._is_orphan(w, known[w])}
-        wanted = tuple(known) if request.partitions is None else wanted
+        wanted = tuple(known) if request.partitions is None else wanted  # all: without the orphans
         found = tuple(
             (where, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             if request.stable and ledger.is_pending(group_id, where)
@@ -394,7 +393,7 @@ class GroupCoordinatorShard:
             records.append(GroupMetadataRecord(group_id, None))
         records += self.consumers.tombstones_of_group(group_id)
         if not records:
-            self.groups.pop(group_id, None)
+            self.groups.pop(group_id, None)  # the log has no record of it
             return [SendResponse(token, GroupResponse())]
         return [AppendRecords(tuple(records), AppendCompletion(token, GroupResponse()), whole=1)]
 
@@ -433,7 +432,7 @@ class GroupCoordinatorShard:
         """Yield, for some offsets of a group at a time, a request to expire them, or None if nothing has to expire."""
         for group_id in dict.fromkeys((*self.groups, *self.ledger.consumers, *self.ledger.group_ids())):
             places = tuple(self.ledger.places(group_id))
-            for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):
+            for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):  # also once for a group without offsets
                 request = ExpireOffsets(group_id, places[first : first + EXPIRED_AT_ONCE], retention)
                 yield request if self._expired(request, wall_ms) else None
 
@@ -462,7 +461,7 @@ class GroupCoordinatorShard:
         spared = self._subscribed(group_id) if settled else None
         if spared is None:
             return []
-        record = ledger.groups.get(group_id) if empty else None
+        record = ledger.groups.get(group_id) if empty else None  # a live group's offsets age from their commits
         known = ledger.offsets.get(group_id, {})
         gone = [
             where
@@ -473,8 +472,9 @@ class GroupCoordinatorShard:
             and is_expired(known[where], record, self.settings.retention_ms, wall_ms)
         ]
         records: list[GroupLogRecord] = [OffsetCommitRecord(group_id, where, None) for where in gone]
+        # Each request names some of the offsets. The one that removes the last of them removes the group as well.
         unused = empty and len(gone) == len(known) and not ledger.is_pending(group_id)
-        if unused and group_id in ledger.groups and not (group and group.pending):
+        if unused and group_id in ledger.groups and not (group and group.pending):  # pending: one is to join
             records.append(GroupMetadataRecord(group_id, None))
         return records + (self.consumers.tombstones_of_group(group_id) if unused else [])
 

@@ -75,6 +75,7 @@ def _v1(
 def _v2(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnCoordinatorResult:
+    # First, other than in V1: see the end of the module's head.
     if rules.awaits_markers(found):
         return _CONCURRENT
     retry = rules.is_retry_of_end(found, request)
@@ -101,6 +102,7 @@ def _prepared(
     if v2 and rules.is_exhausted(found.epoch):
         if fresh_id < 0:
             return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
+        # This end takes the last epoch, which no client gets: the next transaction needs another producer id.
         next_id = fresh_id
     assert next_id != found.producer_id
     after = replace(

@@ -40,6 +40,7 @@ def encode(written: TransactionLogRecord, transaction_version: int) -> tuple[byt
         producer_epoch=transaction.epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=int(transaction.state),
+        # Kafka's TransactionLog writes null for Empty, and a list, maybe an empty one, for every other state.
         transaction_partitions=None if transaction.state == TxnState.EMPTY else _by_topic(transaction),
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,

@@ -86,6 +86,7 @@ class TransactionRules:
         """Return whether an EndTxn of transaction version 2 repeats an EndTxn that was done, whose lost response had a
         new producer id.
         """
+        # An id changes only at its last usable epoch, and the next id starts at 0.
         used_up = request.epoch == MAX_EPOCH - 1 and transaction.epoch == 0
         return used_up and transaction.previous_producer_id == request.producer_id
 

@@ -196,6 +196,7 @@ class TransactionCoordinatorShard(TransactionRules):
         if fresh_id < 0:
             return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
         assert fresh_id != found.producer_id
+        # A producer that claimed its epoch may repeat the request if the response got lost: `bumped` knows it by this.
         last_epoch = found.epoch if request.producer_id >= 0 else NO_EPOCH
         rested = self._without_transaction(found, request, now_ms)
         return self._given(replace(rested, producer_id=fresh_id, epoch=0, last_epoch=last_epoch), used=True)
@@ -263,6 +264,7 @@ class TransactionCoordinatorShard(TransactionRules):
         more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
         goes_on = found.state == TxnState.ONGOING
         assert not set(more) & set(found.partitions)
+        # No record of its own, but the response still waits for the id's last one, which may have added them.
         if goes_on and not more:
             return TxnCoordinatorResult(TxnResponse())
         after = replace(
@@ -320,6 +322,7 @@ class TransactionCoordinatorShard(TransactionRules):
         allocated.
         """
         same = found is not None and (found.producer_id, found.epoch) == (request.producer_id, request.epoch)
+        # A report that was delayed until the id's next transaction must not complete that one.
         if found is None or not same or not self.awaits_markers(found):
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))
         record = TransactionLogRecord(found.transactional_id, ending.completed(found, now_ms))
@@ -328,6 +331,7 @@ class TransactionCoordinatorShard(TransactionRules):
     def _time_out(
         self, found: TransactionMetadata | None, request: AbortTimedOutTransaction, now_ms: int, _: int
     ) -> TxnCoordinatorResult:
+        # Checked again: the request was made from a list, and other requests have come while that was worked off.
         if found is None or not self.is_timed_out(found, now_ms):
             return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))
         return TxnCoordinatorResult(TxnResponse(), (self._fence(found, now_ms),))

@@ -108,6 +108,7 @@ class _CommitWait:
 
     def settled(self) -> None:
         """Call the callbacks with the result: the offset is committed, or never will be in this epoch."""
+        # `close` may come first: the partition's purgatory then calls this a second time.
         calls, self.calls = self.calls, []
         for call in calls:
             call(error_for_clients(self.result.error))
@@ -175,6 +176,7 @@ class CoordinatorLog:
         if not self.is_ours():
             return ErrorCode.NOT_COORDINATOR, -1
         h, wall_ms = self._h, self._env.wall_ms()
+        # As for a Produce with acks=all, which this append is in Kafka's coordinators.
         if h.state.under_min_isr_before_append():
             return error_for_clients(ErrorCode.NOT_ENOUGH_REPLICAS), -1
         if producer is not None and not self.is_transaction_verified(*producer):
@@ -191,6 +193,8 @@ class CoordinatorLog:
         done = h.log.append_as_leader(memoryview(bytearray(batch)), self.epoch, wall_ms, client=False)
         if done.error:
             return error_for_clients(done.error), -1
+        # With each append, so that waits are in the order of offsets: a response that asks for this offset later would
+        # otherwise have to join the wait for a higher one, and leave later.
         self._wait_for(done.last_offset + 1)
         self._replicas.appended(h, int(self._env.mono() * 1000), wall_ms)
         return ErrorCode.NONE, done.base_offset
@@ -202,6 +206,7 @@ class CoordinatorLog:
         log = self._h.log
         if not raises_epoch and not log.config.transaction_partition_verification_enable:
             return None
+        # There is no batch yet, so this header only names the producer.
         header = BatchHeader(0, 0, -1, 2, 0, TRANSACTIONAL_BIT, 0, 0, 0, producer_id, epoch, 0, 1)
         return log.producers.begin_verification(header, self._env.wall_ms(), raises_epoch=raises_epoch)
 

@@ -227,6 +227,7 @@ class GroupCoordinator:
             try:
                 written = None if record.key is None else records.decode(record.key, record.value)
             except MalformedFrame as wrong:
+                # Otherwise one damaged record would leave all groups of the partition without a coordinator.
                 self._env.trace("coordinator_record_skipped", topic=TOPIC, partition=shard.log.index,
                                 offset=record.offset, why=str(wrong))  # fmt: skip
                 continue
@@ -251,7 +252,7 @@ class GroupCoordinator:
         (KAFKA-5600).
         """
         shard = self.shards.get(h.state.index)
-        if shard is not None and shard.replayed and shard.log.hosted is h:
+        if shard is not None and shard.replayed and shard.log.hosted is h:  # before, the load reads the marker
             ended = shard.machine.ledger.end_transaction(producer_id, commit, at)
             self._env.trace("offsets_decided", partition=shard.log.index, producer_id=producer_id, commit=commit,
                             groups=ended, offset=at)  # fmt: skip
@@ -317,7 +318,7 @@ class GroupCoordinator:
     def _confirm(self, shard: HostedGroupShard, request: FetchOffsets, answer: OnAnswer) -> None:
         size = _size(request)
         if self._unconfirmed_bytes + size > self._config.squall_groups_max_bytes:
-            answer(GroupResponse(ErrorCode.NOT_COORDINATOR))
+            answer(GroupResponse(ErrorCode.NOT_COORDINATOR))  # the client looks for the coordinator, and retries
             return
         self._unconfirmed_bytes += size
         waiting = self._unconfirmed.get(shard)
@@ -490,8 +491,7 @@ class GroupCoordinator:
 
 
 def _positions(effects: Sequence[Effect]) -> int:
-    """Return how many offsets the responses hold. A request for all offsets of a group does not say how many there are.
-    """
+    """Return how many offsets the responses hold. A request for all of a group's offsets does not say how many."""
     answers = (effect.answer for effect in effects if isinstance(effect, SendResponse))
     return sum(len(answer.offsets) for answer in answers if isinstance(answer, FetchOffsetsResult))
 

@@ -203,6 +203,7 @@ class MarkerSender:
             for part in topic.partitions:
                 error = ErrorCode(part.error_code)
                 if error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
+                    # UNSUPPORTED_FOR_MESSAGE_FORMAT: the records were refused for it, too, so nothing has to end.
                     job.remaining.pop((topic.name, part.partition_index), None)
                     continue
                 self._env.trace("marker_refused", topic=topic.name, partition=part.partition_index, broker=broker_id,
@@ -216,6 +217,7 @@ class MarkerSender:
         await self._env.sleep(BACKOFF_S * (0.5 + self._env.rng.random()))
         for job, found in failed:
             for partition in found:
+                # A new leader may have been asked during the pause.
                 if job.in_flight.get(partition) == broker_id:
                     del job.in_flight[partition]
         self._wanted.set()

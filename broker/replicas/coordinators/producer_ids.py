@@ -39,6 +39,7 @@ class ProducerIdManager:
             block = await self._source.allocate_producer_ids()
         except (OSError, RequestRefused):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        # Another task may have got a block meanwhile. This block is then lost, which costs nothing but its ids.
         if self._next >= self._end:
             self._next, self._end = block.start, block.stop
         return ErrorCode.NONE

@@ -176,6 +176,7 @@ class TransactionCoordinator:
         self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
                         ids=len(shard.machine.transactions))  # fmt: skip
         assert self._markers is not None
+        # The sender drops the jobs of this shard: its log is no longer ours.
         self._markers.retry_all()
 
     async def _load(self, shard: HostedTransactionShard) -> None:
@@ -264,10 +265,11 @@ class TransactionCoordinator:
                 machine.replay(written, offset + n)
                 self._trace(shard, written, offset + n)
             if decision.used_producer_id:
-                self._ids.take()
+                self._ids.take()  # not earlier: a refused append has used none
             turn = shard.turns.get(name)
             if turn is not None:
                 turn.ready.set()  # perhaps complete: waiting requests are decided again
+        # Also for a refusal: an error must not tell of a fence or an end that may still be lost.
         required_offset = machine.offset_of(name)
         said = decision.answer
         if required_offset == NOTHING_WRITTEN:
@@ -316,6 +318,7 @@ class TransactionCoordinator:
             return False
         if isinstance(request, AddPartitions) and request.client_version == V2:
             return True
+        # It exists: only a transaction that awaits its markers is answered CONCURRENT_TRANSACTIONS without a record.
         found = shard.machine.transactions[request.transactional_id]
         claimed = (request.producer_id, request.epoch)
         return claimed in ((found.producer_id, found.epoch), (NO_PRODUCER_ID, NO_EPOCH))
@@ -353,6 +356,7 @@ class TransactionCoordinator:
             return  # the shard was unloaded and has answered the requests
         del shard.turns[name]
         if error:
+            # Only the first request needed what did not come. The others are decided without it, or wait again.
             _, answer = turn.waiting.popleft()
             answer(TxnResponse(error))
         while turn.waiting and name not in shard.turns:
@@ -380,6 +384,7 @@ class TransactionCoordinator:
         done = MarkersWritten(transaction.transactional_id, transaction.producer_id, transaction.epoch)
 
         def completed(answer: TxnResponse) -> None:
+            # By identity: with version 1 the next transaction has the same producer id and epoch.
             still = shard.machine.transactions.get(transaction.transactional_id) is transaction
             if answer.error and still and job.log.is_ours():
                 assert self._start_soon is not None

@@ -43,6 +43,7 @@ def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes
     If all members subscribe to the same topics, their partition counts differ by one at most. Only partitions that have
     to move are moved.
     """
+    # By id, so that the result does not depend on the order in which members joined.
     order = sorted(members, key=lambda m: m.member_id)
     held: dict[str, list[Place]] = {}
     taken: dict[Place, str] = {}

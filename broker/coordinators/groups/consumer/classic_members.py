@@ -59,6 +59,7 @@ def join(
     refused = _refusal_of_join(of, group, request)
     if not refused:
         try:
+            # A consumer embeds one subscription in all of its protocols. Kafka reads the first one, too.
             said = embedded.decode_subscription(request.protocols[0][1], of.topics)
         except MalformedFrame:
             refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -133,6 +134,8 @@ def sync(
     wrong_type = request.protocol_type not in (None, CONSUMER)
     if wrong_type or request.protocol not in (None, *(name for name, _ in member.classic.protocols)):
         return [SendResponse(token, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), required_offset)]
+    # A member that has to revoke needs its assignment first: it shows which partitions to give up. After that it
+    # joins again, and gets to the new epoch.
     if group.epoch > current.epoch and current.state != MemberState.UNREVOKED:
         of.must_join(group, member_id, now)
         return [SendResponse(token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), required_offset)]
@@ -195,6 +198,7 @@ def leave(
     assert all(member_id in group.members for member_id in gone)
     records = of.remove_members(group, list(gone), now)
     assert len(records) >= 3 * len(gone)
+    # The group becomes a classic one, by records that belong together. (`_downgrade_fits`: one batch holds them.)
     if not isinstance(records[-1], GroupEpochRecord):
         return [AppendRecords(records, AppendCompletion(token, answer))]
     # Thousands of members need several batches. If the log ends between two batches, the remaining members are in the

@@ -95,9 +95,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         topics: TopicLookup,
         matching: RegexMatchCache | None = None,
     ) -> None:
-        """Set up the coordination. `matching` caches matched regular expressions; all shards of a coordinator may share
-        it.
-        """
+        """Set up the coordination. A coordinator's shards may share `matching`, which caches matched expressions."""
         self._ledger, self._settings, self.topics = ledger, settings, topics
         self._matching = RegexMatchCache(topics) if matching is None else matching
         self._sessions: dict[str, MemberSessions] = {}
@@ -160,8 +158,7 @@ class ConsumerCoordination(ConsumerGroupRules):
     # ------------------------------------------------------------------------------------------------------- heartbeats
 
     def beat(self, beat: ConsumerHeartbeat, token: Token, now: ClockReading, *, over_classic: bool) -> list[Effect]:
-        """Handle a heartbeat of a joining, active or leaving member. `over_classic`: a non-empty classic group exists.
-        """
+        """Handle the heartbeat of a member. `over_classic`: the group id is that of a non-empty classic group."""
         wrong, message = heartbeat_error(beat, self._settings.consumer_assignors)
         if not wrong and beat.regex:
             wrong, message = self._regex_error(beat.regex)
@@ -296,7 +293,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         if before is None:
             return
         subscription, target = group.members[before], group.target.get(before)
-        current = replace(group.now_of(before), epoch=0, previous_epoch=-1)
+        current = replace(group.now_of(before), epoch=0, previous_epoch=-1)  # `_reconcile` sets the epoch
         if before != member_id:
             for gone in tombstones_of_member(group.group_id, before):
                 draft.add(gone)
@@ -346,6 +343,7 @@ class ConsumerCoordination(ConsumerGroupRules):
             () if lost else group.target.get(member_id, ()),
             group.target_epoch,
             beat.owned,
+            # The owners before this heartbeat: what it releases is free from the next heartbeat on, as with Kafka.
             lambda place: place in current.revoking or place not in before.owners,
             lambda place: topics == read or self.topics.name_of(place[0]) in topics,
         ).step(current)
@@ -357,6 +355,7 @@ class ConsumerCoordination(ConsumerGroupRules):
     def _leave(self, draft: GroupDraft, beat: ConsumerHeartbeat, token: Token, now: ClockReading) -> list[Effect]:
         group_id, member_id = beat.group_id, beat.member_id
         if beat.epoch == LEAVES_FOR_NOW:
+            # Its process has stopped, so it reads nothing that it had to revoke: these partitions are free.
             current = draft.group.now_of(member_id)
             draft.add(CurrentAssignmentRecord(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
             records = tuple(draft.records)
@@ -442,6 +441,7 @@ class ConsumerCoordination(ConsumerGroupRules):
             records = self.remove_members(group, self._replaced(group, beat), now)
             return [AppendRecords(records, AppendCompletion(token, then=request))]
         sessions = self.extend_session(draft.group, member_id, now)
+        # The JoinGroup has come. The SyncGroup is due next.
         sessions.clear_expected_request(member_id)
         sessions.expect_request(member_id, now.mono_ms + beat.rebalance_ms)
         answer = generation_of(member_id, draft.group.now_of(member_id).epoch, request)

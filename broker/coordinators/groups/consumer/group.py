@@ -118,6 +118,7 @@ class ConsumerGroup:
                 _put(self.regexes, regex, resolved)
 
     def _subscribe(self, member_id: str, subscription: MemberSubscription | None) -> None:
+        # An update keeps the member's place in `members`; only a tombstone gives it up.
         before = self.members.pop(member_id, None) if subscription is None else self.members.get(member_id)
         if before is not None and before.instance_id is not None:
             # If another member has taken the instance id since, that member keeps it.

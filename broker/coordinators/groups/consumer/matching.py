@@ -115,6 +115,7 @@ class RegexMatchCache:
 
     def _look(self, regex: str, steps: int) -> tuple[tuple[str, ...] | None, int]:
         """Match an expression that is not cached. Return its topics (None if pending) and the cost in steps."""
+        # `advance` continues it between other requests, so a heartbeat spends no steps on it.
         if regex in self.waiting:
             return None, 0
         names, known = self._current(), self._found.get(regex)
@@ -160,6 +161,7 @@ class RegexMatchCache:
         self._forget(regex)
         self._found[regex] = MatchedNames(names, topics)
         self._kept_names += len(topics)
+        # The newest is kept whatever its size: the heartbeat that asked for it needs the topics now.
         while len(self._found) > MOST_FOUND or (self._kept_names > MOST_NAMES_FOUND and len(self._found) > 1):
             self._forget(next(iter(self._found)))
         assert len(self._found) <= MOST_FOUND

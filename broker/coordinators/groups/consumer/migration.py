@@ -88,6 +88,7 @@ def upgraded(classic: ClassicGroup, topics: TopicLookup) -> tuple[GroupLogRecord
         records.append(TargetAssignmentRecord(group_id, member_id, given[member_id]))
         records.append(CurrentAssignmentRecord(group_id, member_id, _current(epoch, given[member_id], kept)))
     assert len(records) == 3 * len(classic.members)
+    # As of now: later heartbeats compare it to see whether topics have changed since.
     found = metadata_hash(topics, dict.fromkeys(name for each in said.values() for name in each.topics))
     first: tuple[GroupLogRecord, ...] = (GroupMetadataRecord(group_id, None), GroupEpochRecord(group_id, epoch, found))
     return (*first, *records, TargetEpochRecord(group_id, epoch))
@@ -118,6 +119,7 @@ def downgraded(group: ConsumerGroup, topics: TopicLookup, now: ClockReading) -> 
     members = []
     for member_id, one in group.members.items():
         assert one.classic is not None
+        # Of two protocols with one name the first counts, as in `ClassicGroupMember`.
         said = dict(reversed(one.classic.protocols))[protocol]
         places = tuple(group.now_of(member_id).assigned)
         members.append(

@@ -130,6 +130,7 @@ class ConsumerGroupRules:
         classic = subscription.classic is not None
         if isinstance(request, CommitOffsets) and not classic and request.version < EPOCHS_FROM:
             return ErrorCode.UNSUPPORTED_VERSION
+        # Classic members know no member epochs, and TxnOffsetCommit has no STALE_MEMBER_EPOCH.
         stale = ErrorCode.ILLEGAL_GENERATION if classic or in_transaction else ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.NONE if self.owned_since(group, request.member_id, request.generation, places) else stale
 

@@ -58,6 +58,7 @@ def of_downgrade(group: ConsumerGroup, topics: TopicLookup) -> int:
     """Return the bytes of the records that turn a consumer group of classic members into a classic group."""
     if not group.members:
         return OF_A_BATCH
+    # The one that `downgraded` will choose.
     protocol = common_protocols(group)[0]
     regexes = sum(OF_A_RECORD + _length(group.group_id) + _length(regex) for regex in group.regexes)
     size = OF_A_BATCH + 3 * _length(group.group_id) + regexes
