@@ -133,6 +133,7 @@ class CommittedOffsetApis:
                 error = wrong
                 if not error and (known is None or part.partition_index not in known.partitions):
                     error = _UNKNOWN
+                # In characters, whatever the setting's name says: so does Kafka's OffsetMetadataManager.
                 if not error and len(text) > self._metadata_bytes:
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 parts.append((part.partition_index, error))
@@ -159,6 +160,7 @@ class CommittedOffsetApis:
             partitions = None
             if group.topics is not None:
                 named = [(*self._named(t.name, t.topic_id, by_id), t.partition_indexes) for t in group.topics]
+                # The group is not asked about unknown ids: `_group` adds them to the response.
                 known = [(name, indexes) for name, wrong, indexes in named if wrong != ErrorCode.UNKNOWN_TOPIC_ID]
                 partitions = tuple((name, index) for name, indexes in known for index in indexes)
             asked[group.group_id] = FetchOffsets(

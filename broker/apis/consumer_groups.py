@@ -96,6 +96,7 @@ class ConsumerGroupApis:
             request.server_assignor,
             None if owned is None else tuple((t.topic_id, index) for t in owned for index in t.partitions),
             slot.conn.client_id or "",
+            # With the slash that Java's InetAddress puts before an address: Kafka's tools show it so.
             "/" + slot.conn.link.peer.rpartition(":")[0],
         )
         return self._ask([asked], lambda answers: self._heartbeat_response(request.group_id, answers[0]))

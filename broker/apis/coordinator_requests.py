@@ -76,7 +76,7 @@ def ask(
             await give_way()
         return respond([timed_out if answer is None else answer for answer in answers])
 
-    return DeferredResponse(wait, holds=len(requests) > at_once)
+    return DeferredResponse(wait, holds=len(requests) > at_once)  # the rest takes effect during the wait
 
 
 def answer_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:

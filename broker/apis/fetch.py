@@ -40,9 +40,7 @@ Find = Callable[[bytes], "dict[int, HostedPartition] | None"]
 
 
 class DelayedFetch:
-    """Represents a parked Fetch of the partitions in `wants`. It waits for data, a change of a partition, or its
-    deadline.
-    """
+    """Represents a parked Fetch of the partitions in `wants`, until data, a partition's change or its deadline."""
 
     __slots__ = (
         "api",
@@ -207,7 +205,7 @@ class FetchApi:
             fetch = DelayedFetch(self, slot, request, wants, session, list(enumerate(wants)))
         if request.replica_id >= 0:
             self._acknowledge(fetch, request.replica_epoch, now_ms)
-        if request.max_wait_ms <= 0 or not fetch.wants or self.satisfied(fetch):
+        if request.max_wait_ms <= 0 or not fetch.wants or self.satisfied(fetch):  # no wants: none could wake it
             self.answer(fetch)
         else:
             self._park(fetch, now_ms + request.max_wait_ms)
@@ -287,6 +285,7 @@ class FetchApi:
                 limit = state.read_limit(READ_COMMITTED, h.first_unstable_offset())
             else:
                 limit = state.high_watermark
+            # The usual case: nothing to read, and, with the leader's own epoch, no divergence to look for.
             if offset == limit and part.last_fetched_epoch in (NO_EPOCH, state.leader_epoch):
                 continue
             if offset < log.log_start_offset or offset > state.log_end_offset:
@@ -372,6 +371,7 @@ class FetchApi:
         if fetch.replica_id >= 0:
             conn.last_follower_response_s = self._env.mono()
         left = fetch.max_bytes
+        # The first batch leaves even if it exceeds the limits: otherwise no reader could get past it (KIP-74).
         first = True
         outs: list[tuple[bytes, FetchResponsePartition]] = []
         refused = fetch.refused
@@ -454,7 +454,7 @@ class FetchApi:
 
     def _unknown(self, want: PartitionRequest, version: int) -> FetchResponsePartition:
         error, leader = self._replicas.absent(want.key, want.part.index, by_id=version >= _TOPIC_IDS_FROM)
-        return _failed(want.part.index, int(error), leader, aborted=[])
+        return _failed(want.part.index, int(error), leader, aborted=[])  # not null, as with Kafka 4.3.1
 
 
 _EMPTY: Any = b""

@@ -87,6 +87,7 @@ def transaction_log(config: BrokerConfig) -> CreatableTopic:
     settings = {
         "unclean.leader.election.enable": "false",
         "compression.type": "uncompressed",
+        # As in Kafka. Logs are not compacted here, but retention leaves a log without "delete" alone.
         "cleanup.policy": "compact",
         "min.insync.replicas": str(config.transaction_state_log_min_isr),
         "segment.bytes": str(config.transaction_state_log_segment_bytes),
@@ -103,6 +104,7 @@ def offsets_log(config: BrokerConfig) -> CreatableTopic:
     """Return __consumer_offsets with Kafka's settings."""
     settings = {
         "compression.type": "producer",
+        # As above: nothing may delete the oldest offsets and groups.
         "cleanup.policy": "compact",
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     }

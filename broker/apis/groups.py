@@ -111,6 +111,7 @@ class GroupApis:
             request.member_id,
             request.group_instance_id,
             client_id,
+            # With the slash that Java's InetAddress puts before an address: Kafka's tools show it so.
             "/" + slot.conn.link.peer.rpartition(":")[0],
             request.session_timeout_ms,
             # The first version had one time-out for both.

@@ -60,6 +60,7 @@ class MetadataHandler:
         if found is None:
             response = self.answer(request, version, listener)
             found = response.encode(version)
+            # A response with errors is not kept: each request for an unknown topic must try to create it (`_unknown`).
             if all(topic.error_code == 0 for topic in response.topics):
                 self._cached[key] = found
         return found

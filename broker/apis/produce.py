@@ -196,6 +196,7 @@ class ProduceApi:
             self._send_no_response(slot, results)
             return
         delayed.settled()
+        # acks=1 has no deadline, as in `_park`.
         if request.acks == -1 and not delayed.is_over():
             self.timers.add(delayed, now_ms + request.timeout_ms)
 
@@ -269,7 +270,9 @@ class ProduceApi:
             self.bytes_in += len(records)
             self._replicas.appended(h, now_ms, wall_ms)
         result = ProduceResult(index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset)
+        # A duplicate waits like the first copy, which may not be committed yet.
         end = done.last_offset + 1
+        # A flush that this topic asks for hides the newest records, so the state's end may be below the log's.
         if acks != -1:
             return result, DelayedProduce(h.unflushed, end, result) if end > state.log_end_offset else None
         if state.high_watermark < end:

@@ -121,6 +121,7 @@ class TransactionApis:
         async def wait() -> InitProducerIdResponse:
             error = ErrorCode.NONE
             while ids.spare < 0 and not error:
+                # In a loop, because other requests may take the whole new block before this task runs.
                 error = await ids.refill()
             if error:
                 return InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1)

@@ -129,6 +129,7 @@ class TxnMarkersApi:
         h = parts.get(index) if parts else None
         if h is None:
             return ProduceResult(index, int(self._replicas.absent(key, index, by_id=False)[0])), None, 1
+        # No check of `h.internal`, unlike in Produce: offsets that a group commits in a transaction get markers, too.
         state, log = h.state, h.log
         if not state.is_leader:
             return ProduceResult(index, _NOT_LEADER), None, 1

@@ -215,6 +215,8 @@ class Connection:
                     asked = self._out_bytes
                     sent = link.send((head,))  # type: ignore[arg-type]
                 else:
+                    # Up to the next file slice, which `sendfile` sends. With `more` the kernel keeps a part-full
+                    # packet for it.
                     pieces = list(islice(takewhile(_in_memory, out), _MOST_PIECES))
                     asked = sum(map(len, pieces))
                     sent = link.send(pieces, more=len(out) > len(pieces))  # type: ignore[arg-type]

@@ -53,6 +53,7 @@ class FairScheduler:
 
     def must_queue(self, queuer: Schedulable) -> bool:
         """Return whether `queuer`, which has requests to serve, must first wait in `queue`."""
+        # While others queue, no connection may pass them.
         if self._is_calling:
             return True
         if queuer.round == self.rounds:
@@ -76,6 +77,7 @@ class FairScheduler:
             while not queuer.closed:
                 called = self._queue[queuer] = trio.Event()
                 await called.wait()
+                # Otherwise those called with this one have used the budget up: it waits on, in its place.
                 if self._spent_s < BUDGET_S:
                     break
         finally:

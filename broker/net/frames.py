@@ -173,6 +173,7 @@ class FrameReader:
         if self._grows or self._memory.wanting:
             self._fit()
         while True:
+            # Without received bytes the buffer is used from its front again, and there is nothing to move.
             if self._end:
                 await self._make_room()
             await link.wait_readable()
@@ -216,6 +217,7 @@ class FrameReader:
             if stop > end:
                 break
             frames.append(view[body:stop])
+            # The usual case: nothing is left over, so the next bytes come to the front and are not moved later.
             if stop == end:
                 self._start = self._end = 0
                 return frames
@@ -232,6 +234,7 @@ class FrameReader:
         if self._start + need <= len(self._view):
             return
         size = len(self._view)
+        # It grows only when it is full: a client gets no memory by announcing a long frame (see the head).
         if need > size and (have == size or size < self._grows_to):
             await self._grow(max(self._grows_to, min(need, 2 * size), min(LARGE, 2 * size)))
         elif self._start:

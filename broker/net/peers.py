@@ -83,6 +83,7 @@ class _Channel:
         waiting = _PendingExchange(self._next_id, decode, self._env.signal())
         self._waiting.append(waiting)
         frame = encode_request(api_key, version, self._next_id, client_id, body)
+        # Behind the rest of earlier requests: bytes of two frames must not mix.
         if self._unsent:
             self._unsent.append(memoryview(frame))
             return waiting

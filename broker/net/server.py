@@ -70,8 +70,7 @@ class Route:
         waits: Callable[[Any, PendingResponse], Awaitable[Any]] | None = None,
     ) -> None:
         api = APIS[key]
-        # Produce 0 to 2 are listed for old clients' sake (KAFKA-18659), and refused like any version that is not
-        # served.
+        # Produce 0 to 2 are listed for old clients' sake (KAFKA-18659), and refused like any unserved version.
         self.min_version = max(api.min_version, FIRST_PRODUCE) if key == ApiKey.PRODUCE else api.min_version
         self.key, self.max_version = key, api.max_version
         self.flexible_from = api.flexible_from if api.flexible_from is not None else _NEVER
@@ -93,6 +92,7 @@ class Server:
         self._max_unsent = config.squall_connection_parked_max_bytes
         self._connections: dict[Connection, FrameReader] = {}
         names = {endpoint.name for endpoint in config.bind_listeners}
+        # If clients have no listener of their own, they share that of the brokers, and their limits apply to it.
         shared = set() if names - config.node_listeners else {config.inter_broker_listener}
         self._inner = config.node_listeners - shared
         """Holds the listeners that no client uses. The limits `max.connections` and its like do not apply there."""
@@ -168,7 +168,7 @@ class Server:
         quietest = min(self._of_brokers, key=lambda conn: conn.last_active_ms)
         if self._env.mono() * 1000 - quietest.last_active_ms < _QUIET_MS:
             return False
-        del self._of_brokers[quietest]
+        del self._of_brokers[quietest]  # now, and not when its task ends: others may come before that
         quietest.close()
         return True
 
@@ -324,7 +324,7 @@ class Server:
             self._malformed(slot, wrong)
             return
         finally:
-            conn.release()
+            conn.release()  # before the handler, which may hold the connection again
         if not conn.closed:
             self._handle(route, request, slot, is_large=True)
             self.settle()
@@ -384,7 +384,7 @@ class Server:
             if not isinstance(answer, (bytes, list)) and not is_large:
                 answer = _encode(answer, slot)
             if long is not None:
-                long.end()
+                long.end()  # before the wait below, which takes no time of the event loop
             if not isinstance(answer, (bytes, list)):
                 answer = await self._write(answer, slot)
             slot.reply(answer)
@@ -430,7 +430,7 @@ class Server:
     def settle(self) -> None:
         """Answer the fetches that the last requests woke, then send once on each connection that has new responses."""
         woken, dirty = self._woken, self._dirty
-        while woken:
+        while woken:  # first, because this makes more connections dirty
             request, _ = woken.popitem()
             request.wake()
         heavy = False
@@ -456,8 +456,7 @@ class Server:
             most.abort()
 
     async def sweep_idle(self) -> None:
-        """Give back the receive memory of quiet connections, and close connections idle beyond connections.max.idle.ms.
-        """
+        """Free the receive memory of quiet connections, and close connections idle beyond connections.max.idle.ms."""
         limit_ms = self._config.connections_max_idle_ms
         while True:
             await self._env.sleep(_IDLE_SWEEP_S)

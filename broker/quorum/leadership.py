@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.log_extent import LogExtent
     from squall.broker.quorum.settings import QuorumSettings
 
+# As Kafka's LeaderState (OBSERVER_SESSION_TIMEOUT_MS): no list says which observers there are.
 OBSERVER_FORGOTTEN_MS = 300_000
 
 

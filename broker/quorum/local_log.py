@@ -96,6 +96,7 @@ class LocalLogModel:
         """
         assert snapshot.end_offset >= high_watermark, f"{snapshot} lacks what is committed below {high_watermark}"
         self.extent.restart_at(snapshot)
+        # `InstallSnapshot` makes the snapshot durable before the log begins behind it.
         self.synced_offset = snapshot.end_offset
         self.generation += 1
         self.ops.append(InstallSnapshot(snapshot, self.generation))

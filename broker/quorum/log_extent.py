@@ -61,6 +61,7 @@ class LogExtent:
         assert self.epoch_at(offset - 1) == snapshot.epoch, f"{snapshot} is none of this log"
         later = [(epoch, first) for epoch, first in self.epochs if first >= offset]
         if offset < self.end_offset and (not later or later[0][1] > offset):
+            # The epoch that began before the new start begins there now.
             later.insert(0, (self.epoch_at(offset), offset))
         self.epochs = later
         self.start_offset, self.start_epoch = offset, snapshot.epoch
@@ -108,6 +109,7 @@ class LogExtent:
         """
         if not self.start_offset:
             return False
+        # Only the epoch before the start is known here: if it differs, nothing in this log says where the logs part.
         other = offset == self.start_offset and last_epoch != self.start_epoch
         return offset < self.start_offset or other or last_epoch < self.start_epoch
 

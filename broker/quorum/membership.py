@@ -101,6 +101,7 @@ class QuorumMembership:
         self.deadline_ms = deadline_ms
         self.tally = None
         self.following.begin()
+        # Replies to requests of the old role may still come: `Outbox.ended` does not know them any more.
         self.outbox.forget()
         if self.leadership is not None:
             parked, self.leadership = self.leadership.parked, None
@@ -160,6 +161,7 @@ class QuorumMembership:
         # Only a later record of this epoch commits records of earlier epochs: so append one at once.
         start = self.local.append_leader_change(self.epoch, self.settings.voters, granting)
         self.leadership = LeaderState(self.settings, self.epoch, start, now_ms, self.heard)
+        # The next leadership of this node has another predecessor.
         self.heard = None
         self.outbox.due_all(now_ms)
 

@@ -218,7 +218,7 @@ class Raft:
                 self.epoch, now_ms, self._timers.before_candidacy(self.member.is_fresh), "started"
             )
         if self._settings.voters == (self.node_id,):
-            self.member.deadline_ms = now_ms
+            self.member.deadline_ms = now_ms  # no other voter could lead: do not wait for one
         self._settle(now_ms)
 
     def _become_prospective(self, now_ms: int, why: str) -> None:
@@ -325,7 +325,7 @@ class Raft:
         elif (refusal := self.leadership.heard(message, fetch, self.log, self.snapshot, now_ms)) is not None:
             self._outbox.answer(message, refusal)
         else:
-            older = self.leadership.park(message, fetch, now_ms)
+            older = self.leadership.park(message, fetch, now_ms)  # `_settle` answers it, at once if there is news
             if older is not None:
                 self.member.refuse_fetch(older, ErrorCode.NONE)
 
@@ -350,7 +350,7 @@ class Raft:
             self._outbox.answered(message.sender)
         before = self.epoch, self.role
         self._learn(reply.epoch, reply.leader_id, now_ms)
-        if not awaited or before != (self.epoch, self.role):
+        if not awaited or before != (self.epoch, self.role):  # a reply to another role than the present one
             return
         match reply:
             case VoteReply():
