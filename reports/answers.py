@@ -281,6 +281,7 @@ def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]
         then = terms[-1:]
     for moment in then:
         began = f"at {moment.t:.3f} s" if at is not None else f"that was at {moment.t:.3f} s, when this epoch began"
+        # Without the sentence about what this leader lacks (`story_teller`), which other answers give.
         yield f"{moment.text.split('. It does not')[0].rstrip('.')} ({began})."
     if not then:
         yield unknown_why(files)
@@ -348,6 +349,7 @@ def _fault(files: RunFiles, span: tuple[float, float]) -> str:
         return "No fault had begun." if files.faults else "There was no fault."
     if not near:
         return "None was on." if files.faults else "There was no fault."
+    # A broken invariant has no begin: the last faults before it are the ones that may matter.
     if span[0] == float("-inf") and (earlier := len(near) - LISTED) > 0:
         last = " ".join(f"{_fault_text(row)}." for row in near[-LISTED:])
         return f"{last} {earlier} fault{'s'[: earlier > 1]} began before them."

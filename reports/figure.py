@@ -118,6 +118,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: LatencySamples, s
                0.36 * len(partitions) + 0.1]  # fmt: skip
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, sum(heights) + 1.1))
+        # The constructor attaches the canvas to the figure. pyplot would keep each figure in a global list.
         FigureCanvasSVG(figure)
         axes = figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights, "hspace": 0.09})
         figure.subplots_adjust(left=LEFT, right=RIGHT, top=0.995, bottom=0.75 / (sum(heights) + 1.1))
@@ -325,6 +326,7 @@ def _brokers(axis: Any, lanes: Sequence[BrokerLane]) -> None:
 
 
 def _word(axis: Any, begin: float, end: float, row: float, word: str) -> None:
+    # (0, 1) are matplotlib's limits as long as none were set.
     low, high = axis.get_xlim() if axis.get_xlim() != (0.0, 1.0) else (begin, end)
     if end - begin > 0.02 * (high - low):
         axis.text((begin + end) / 2, row, word, ha="center", va="center", fontsize=8, color=MUTED, clip_on=True)

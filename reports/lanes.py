@@ -76,6 +76,7 @@ def broker_lanes(files: RunFiles, begin: float, end: float) -> list[BrokerLane]:
         lane.crashes = [t for each in objects(files.run.get("node_exits"))
                         if each.get("node") == node and (t := files.seconds(each.get("t"))) is not None]  # fmt: skip
         changes = [*_state_changes(files, node), *((t, "down") for t in lane.crashes)]
+        # A broker with a trace is down before the first line. Without a trace, nothing is known of it.
         first = "down" if files.traces.get(node) and not files.from_polls else "unknown"
         lane.states = _fold([(float("-inf"), first), *changes], begin, end)
         lane.over = [span for fault in files.faults for span in _fault_spans(files, fault, node, end)]
@@ -132,6 +133,7 @@ def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterabl
         start = files.seconds(held[0].get("paused_ns")) if held else None
         stop = files.seconds(freed[0].get("resumed_ns")) if freed else None
         yield LaneSpan(began if start is None else start, until if stop is None else stop, "paused")
+    # A cut in halves or in a ring may isolate a broker that is no target of it.
     elif CUTS_LINKS in traits and (hit or _is_alone(fault, node, files.nodes)):
         yield LaneSpan(began, until, "cut")
     elif SLOWS_LINKS in traits and hit:
@@ -152,6 +154,7 @@ def _is_alone(fault: Json, node: int, nodes: list[int]) -> bool:
 def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) -> list[LaneSpan]:
     spans: list[LaneSpan] = []
     since: float | None = None
+    # A broker that was killed did not trace that it is no controller any more.
     downs = [span.begin for span in lane.states if span.kind in ("down", "starting")]
     trace = files.traces.get(node, [])
     marks = [(event_s(files, e), str(e["e"])) for e in trace if str(e["e"]).startswith("controller_")]
@@ -177,6 +180,7 @@ def leader_epochs(files: RunFiles) -> dict[str, list[LeaderEpochStart]]:
         before = known.get(event["epoch"])
         took_over = event["e"] == "became_leader"
         isr = event.get("isr")
+        # The first report counts. Later ones add what only the leader knows (the log end), or the controller (unclean).
         known[event["epoch"]] = LeaderEpochStart(
             epoch=event["epoch"],
             leader=before.leader if before else node if took_over else integer(event.get("leader")),

@@ -155,6 +155,7 @@ class GroupMemberActions:
         hold = self.hold
         if hold is None or hold.how != CRASHED or hold.process not in self.programs:
             return False
+        # Without that moment nothing shows whether the harness itself had ended the process.
         known = self.files.phase("final reads")[0] is not None
         return known and not self.lasted(hold) and not fault_of(self.files, hold.process, hold.ended)
 
@@ -303,12 +304,14 @@ def _skipped_record(
     if resumed is None:
         return None
     known = [each for each in at.commits if each.offset == problem.other and each.t <= resumed.assigned_at]
+    # A commit of unknown outcome may have set the position, too.
     known = [each for each in known if reader.groups.get(each.process) == group and reader.ends[each.op][1] != FAIL]
     got = tuple(each for each in at.reads if offset in each.offsets and reader.groups.get(each.process) == group)
     commit = max(known, key=lambda each: each.t, default=None)
     if commit is None:
         return GroupMemberActions(files, problem, group, None, resumed, got=got, programs=frozenset(reader.programs))
     own = [hold for hold in at.holds.found if hold.process == commit.process and hold is not resumed]
+    # A member may commit after it has lost the partition. Then any ownership of its process counts.
     held = [hold for hold in own if hold.ended < 0 or hold.ended >= commit.t] or own
     hold = min(
         (each for each in held if each.assigned_at <= resumed.assigned_at),

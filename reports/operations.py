@@ -175,6 +175,7 @@ def _axis(window: PartitionTimeWindow, x_of: _Place, height: float) -> list[str]
     step = next(s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9)
                 if (window.end - window.begin) / s <= 12)  # fmt: skip
     digits = 3 if step < 0.01 else 2 if step < 0.1 else 1 if step < 1 else 0
+    # int() rounds towards 0: up for a negative begin, but down for a positive one.
     first = int(window.begin / step) + (window.begin > 0)
     parts = []
     for number in range(first, int(window.end / step) + 1):

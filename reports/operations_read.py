@@ -45,6 +45,7 @@ def read_operations(files: RunFiles, part: int, begin: float, end: float) -> lis
     low, high = (int(files.origin_ns + at * 1e9) for at in (begin, end))
     try:
         wanted = [("part", "=", part), ("t0", "<=", high), ("t1", ">=", low)]
+        # Tables that an earlier version made may lack a column.
         present = set(pq.read_schema(path).names)
         table = pq.read_table(path, columns=[name for name in _COLUMNS if name in present], filters=wanted)
     except (OSError, pa.ArrowException):

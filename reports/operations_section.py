@@ -56,6 +56,7 @@ def section_of(
             wanted.append(each)
     bytes_left = SECTION_BYTES
     for turn, each in enumerate(wanted[:WINDOWS_AT_MOST]):
+        # An equal share of what is left: what one window does not need goes to those after it.
         bytes_left -= maker.show(each, bytes_left // (min(len(wanted), WINDOWS_AT_MOST) - turn))
     missing = len(wanted) - WINDOWS_AT_MOST
     rest = f"{missing} more stretches are not shown here. {FILE} has every operation." if missing > 0 else ""

@@ -131,6 +131,7 @@ class _InputHistory:
                 owner = self._owner(integer(asked.get("p")), line.get("t"))
                 asked_at, t = integer(asked.get("t")), integer(line.get("t"))
                 self.fetched.append(_FetchedPosition(asked_at, t, integer(positions[str(self.part)]), owner))
+        # Only the newest ones: a search of all for each line would take too long in a long history.
         elif op in self.begun or any(op == each["op"] for each in (*self.outputs[-64:], *self.commits[-64:])):
             self.ends[op] = line
 
@@ -277,6 +278,7 @@ class _InputHistory:
         """Yield the commits that certainly succeeded and set a position behind the input, each with its completion."""
         for each in self.commits:
             end = self.ends.get(integer(each.get("op")), {})
+            # A position in a transaction counts from the transaction's commit on (KIP-98).
             if "x" in each and integer(end.get("st"), 2) == 0:
                 end = self.ends.get(integer(each["x"]), {})
                 if end.get("how") != "commit":
@@ -333,6 +335,7 @@ def _trail_of(files: RunFiles, problem: StorySubject) -> _InputHistory | None:
             return None
     except OSError:
         return None
+    # A loss names the input. All other findings name an output, and its send names the input.
     value = problem.values[0] if problem.name in LOSSES else _input_of(json_lines(path), problem.values[0])
     if value < 0:
         return None

@@ -51,6 +51,7 @@ def render(run_dir: Path) -> Path:
     path = run_dir / FILE
     fresh = path.with_suffix(".html.new")
     fresh.write_text(page_of(run_dir), encoding="utf-8")
+    # At once: a browser that reloads the page never sees half of it.
     fresh.replace(path)
     return path
 

@@ -132,6 +132,7 @@ def problems_named(files: RunFiles, names: Collection[str], evidence: Collection
     """
     broken = [each for each in _broken(files) if each.name in names]
     found = [each for each in _anomalies(files) if each.name in names and each.evidence in evidence]
+    # The first of each name, in the same order: of equal keys, a dict keeps the last value.
     return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
 
 

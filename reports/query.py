@@ -68,11 +68,13 @@ def opened(run_dir: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         folder, conversion = _converted(run_dir, Path(spare))
         for name, schema in SCHEMAS.items():
             path = folder / f"{name}.parquet"
+            # A dataset is not read yet: DuckDB takes only the columns and rows that a query needs.
             connection.register(f"h_{name}", ds.dataset(path) if path.exists() else schema.empty_table())
         for name, table in _small(files, conversion).items():
             connection.register(f"h_{name}", table)
         for statement in (*macros(int(files.origin_ns or 0)), *(view.sql() for view in VIEWS)):
             connection.execute(statement)
+        # The lock comes last: no setting can follow it, not even one in the SQL of the user.
         for setting in ("python_enable_replacements=false", "enable_external_access=false", "lock_configuration=true"):
             connection.execute(f"SET {setting}")
         yield connection

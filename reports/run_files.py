@@ -173,6 +173,7 @@ class RunFiles:
     def nodes(self) -> list[int]:
         """Returns the broker ids of the plan and of the traces."""
         count = integer(mapping(self.plan.get("cluster")).get("nodes"), 0)
+        # Bounded, because plan.toml may be damaged.
         return sorted({*range(1, min(count, 99) + 1), *self.traces})
 
     def landed(self) -> int:
@@ -272,6 +273,8 @@ def _lines(files: RunFiles, name: str) -> list[Json]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
+            # A whole file ends with a newline, and its last piece is empty: only an unfinished line can be the last
+            # piece.
             bad.append((line_number, line_number == len(lines)))
             continue
         if isinstance(value, dict):
@@ -328,7 +331,10 @@ def _read_polled(files: RunFiles) -> None:
         if line.get("e") == "polled" and isinstance(line.get("isr"), list):
             count += 1
             leader, isr = integer(line.get("leader")), [each for each in line["isr"] if isinstance(each, int)]
+            # An event has to be in some broker's trace. Without a leader, any broker will do.
             about = leader if leader >= 0 else min(isr, default=min(traces, default=1))
+            # Metadata has no partition epoch. The count takes its place: readers of traces ignore a state whose epoch
+            # does not rise (`lanes._isr_steps`).
             traces.setdefault(about, []).append({**line, "partition_epoch": count})
         elif line.get("e") == "polled_controller" and integer(line.get("node")) >= 0:
             if active >= 0:
@@ -365,6 +371,7 @@ def _read_history_head(files: RunFiles) -> tuple[int, int]:
         return clock
     with path.open("rb") as lines:
         for count, raw in enumerate(lines):
+            # With metrics.json, which has the partitions' names, only the header is needed.
             if count > _HEAD_LINES or (count and files.metrics):
                 break
             try:

@@ -266,6 +266,7 @@ def to_remove(
     """
     going = []
     left = sum(row.bytes for row in rows)
+    # From the oldest on: `runs_in` lists the newest first.
     for row in reversed(rows):
         if row.verdict not in KEPT:
             continue

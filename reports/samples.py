@@ -56,6 +56,7 @@ def read_samples(files: RunFiles, begin: float, end: float) -> LatencySamples:
         files.problems.append(f"history/records.parquet cannot be read: {error}.")
         return fallback
     part, t0, t1, st = (table[name].to_numpy() for name in columns)
+    # A send that never ended has t1 = -1: it ends at its begin.
     begun_s, done_s, acked = (t0 - files.origin_ns) / 1e9, (np.maximum(t1, t0) - files.origin_ns) / 1e9, st == OK
     samples = LatencySamples(exact_gaps=True)
     for dense, name in files.part_names.items():
@@ -95,6 +96,7 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
         return first, last
 
     (a0, a1), (f0, f1) = writes(True), writes(False)
+    # Waits of both kinds that overlap are one span.
     touch = (f0 <= a1) & (a0 <= f1)
     begins = np.concatenate([np.where(touch, np.fmin(a0, f0), a0), np.where(touch, np.nan, f0)])
     untils = np.concatenate([np.where(touch, np.fmax(a1, f1), a1), f1])

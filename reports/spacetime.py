@@ -216,6 +216,7 @@ def _faults(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
         columns = busy.setdefault(lane, [])
         column = next((i for i, until in enumerate(columns) if until <= bar.begin), len(columns))
         columns[column : column + 1] = [end]
+        # There is room for two bars beside a lane; further ones lie on the second.
         x = layout.lanes[lane][0] - 14 - 6 * min(column, 1)
         y1, y2 = layout.y_of(bar.begin), layout.bottom if bar.end is None else layout.y_of(bar.end)
         yield (
@@ -434,5 +435,6 @@ def _log(
         else:
             yield f'<rect {box} fill="var(--s-card)" stroke="var(--s-line)" stroke-dasharray="2 2"/>'
     mark = x + _CELL_W * (min(max(replica.hw, low), high) - low) - 1
+    # A wider bar in the page's colour, so that the cells' borders do not touch the bar of the high watermark.
     yield line_svg(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-card)", 6)
     yield line_svg(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-ink)", 3)

@@ -153,6 +153,7 @@ def _leaders(
     """
     for index, term in enumerate(found):
         following = next((each.leo for each in found[index + 1 :] if each.leo is not None), None)
+        # An epoch holds the offsets from its leader's log end up to that of the next epoch.
         holds = term.leo is not None and term.leo <= offset and (following is None or offset < following)
         below = term.leo is not None and index > 0 and 0 <= offset and term.leo <= offset and not holds
         near = around is not None and around[0] - 1 <= term.t <= around[1] + 5

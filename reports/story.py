@@ -169,7 +169,9 @@ def chosen(moments: Sequence[StoryMoment], problem: StorySubject) -> list[StoryM
     times += [problem.t] if problem.t is not None else []
     first = min(times, default=float("-inf")) - ROOM_S
     last = max(times, default=float("inf")) + ROOM_S
+    # The story begins with the leader of that time, however long it has led.
     begin = next((m for m in reversed(moments) if m.kind == "leads" and m.t <= first + ROOM_S), None)
+    # So few moments need no choice by time.
     if len(moments) <= MOMENTS_AT_MOST:
         gone = problem.name in LOSS and any(moment.lost for moment in moments)
         first, last = float("-inf"), last if gone else float("inf")
@@ -194,6 +196,7 @@ def _with_both_ends(moments: Sequence[StoryMoment], kept: Sequence[StoryMoment],
     """Return the kept moments with both ends of each fault that begins or ends in them, unless the other end came later
     than `until`. If that makes too many moments, such faults are left out.
     """
+    # By identity: moments are not frozen, and so not hashable.
     places = {id(moment) for moment in kept}
     faults = {(moment.fault, moment.lane) for moment in kept if moment.fault >= 0}
     beside = [each for each in moments if (each.fault, each.lane) in faults and each.t <= until]

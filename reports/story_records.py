@@ -61,6 +61,7 @@ def _is_contradicted(facts: PartitionFacts, sent: SentRecord, seen: Sequence[int
     then = [event for event in facts.events if sent.sent <= event.t <= done]
     if any(e.name == "known_batch" and e.int_of("base_offset") <= offset <= e.int_of("last_offset") for e in then):
         return False  # who answered took it for the batch that is there
+    # If appends are traced, the true offset is in one that a leader made while the send was under way.
     if any(event.name == "appended" for event in facts.events):
         return not any(_appends(event, offset) for event in then)
     if _epoch_without(facts, sent, offset) >= 0 and _epoch_of(facts, sent, offset) < 0:

@@ -72,6 +72,7 @@ def _resume_foreign_containers(report: LeftoverReport) -> None:
     engine = reach_engine()
     for run, container in hurt:
         status = engine.status(container)
+        # It runs again, or is gone: somebody has seen to it meanwhile.
         if status not in ("paused", "exited"):
             continue
         report.count_resumed(run, f"container {container[:12]}, which it left {status}")

@@ -78,6 +78,7 @@ def findings(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 def _newest(paths: Iterable[Path]) -> list[Path]:
+    # Names of run directories begin with their time. Links such as runs/latest would offer a run twice.
     found = sorted((path for path in paths if not path.parent.is_symlink() and not path.is_symlink()), reverse=True)
     return found[:NEWEST]
 

@@ -68,6 +68,7 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
         night = read_night(path)
     except UnreadableNight as nothing:
         raise PreconditionError(str(nothing)) from None
+    # Beside the night, because all nights of a folder share a store.
     place = path.resolve().parent / store.FOLDER
     cells, chosen = _through_spark(night, place, wanted, say)
     collected, unread = store.collections(place)
@@ -139,6 +140,7 @@ def _with_findings(night: Night, place: Path) -> Iterator[Path]:
     from squall.reports.nightly.findings import findings_of
 
     now = datetime.now(UTC)
+    # A name of its own: two commands may collect the same night at the same time.
     folder = store.fresh(place, f"{night.name}-{os.getpid()}-{now:%H%M%S%f}", now)
     try:
         store.write(folder, "findings", findings_of(night.name, facts_of_night(night)))

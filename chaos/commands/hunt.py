@@ -133,6 +133,7 @@ def command(
     tasks = [
         HuntTask(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks)
         for m in select(names)
+        # Such a mutant replaces nothing: without its own plan it is a sound broker with sound settings.
         if not (swarm and m.is_setting)
     ]
     results = console()

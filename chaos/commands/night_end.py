@@ -61,6 +61,7 @@ def end(
         opened.matrix.unknown_share,
         str(directory.path),
         opened.matrix.max_unplayed,
+        # Only the report knows earlier nights: until it is made, every finding is new.
         by_cause=night_findings((), player, flags["accepted"]),
         fail_on=flags["fail_on"],
     )
@@ -89,6 +90,7 @@ def end(
             before, contradicted = outcome.exit, tuple(report.contradicted)
             outcome = replace(outcome, by_cause=by_cause, contradicted=contradicted)
             _tolerate(directory, outcome)
+            # Known and accepted findings may not fail the night, which shows only now.
             if contradicted or outcome.exit != before:
                 _write_end(directory, outcome, not_selected, interrupted=False)
     code = _conclude(directory, outcome, flags, page, interrupted=interrupted)
@@ -177,6 +179,7 @@ def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Seq
     def write_summary() -> None:
         write_whole(directory.summary, outcomes.markdown(outcome))
 
+    # Each for itself: the second may fit where the first did not.
     for write in (write_end, write_summary):
         try:
             write()

@@ -268,6 +268,7 @@ def command(
         raise click.UsageError(f"--resume continues the planned night: leave out {beside}")
     if flags["fail_on"] != ANY and not flags["report"]:
         raise click.UsageError("--fail-on new needs the report, which says what is known: not with --no-report")
+    # _kept first: it takes the name of the file, which _accepted replaces by its content.
     kept, flags["accepted"] = _kept(flags), _accepted(flags["accepted"])
     if not only_list or flags["select"]:
         session.require()
@@ -292,6 +293,7 @@ def command(
             say.print(line, markup=False, soft_wrap=True)
     if only_list:
         return _list(directory, opened, chosen, flags)
+    # From here on there is a folder: --list leaves none.
     with directory.locked():
         if resume is None:
             scheduling.write(directory, opened)

@@ -110,6 +110,7 @@ def run_seeds(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unkno
                 tally.take(each)
                 if each.failure is not None or each.trouble is not None:
                     _say_failed(say, order, each, tally)
+                # On a terminal, live_line shows the same all the time.
                 if not say.is_terminal and time.monotonic() - tally.said > SAY_EVERY_S:
                     tally.said = time.monotonic()
                     say.print(tally.rate())
@@ -167,6 +168,7 @@ def _output_of_batch(tally: _BatchTally, order: SeedBatch, seeds: range) -> Comm
                 run=None if each.saved is None else str(each.saved),
                 repeat=here(order.command(each.seed)),
             )
+            # Seeds end in any order.
             for each in sorted(found, key=lambda each: each.seed)
         )
 

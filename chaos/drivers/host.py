@@ -160,6 +160,7 @@ class LibraryProducer(WorkloadProducer):
         with trio.move_on_after(self._give_up_s):
             await self._over.wait()
             return
+        # Only if the time was over: the block above returns.
         self._process.kill()
         await self._over.wait()
 

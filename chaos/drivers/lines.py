@@ -187,6 +187,7 @@ class LineProtocol:
     def _message(self, line: bytes) -> list[Any]:
         try:
             said = self.decoder.decode(line)
+        # RecursionError: JSON that is nested too deeply.
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
             shown = line.strip()[:SHOWN].decode(errors="backslashreplace")
             raise ProtocolViolation(f"it wrote the line {shown!r}: {self._explained(str(why))}") from None

@@ -80,6 +80,7 @@ def make_fault(
         checked = _params(here, kind, params, wrong)
         if whom:
             wrong += _mismatched(here, kind, target)
+    # Only with valid values: these checks compare parameters with each other.
     if kind is not None and not wrong and (why := kind.check(checked) or kind.check_target(target, checked)):
         wrong.append(f"{here}: {why}")
     if wrong or kind is None:

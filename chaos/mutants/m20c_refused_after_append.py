@@ -19,6 +19,7 @@ def late(append: AppendCall) -> Appended:
     """Append first, and check the ISR afterwards."""
     if append.acks != -1 or not append.h.state.under_min_isr_before_append():
         return append.go()
+    # With acks=1 the append neither checks the ISR nor waits for it.
     result, _ = replace(append, acks=LEADER_ALONE).go()
     if not result.error:
         result.refuse(int(ErrorCode.NOT_ENOUGH_REPLICAS))

@@ -22,6 +22,7 @@ def mixed_up(append: AppendCall) -> Appended:
         last = _LAST.get(append.api)
         _LAST[append.api] = (append.h, append.now_ms, bytes(append.records))
         if last is not None and last[0] is not append.h and last[1] == append.now_ms:
+            # `checked` is about the batch that is replaced, so the other batch must be checked anew.
             append = replace(append, records=memoryview(bytearray(last[2])), checked=None)
     return append.go()
 

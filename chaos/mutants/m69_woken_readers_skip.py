@@ -26,6 +26,7 @@ def _newest(want: PartitionRequest) -> PartitionRequest:
     if h is None:
         return want
     ends = h.log.segments[-1].ends
+    # The end of the last committed batch but one is where the last committed batch begins.
     newest = ends[max(0, bisect_right(ends, h.state.high_watermark) - 2)]
     return PartitionRequest(want.key, want.part._replace(offset=max(want.part.offset, newest)), want.hosted)
 

@@ -31,6 +31,7 @@ _ABSENT = object()
 class ReplacedFunction:
     """Names one function of the broker (a method, or a module's function) and its replacement."""
 
+    # Where callers look the name up: a module that imports a function by its name has a name of its own for it.
     owner: type[Any] | ModuleType
     name: str
     by: Callable[..., Any]

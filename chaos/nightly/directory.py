@@ -160,6 +160,7 @@ class NightDirectory:
 
 def append_line(path: Path, text: str) -> None:
     """Append a line to a file, and sync it to disk. If OSError is raised, nothing was appended."""
+    # Unbuffered: an error is raised here, and not when the file is closed.
     with path.open("ab+", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         line = text.encode()

@@ -52,6 +52,7 @@ def free_bytes(folder: Path) -> int:
 def reserve(folder: Path) -> None:
     """Reserve space with a file. Raise OSError if there is no space."""
     with (folder / RESERVE).open("wb") as file:
+        # A truncation would make a sparse file, which reserves nothing.
         os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
 
 

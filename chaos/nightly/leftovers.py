@@ -36,6 +36,7 @@ def _containers(runs: Path) -> list[str]:
         names = {
             each["Labels"][labels.RUN]
             for each in (*engine.containers(labels.RUN), *engine.networks(labels.RUN), *engine.volumes(labels.RUN))
+            # Without the label its run is not known: "/" is below no folder of runs.
             if Path(each["Labels"].get(labels.FOLDER, "/")).is_relative_to(runs.absolute())
         }
         for each in labels.find(engine):

@@ -181,6 +181,7 @@ def _idle_axes(parts: Iterable[MatrixSection]) -> Iterator[str]:
             workloads.setdefault(axis, set()).update(map(str, runs.axes.get("workload", (DEFAULT,))))
     for axis, named in sorted(workloads.items()):
         having = workloads_of(axis)
+        # An unknown workload is a mistake of its own, which _wrong_axes reports.
         if named <= {*SCENARIOS} and not named & {*having}:
             them = " and ".join(sorted(named))
             yield f"axis {axis} means nothing to the workload {them}: name one that has it, of {', '.join(having)}"

@@ -74,6 +74,7 @@ class ConfigurationCollector(pytest.Collector):
         for item in self.items:
             node = RunItem.from_parent(self, name=case_of(item)[1])
             node.planned, node.player, node.show = item, self.player, self.show
+            # So that -k also takes the id of a run, as --list and the page show it.
             node.extra_keyword_matches.add(item.item)
             node.user_properties += [("seed", item.seed), ("faults", item.faults), *item.cell.items()]
             allure_results.add_labels(node, item)

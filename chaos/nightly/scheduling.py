@@ -62,6 +62,7 @@ def seed_of(night: str) -> int:
 def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int | None) -> ScheduledNight:
     """Plan a new night in this folder, without writing a file. Raise PreconditionError if none of its runs is possible.
     """
+    # Not by `or`: 0 is a seed.
     first_seed = next(each for each in (seed, matrix.seed, seed_of(directory.path.name)) if each is not None)
     planned = plan_night(matrix, first_seed, seeds)
     if not planned.items:

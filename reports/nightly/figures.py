@@ -233,6 +233,7 @@ def inline(figure: Any, name: str, title: str, description: str) -> str:
     mode.
     """
     out = io.StringIO()
+    # No date, so that the same night has the same page.
     figure.savefig(out, format="svg", metadata={"Date": None})
     svg = out.getvalue()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)

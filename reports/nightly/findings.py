@@ -181,6 +181,7 @@ def cause_of(files: RunFiles, story: Iterable[StoryLine]) -> str:
 
 def general(text: str, partitions: Iterable[str]) -> str:
     """Return the sentence without the brokers, offsets and partitions of its run."""
+    # The longest first: a name may be the beginning of another one, as orders-1 of orders-10.
     for name in sorted(partitions, key=len, reverse=True):
         text = text.replace(name, "the partition")
     return _NUMBERS.sub("\u2026", _COVERS.sub("", text)).replace("Broker \u2026", "A broker")

@@ -61,6 +61,7 @@ def render(night: Path, report: NightlyReport, name: str = FILE) -> Path:
 
 def _write(path: Path, template: str, **shown: Any) -> Path:
     text = with_names(environment().get_template(template).render(**shown))
+    # Two commands may write the same page at the same time.
     fresh = path.with_suffix(f".new-{os.getpid()}")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

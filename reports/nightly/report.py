@@ -317,6 +317,7 @@ def report_of(
         scope=scope,
         runs=tuple(sorted(runs, key=lambda run: (order[run["verdict"]], run["item"], run["attempt"]))),
         cells=tuple(cells_of([_with_verdicts(cell, tables["runs"]) for cell in cells])),
+        # As of the night's own last day: the page of an old night, made again, says the same.
         found=tuple(with_accepted(found, accepted, (here["ended"] or "")[:10])),
         gone=tuple(gone),
         permitted=tuple(row for row in tables["findings"] if row["night"] == night and not wrong(row)),

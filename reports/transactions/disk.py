@@ -71,6 +71,7 @@ def read_logs(
 
 def _batches(folder: Path, budget: list[int]) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield the batches of all segments, up to the first one that cannot be read."""
+    # Segments are named by their base offsets, with leading zeros: so this is the order of the log.
     for path in sorted(folder.glob("*.log")):
         try:
             budget[0] -= path.stat().st_size
@@ -93,6 +94,7 @@ def _marker(clock: WallClockAxis, partition: str, header: BatchHeader, batch: me
         _, epoch = _VALUE.unpack_from(record.value or b"")
     except (MalformedFrame, StructError, ValueError):
         return None
+    # The types of control records that end transactions: 0 is ABORT, 1 is COMMIT.
     if at is None or kind not in (0, 1):
         return None
     ids = header.producer_id, header.producer_epoch
@@ -114,6 +116,7 @@ def _states(clock: WallClockAxis, header: BatchHeader, batch: memoryview) -> Ite
             parts = tuple(
                 f"{each.topic}-{index}" for each in value.transaction_partitions or () for index in each.partition_ids
             )
+            # A coordinator's epoch is the leader epoch of its partition of the transaction log.
             ids = value.producer_id, value.producer_epoch, header.leader_epoch
             yield record.offset, CoordinatorDecision(at, -1, name, state, *ids, tuple(sorted(parts)))
     except MalformedFrame:

@@ -64,6 +64,7 @@ class _TimeScale:
             steps.append(steps[-1] + STEP + PER_DECADE * math.log10(1 + (later - earlier) / UNIT_S))
         room = WIDTH - LEFT - RIGHT
         factor = room / steps[-1] if steps[-1] > 0 else 0.0
+        # A transaction with few moments does not fill the width.
         self._places = [LEFT + step * min(factor, 2.5) for step in steps]
 
     def x(self, t: float) -> float:

@@ -75,6 +75,7 @@ def overview_svg(
     names = rows_of(txns, chosen)
     by_id: dict[str, list[ObservedTxn]] = {name: [] for name in names}
     for txn in txns:
+        # Transactions of ids without a row go into a list that is thrown away.
         by_id.get(txn.id, []).append(txn)
     cell = max(1.0, (WIDTH - LEFT - RIGHT) * len(names) / BARS_AT_MOST) if len(txns) > BARS_AT_MOST else 0.0
     foot = TOP + ROW * len(names)
@@ -135,11 +136,13 @@ def _faults(faults: Sequence[LaneSpan], span: tuple[float, float], foot: float) 
 
 def _axis(span: tuple[float, float], foot: float) -> Iterable[str]:
     step = next((each for each in STEPS_S if (span[1] - span[0]) / each <= TICKS), STEPS_S[-1])
+    # Rounded up to a multiple of `step`; + 0.0 turns -0.0 into 0.0.
     at = -(-span[0] // step) * step + 0.0
     while at <= span[1]:
         x = x_of(at, span)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{foot}" stroke="var(--line)"/>'
         yield f'<text x="{x:.1f}" y="{foot + 16}" text-anchor="middle" fill="var(--muted)">{at:g} s</text>'
+        # Rounded, so that errors of floats do not add up.
         at = round(at + step, 6)
 
 
@@ -150,6 +153,7 @@ def _row(name: str, bars: Sequence[_TransactionBar], y: float, ident: str) -> It
     yield f"<title>{escape(name)}</title></text>"
     yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{middle}" y2="{middle}" stroke="var(--line)"/>'
     labelled = _labelled(bars)
+    # What is drawn last is on top.
     for bar in sorted(bars, key=lambda bar: (bar.grave, bar.number > 0)):
         yield _drawn(bar, middle, ident, bar.number in labelled)
 

@@ -181,6 +181,7 @@ class LibraryMember(LibraryConsumer):
         self._something.set()
 
     def _tell(self) -> None:
+        # A trio.Event cannot be reset: tasks that wait now have the old one, later waits get the new one.
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 

@@ -192,6 +192,7 @@ async def _recreate(context: FaultContext, p: FaultExecution, desk: AdminLog) ->
         await _retry(context, p, everywhere)
     finally:
         for handle in handles:
+            # Also after an error: a client without a successor would be missing for the rest of the run.
             handle.replace(me)
             handle.let_go(me)
     p.evidence = {"topic": topic.name, "ids": [each.hex() for each in ids], "acknowledged": [], "crashed": len(crashed)}

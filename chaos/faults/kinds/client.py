@@ -55,6 +55,7 @@ async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle)
     finally:
         handle.replace(me)
         p.ended = context.now_ns()
+    # Up to here the crashed process must be the last one: an earlier successor would have cut the fault short.
     at_end = len(handle.processes)
     with context.within(FOLLOWED_WITHIN_S):
         while handle.processes[-1] == gone:

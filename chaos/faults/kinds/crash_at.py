@@ -37,6 +37,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     if not down.get("gone"):
         p.error = f"node {node} came to no {number}. {op} within {within_s:g} s"
         return
+    # Only now: the node ran until its crash point, and then ended by itself.
     context.hold_down(p, [node])
     await context.outlast(p, partial(record_processes, context, p))
     (p.evidence["up"],) = up = await context.release_down(p, [node])

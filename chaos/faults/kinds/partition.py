@@ -138,6 +138,7 @@ KIND = FaultKind(
     check=check,
     check_target=check_target,
     draw=DrawRules(
+        # Without the shapes that need three brokers: `varied` puts them into random plans of clusters that have three.
         params=lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
         by_default=True,
         by_default_on_foreign=True,

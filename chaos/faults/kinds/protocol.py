@@ -181,6 +181,7 @@ def drawn(rng: Random) -> dict[str, Any]:
         "api": api,
         "act": act,
         "stream": stream,
+        # Clients send few Metadata requests: a second one may not come during the fault.
         "nth": 1 if api == "Metadata" else rng.randint(1, 3),
         "count": count,
         "error": rng.choice(ERRORS),
@@ -193,6 +194,7 @@ def coordinated(rng: Random, fault: Fault) -> Fault:
     """
     api = rng.choice(("EndTxn", "EndTxn", "WriteTxnMarkers"))
     act = rng.choice(("drop", "delay", "duplicate", "error"))
+    # Without PRODUCER_FENCED, after which a producer ends for good.
     error = rng.choice(OF_MARKERS if api == "WriteTxnMarkers" else OF_COORDINATORS[:-1])
     drawn = {"api": api, "act": act, "stream": "there", "nth": 1, "error": error, "side": "both"}
     return replace(fault, params={**fault.params, **drawn}, target="all")

@@ -50,6 +50,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
             p.on = context.now_ns()
             await context.rest(p)
     finally:
+        # What the successor does after the zombie continues, does not prove that the zombie was stopped meanwhile.
         before = zombie_run.transactions
         handle.wake(me)
         p.ended = context.now_ns()
