@@ -112,6 +112,7 @@ def _not_as_planned(
     """Yield how partitions differ from the plan: in their topic's settings, or because a partition was added though no
     fault adds any.
     """
+    # Requested is enough: without a response partitions may have been added, too.
     adds = any(each.asked >= 0 and each.params.get("how") in ADDING for each in faults)
     for each in partitions:
         if plan is not None and plan.cleanup and each.cleanup != plan.cleanup:

@@ -71,6 +71,7 @@ def _members(case: VerdictInputs) -> Iterator[str]:
         of_number: dict[int, list[ClientProcess]] = {}
         for each in case.processes:
             settings = each.settings
+            # A twin is a second process of a member that fences the first one, and is soon gone.
             if settings.get("group") == group and type(settings.get("member")) is int and not settings.get("twin"):
                 of_number.setdefault(settings["member"], []).append(each)
         yield from _starved(group, did, of_number)

@@ -83,6 +83,7 @@ def logs_with_holes(faults: Iterable[RecordedFault]) -> frozenset[str] | None:
             if not isinstance(damaged, Mapping) or "path" not in damaged:
                 return None
             folder, _, file = str(damaged["path"]).rpartition("/")
+            # Only segments hold records: a lost index or snapshot is made anew, and leaves no hole.
             if file.endswith(".log"):
                 found.add(folder.rpartition("/")[2])
     return frozenset(found)

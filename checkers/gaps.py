@@ -35,6 +35,7 @@ def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
     moments: list[tuple[int, bool, bool]] = []
     for each in tries:
         moments += ((each.t0, False, each.st == OK), (given_up(each), True, each.st == OK))
+    # At one instant begins come before ends, so failed attempts that touch make one gap.
     moments.sort()
     gaps: list[Gap] = []
     # Acknowledged and failed operations make a stretch each. An acknowledgement ends both, and `_joined` merges them.

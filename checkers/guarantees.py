@@ -451,6 +451,7 @@ def _consequences_of_loss(config: RunConfiguration, permitted: Iterable[str]) ->
     if config.transaction_version:
         found |= reasons.LOST_IN_TRANSACTIONS | (reasons.LEFT_OPEN if config.isolation == 1 else {})
     if config.commits:
+        # `duplicate/reads` is permitted only if records that readers got may be lost.
         found |= reasons.LOST_OUTPUT | (reasons.LOST_IN_GROUPS if "duplicate/reads" in permitted else {})
         if config.commits == "transaction":
             found |= reasons.LEFT_UNSTABLE
@@ -474,6 +475,7 @@ def union_of(guarantees: Iterable[PermittedAnomalies]) -> PermittedAnomalies:
         forbids, order = forbids or each.forbids, each.order
         rows[each.row] = None
         sources.update(dict.fromkeys(each.sources))
+        # The classes are the run's, and the same in each.
         classes = each.classes
     return PermittedAnomalies(
         " / ".join(rows),

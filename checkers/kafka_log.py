@@ -70,6 +70,8 @@ def read_logs(
             with path.open(errors="replace") as lines:
                 first = first_ms(lines)
             if first is not None:
+                # Kafka logs local times without their zone. The first line is from near the header's time, and shows
+                # it.
                 zone_ms, node = zone_of(first, wall_ms), int(path.parent.name)
                 with path.open(errors="replace") as lines:
                     reported[node] = read_log(lines, node, partial(_traced_at, wall_ms, mono_ns), zone_ms)
@@ -131,6 +133,7 @@ def missing_loggers(reported: Sequence[BrokerLogEvents]) -> list[str]:
     to turn on.
     """
     seen = {name for said in reported for name in said.loggers}
+    # Without a change of leaders the controller had nothing to log.
     moved = any(e["e"] == "became_leader" and e["epoch"] > 0 for said in reported for e in said.events)
     return [
         f"{why[0].upper()}{why[1:]} is not known: no line `{line}` stands in nodes/*/broker.log; turn the logger "
@@ -300,6 +303,7 @@ class _BrokerLogReader:
         now = dict(_CHANGED.findall(match["diff"]))
         if "isr" in now:
             self._in_sync[match["p"]] = _ids(now["isr"].strip("[]"))
+        # All controllers log the change when they replay it; only the active one made the decision.
         if not self._active or "leaderEpoch" not in now:
             return
         fields: dict[str, Any] = {key: int(now[name]) for key, name in _ELECTED.items() if name in now}
@@ -318,6 +322,7 @@ class _BrokerLogReader:
         self._tell("controller_active", epoch=int(match[1]))
 
     def _over(self, match: re.Match[str]) -> None:
+        # A line that names this controller itself as the leader ends nothing.
         if self._active and match[3] != match[1]:
             self._active = False
             self._tell("controller_resigned", epoch=int(match[2]))

@@ -134,6 +134,7 @@ def _bounded(row: LeaderTerm, acknowledged: Iterable[RecordRow]) -> LeaderTerm:
     its = [
         each for each in acknowledged if each.part == row.part and row.may_have_acknowledged(each.off, each.t0, each.t1)
     ]
+    # Before all earlier terms have ended, an acknowledgement may be an earlier leader's.
     return row._replace(
         kept_until=max((each.t0 for each in its if each.off < row.cut and each.t0 > row.alone), default=-1),
         cut_since=min((each.t1 for each in its if each.off >= row.cut), default=EVER),
@@ -281,6 +282,7 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
 
     for event in events:
         kind, at = event["e"], round(event["t"] * 1e9)
+        # A killed broker writes no last line: its next incarnation ends its terms.
         if event.get("i", incarnation) != incarnation or kind in (_STARTED, _STOPPED):
             incarnation = event.get("i", incarnation)
             yield from end(leads, at)
@@ -352,6 +354,7 @@ def of_answers(
     lacking = sorted(each.name for each in partitions if not each.deleted and each.name not in led)
     why = f"no leader told the epochs of {', '.join(lacking)}" if lacking else ""
     found = _assembled(led, partitions, why)
+    # An epoch that left no record is in no leader's answer, but a poll may have seen it.
     return found if found.moved else Leaderships(found.rows, why, any(len(each) > 1 for each in seen.values()))
 
 
@@ -433,5 +436,6 @@ def _objects(path: Path, wanted: Callable[[bytes], bool] = lambda _: True) -> It
                 if wanted(line):
                     yield json.loads(line)
                 last = b"" if wanted(line) else line
+        # The last complete line, whatever it says: it shows until when the trace goes.
         if last:
             yield json.loads(last)

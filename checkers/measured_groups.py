@@ -140,6 +140,7 @@ def gaps_of(holds: Iterable[PartitionOwnership]) -> list[Span]:
     for hold in sorted(holds, key=lambda hold: hold.t0):
         if until is not None and hold.t0 > until:
             found.append((until, hold.t0))
+        # Owned to the end of the history.
         if hold.t1 < 0:
             break
         until = hold.t1 if until is None else max(until, hold.t1)

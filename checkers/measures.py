@@ -151,6 +151,7 @@ def _recoveries(sends: list[RecordRow], faults: Iterable[RecordedFault]) -> Iter
         first: dict[int, int] = {}
         for send in sends:
             if 0 <= fault.began <= fault.whole_since <= send.t0:
+                # -1 remains if no send was acknowledged: the partition did not recover.
                 known = first.setdefault(send.part, -1)
                 if send.st == OK:
                     took = send.t1 - fault.began
@@ -264,6 +265,7 @@ def _first_known(known: list[tuple[int, int]]) -> Callable[[int], int | None]:
     known.sort()
     offsets = [end for end, _ in known]
     earliest = [t for _, t in known]
+    # From the end on: `earliest[index]` becomes the first time at which any end from `offsets[index]` on was known.
     for index in range(len(earliest) - 2, -1, -1):
         earliest[index] = min(earliest[index], earliest[index + 1])
 

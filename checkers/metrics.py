@@ -200,6 +200,7 @@ class MeasurementContext:
         all the time.
         """
         on = windows(self.faults)
+        # The time after the last fault is left out: it counts as healed (`healed_ns`).
         calm = zip([self.origin_ns, *(ended for _, ended in on)], on or [(FOREVER, FOREVER)], strict=False)
         return [(since, began) for since, (began, _) in calm if since < began]
 
@@ -309,6 +310,7 @@ def series(measures: Iterable[MeasurementRow], context: MeasurementContext) -> d
         "schema": SCHEMA,
         "second": list(range(begin, end + 1)),
         **{
+            # Nothing in a second is a count of 0, but no latency.
             name: [seconds.get(second, {}).get(name, None if "_" in name else 0) for second in range(begin, end + 1)]
             for name in columns
         },
@@ -442,6 +444,7 @@ def _fault(
     """
     gaps = {each.b: each.numbers[0] for each in by_name.get(FAULT_GAP, ()) if each.a == fault.id}
     recovered = {each.b: each.numbers[0] for each in by_name.get(RECOVERY, ()) if each.a == fault.id}
+    # -1 means that the partition never recovered, which is slower than any other.
     slowest = max(recovered, key=lambda part: (recovered[part] < 0, recovered[part]), default=None)
     worst = max(gaps, key=lambda part: gaps[part], default=None)
     return {

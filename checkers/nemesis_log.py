@@ -103,6 +103,7 @@ def skew_ms(faults: Iterable[RecordedFault], info: Mapping[str, Any]) -> int:
     """
     drift = info.get("wall_drift_ms")
     moved = [_moved_ms(each) for each in faults if each.began >= 0 and each.fault_class == CLOCKS]
+    # Two brokers may be off in opposite directions.
     ahead, behind = (max((sign * each for each in moved if sign * each > 0), default=0) for sign in (1, -1))
     return min(FOREVER, ahead + behind + (abs(drift) if type(drift) is int else 0))
 

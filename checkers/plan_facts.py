@@ -163,6 +163,7 @@ def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> i
     """Return the version of transactions that the workload's clients use: 2 only if the cluster has transaction.version
     2; 0 for none.
     """
+    # Brokers begin with 2 unless their bootstrap features say otherwise.
     level = int(features.get("transaction.version", 2))
     if "generation" not in workload:
         return 0

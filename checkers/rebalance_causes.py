@@ -83,6 +83,7 @@ class GenerationCauses:
             elif by_faults:
                 found[gen] = by_faults[0]
             elif self.follows_up(before, gen):
+                # The first generation has no cause: in it members form the group.
                 found[gen] = found.get(before, MEMBERS)
             else:
                 found[gen] = self._last_fault(self.began[gen])
@@ -206,6 +207,7 @@ class GenerationCauses:
         are the evidence keys that name such processes. A fault whose evidence names no process is blamed for all that
         come and go while it is on.
         """
+        # The newest first, because an older one may have no end.
         for fault in sorted(self.faults, key=lambda fault: -fault.began):
             if fault.began < 0 or fault.target.partition(":")[0] not in CLIENTS:
                 continue
@@ -261,6 +263,7 @@ def static_returns(generations: GenerationCauses) -> dict[str, int]:
 def _moved(generations: GenerationCauses, before: int, after: int, gone: int, came: int) -> str:
     """Return "rebalanced" or "unclear" if the group was assigned again because `after` came; empty if it was not."""
     first, began = generations.of_proc[after][0], generations.began
+    # It took the place of the process before it, or joined a generation that had begun without it.
     if first.gen == generations.of_proc[before][-1].gen or came > began[first.gen]:
         return ""
     order = list(began)

@@ -33,6 +33,7 @@ def _number(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
+    # `isinstance` would take `true` for a number.
     return type(value) is int
 
 

@@ -137,6 +137,7 @@ def _lines(path: Path) -> Iterable[dict[str, Any]]:
     try:
         with path.open("rb") as lines:
             for raw in lines:
+                # A trace has many lines, and few of them count requests.
                 if mark in raw and (line := _object(raw)) is not None:
                     yield line
     except OSError:

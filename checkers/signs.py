@@ -165,6 +165,7 @@ def circumstances_of(
                 silent += [node] if found is None else []
         elif its_class in (FaultClass.D, FaultClass.DM):
             damaged.append((_damaged_part(fault, parts), fault.began))
+    # Reversed, so that the lowest epoch of each partition remains: with it no leader changed.
     first = {each.part: each.epoch for each in reversed(leaderships.rows)}
     windows += [
         _around(each.part, each.since, each.since) for each in leaderships.rows if each.epoch > first[each.part]
@@ -229,6 +230,7 @@ def _damaged_part(fault: RecordedFault, parts: dict[str, int]) -> int:
 
 def signed(history: History, of: RunCircumstances, witnesses: Sequence[Witness]) -> Iterator[Witness]:
     """Yield the witnesses with their signs."""
+    # Most histories show no witness, and are not read once more for nothing.
     sent = {(row.part, row.val): row for row in history.records.rows() if row.kind == SEND} if witnesses else {}
     failed: dict[tuple[int, int], list[TimeWindow]] = {}
     for row in sent.values():
@@ -240,6 +242,7 @@ def signed(history: History, of: RunCircumstances, witnesses: Sequence[Witness])
         for row in acknowledged:
             if (cut := of.leaderships.cut_of(row.part, row.off, row.t0, row.t1)) < EVER:
                 cuts[row.part, row.off] = min(cut, cuts.get((row.part, row.off), EVER))
+    # Only these witnesses need the bounds, which cost a pass over all sends for each term.
     if any(each.off < 0 for each in witnesses):
         of = replace(of, leaderships=of.leaderships.bounded_by(acknowledged))
     explained = interruptions(history) if any(each.anomaly in EXPLAINED for each in witnesses) else ()

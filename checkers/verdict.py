@@ -108,6 +108,7 @@ def decide(case: VerdictInputs) -> Verdict:
     unproven = {} if case.whole else dict.fromkeys(SHOWN_BY_HISTORY, "the history is damaged, nobody knows where")
     if not case.run_json_intact:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
+    # Heartbeats prove two owners only while brokers hear each other, and an unknown fault may have kept them apart.
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
     context = (
@@ -128,8 +129,10 @@ def decide(case: VerdictInputs) -> Verdict:
         _say(each) for each in anomalies if promised and each.permitted is None and each.why not in unknown_because
     ]
     missing = missing_evidence(case)
+    # A simulation ends at its first failure, and all that is missing follows from that.
     unknown_because += [STOPPED] if case.simulator_failures and missing else missing
     forbidden = [each for each in anomalies if each.permitted is False]
+    # What the simulator saw is the brokers' doing, so no client is to blame for the whole verdict.
     blames = {"" if case.simulator_failures else each.blames for each in forbidden}
     if expect == "loss" and not any(each.name in LOSS for each in anomalies):
         unknown_because.append("a loss was expected, and none was found")
@@ -245,6 +248,7 @@ def _judged(
         permitted, why, cell = _judgement(finding, promised, at_worst, context)
         if permitted is False and finding.anomaly in unproven:
             permitted, why = None, f"{unproven[finding.anomaly]}, so this is not proven"
+        # A machine that stood still makes everything late, whatever the cluster did.
         if permitted is False and harness_troubles and _by_time(finding.anomaly):
             permitted, why = None, f"it may be the harness's doing: {harness_troubles[0]}"
         groups.setdefault((finding.anomaly, finding.evidence, permitted, why, cell), []).append(finding)
@@ -276,6 +280,7 @@ def _judgement(
 ) -> tuple[bool | None, str, PermissionCellName | None]:
     if not promised:
         return None, "it is not known what was promised", None
+    # -1, and any process that is not in the history, gets what some producer of the load permits.
     guarantee = promised.get(finding.proc, promised[None])
     permitted, why, cell = explained(guarantee, finding, context)
     if permitted is not False or not at_worst:
@@ -351,6 +356,7 @@ def give_up(run_dir: Path, *troubles: str) -> Verdict:
 
 
 def _write(run_dir: Path, verdict: Verdict) -> None:
+    # Renamed when it is complete: a judge that is killed must not leave half of a verdict.json.
     fresh = run_dir / f"{FILE}.new"
     fresh.write_text(json.dumps(written(run_dir, verdict), indent=1) + "\n")
     fresh.replace(run_dir / FILE)

@@ -183,6 +183,7 @@ def read_inputs(
     circumstances = signs.circumstances_of(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else StuckLimits(), kept.processes)
+    # None remains None: an analysis that did not finish must not pass for one that found nothing.
     if findings is not None:
         findings = [*findings, *replicas, *lacking, *after.findings]
     notes += [*([UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []), *after.notes]

@@ -206,6 +206,7 @@ def run_queries(
             measured = list(threads.map(lambda statement: spark.sql(statement).toArrow(), (counts, gaps)))
             findings = collected.result()
     finally:
+        # The last one first: Spark plans each cached table anew that reads the one it drops.
         for table in reversed(kept):
             table.unpersist()
     rows = (row for table in measured for row in witnesses.rows(table))

@@ -347,6 +347,7 @@ def _owned(holds: Iterable[PartitionOwnership]) -> dict[str, str]:
     """Return the SQL by which READERS finds, for each poll, since when and until when its member owned the partition.
     """
     rows = [
+        # The first ownership takes the polls before it as well, as in `squall.checkers.measures`.
         f"({proc}, {part}, {since}L, {since if at else 0}L, {following}L, {till}L)"
         for (proc, part), waits in waiting_for(holds).items()
         for at, ((since, till), (following, _)) in enumerate(pairwise([*waits, (FOREVER, FOREVER)]))

@@ -111,6 +111,7 @@ def _pass(view: str, rules: Sequence[WitnessRule]) -> str:
 
 
 def _witness(rule: WitnessRule) -> str:
+    # A rule has no field `part`: that is a column of each row.
     values = {name: getattr(rule, name, name) for name in FOUND}
     typed = (f"'{name}', {sql if name in TEXTS else f'bigint({sql})'}" for name, sql in values.items())
     return f"if({rule.when}, named_struct({', '.join(typed)}), null)"

@@ -65,6 +65,7 @@ def settings(rows: int, master: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "squall-spark-warehouse"),
         "spark.sql.session.timeZone": "UTC",
     }
+    # All executors are on this machine, so no other one need reach the driver.
     if _LOOPBACK.match(master):
         chosen["spark.driver.host"] = chosen["spark.driver.bindAddress"] = "127.0.0.1"
     return chosen

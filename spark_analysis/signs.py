@@ -102,6 +102,7 @@ def _without_offset(led: Sequence[LeaderTerm]) -> str:
     """
     if not led:
         return "0"
+    # `array_min` below takes the lower sign: one leader that explains the loss for certain outweighs an open one.
     assert MechanismSign.LATER_EPOCH < MechanismSign.UNPLACED
     rows = _led(led, "part", "start", "since", "until", "kept_until", "cut_since")
     perhaps = f"{_BY_LEADER.format('w', f'{ANYWHERE}L', 's.t1', 's.t0')} and x.kept_until <= s.t1"

@@ -189,6 +189,7 @@ def partitions(rows: Sequence[ObservedPartition]) -> str:
     )
     columns = "part, compacted, deletable, judged_from, seen, cover_from, cover_to, cover_t0"
     columns += ", last_round, last_committed_round, committed_t0, deleted, topic, number"
+    # SQL has no `values` without a row; no partition has the id -1.
     nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, false, 0, 0)"
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 

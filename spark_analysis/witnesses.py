@@ -85,6 +85,7 @@ def collect(
         return findings_of(map(Witness._make, rows(taken)))
     place = folder.absolute().as_uri()
     typed.write.parquet(place, compression="zstd")
+    # Read back: from `typed`, each of the next two jobs would find all witnesses again.
     written = spark.read.schema(_COLUMNS).parquet(place)
     counts = list(rows(spark.sql(_COUNTS, found=written).toArrow()))
     places = spark.createDataFrame(_places(counts))
@@ -103,6 +104,7 @@ def _places(counts: Sequence[tuple[Any, ...]]) -> pa.Table:
 
 def _bounded(spark: SparkSession, circumstances: RunCircumstances) -> RunCircumstances:
     led = list(circumstances.leaderships.rows)
+    # Without a later epoch there is nothing to bound, and a statement costs a few tenths of a second.
     if any(each.cut < EVER for each in led):
         for nth, kept_until, cut_since in rows(spark.sql(bounds(led)).toArrow()):
             led[nth] = led[nth]._replace(kept_until=kept_until, cut_since=cut_since)

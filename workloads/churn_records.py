@@ -72,6 +72,7 @@ async def write_to(
             producer.close()
         recorder.flush()
         client.close()
+        # After the time limit the producer's task still runs.
         nursery.cancel_scope.cancel()
     return written.topic_id, written.acknowledged
 

@@ -137,6 +137,7 @@ class LibrarySubscriber(MemberListener):
     @property
     def out(self) -> str:
         """Returns the error that ended the membership for good; empty while the member may continue."""
+        # A process that was asked to end is not gone.
         gone = self._grouped is not None and self._grouped.ended and not self._over
         return self._out or (GONE if gone else "")
 

@@ -173,6 +173,7 @@ class RecordedReader:
         return PartitionPoll(part, fetched.position, *bounds, pairs, fetched.leader_epoch)
 
     def _empty_is_due(self, part: int, now_ns: int) -> bool:
+        # A response names all partitions that were requested, and most of them have nothing new.
         if now_ns - self._last_empty.get(part, -EMPTY_EVERY_NS) < EMPTY_EVERY_NS:
             return False
         self._last_empty[part] = now_ns

@@ -123,6 +123,7 @@ class Recorder:
         """Holds the declaration of each partition, by the partition's number in the history."""
         self._declarations = 0
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
+        # Promises the last line, so that a history without it is known to be cut (`squall.checkers.history.seal`).
         self._put({**header, **(about or {}), "ends": True, "seal": SEAL})
         self.flush()
 

@@ -63,6 +63,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             and (value.part, value.acked_at) not in damaged
             and _judged(value, partition, txn, finals.get(value.part, []))
         ]
+        # If nothing shows a commit, a transaction that is not visible may have been aborted.
         committed = txn.committed or txn.op in proven
         yield from _of(txn, visible, missing if visible or committed else [], late[txn.op])
 

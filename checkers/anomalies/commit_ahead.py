@@ -58,6 +58,7 @@ class _GroupReads:
         for record in history.records.rows():
             if record.kind == POLL and record.final:
                 here = self.standing.setdefault((record.part, record.iso), {})
+                # If final reads differ, any value would do, but both engines must choose the same.
                 here[record.off] = max(record.val, here.get(record.off, -1))
             elif record.kind == POLL and record.proc in group:
                 got = self.got.setdefault((group[record.proc], record.part), {})

@@ -49,6 +49,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
         lowest = max(_begun(place), partitions[place.part].judged_from)
         for off, val in inputs.get(place.part, {}).items():
             made = outputs.made.get((place.group, val), [])
+            # An input at two offsets may have been read at the other one.
             alone = len(outputs.places[val]) == 1
             if lowest <= off < last.off and alone and not any(each.off >= 0 for each in made):
                 evidence = LATE_END if any(each.late_abort for each in made) else ""
@@ -95,6 +96,7 @@ def _inputs(history: History) -> dict[int, dict[int, int]]:
     for record in history.records.rows():
         if record.kind == POLL and record.final and record.iso == 1 and record.val >= 0:
             here = found.setdefault(record.part, {})
+            # If final reads differ, any value would do, but both engines must choose the same.
             here[record.off] = max(record.val, here.get(record.off, -1))
     return found
 

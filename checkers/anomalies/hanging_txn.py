@@ -48,6 +48,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     for part, answered in of_part.items():
         last = max(answered, key=lambda reported: (reported.t1, reported.op, reported.idx))
         since = min(reported.t1 for reported in answered if reported.lso == last.lso)
+        # Only a final read shows that nothing moved after the last response.
         if last.final and last.lso < last.hw and last.t1 - since > timeouts[part]:
             yield Witness(NAME, "", part, last.lso, -1, last.op, -1, last.hw)
 

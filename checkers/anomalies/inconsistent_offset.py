@@ -43,6 +43,7 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
     for off, there in log.at.items():
         if len(there) > 1:
             ranked = sorted((level, val, op) for val, (level, op) in there.items())
+            # A contradiction is proven as well as the weaker of its two best sides.
             (_, val, op), second_best, (_, stands, _) = ranked[0], ranked[-2][0], ranked[-1]
             where = (log.partition.part, off, val, op, producer_of(val))
             yield Witness("inconsistent-offset", EVIDENCE[second_best], *where, stands)

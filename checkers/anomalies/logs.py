@@ -104,6 +104,7 @@ def logs_of(history: History) -> list[ObservedLog]:
 
 
 def _add_send(log: ObservedLog, record: RecordRow, transactions: TransactionIndex) -> None:
+    # A read that was recorded first may have made the entry: a send is recorded as it ends.
     value = log.values.setdefault(record.val, ObservedValue(record.part, record.val))
     value.sent, value.st, value.op, value.key = True, record.st, record.op, record.key
     value.t0, value.t1, value.txn = record.t0, record.t1, transactions.of_value.get(record.val)

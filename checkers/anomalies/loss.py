@@ -64,8 +64,10 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             continue
         off = value.acked_at if value.acked_at >= 0 else max(value.read_at, default=-1)
         since = value.t1 if value.acked else value.first_read
+        # A damaged record is `corrupt`, and there.
         if not _judged(log.partition, off, since) or off in log.corrupt_finally:
             continue
+        # Compaction keeps only the last record of a key.
         if value.key >= 0 and superseded.get(value.key, -1) > off:
             continue
         # A record without an offset gets the worse name.

@@ -41,6 +41,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     (Redpanda PR 7544).
     """
     yield from _log_starts(seen.view(answers))
+    # Not from `hw_before`, which Spark reads: so a mistake of the converter shows when both are compared.
     before: dict[tuple[object, ...], int] = {}
     settled: dict[tuple[object, ...], int] = {}
     highest: dict[tuple[object, ...], dict[int, int]] = {}

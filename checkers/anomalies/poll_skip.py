@@ -58,6 +58,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     for empty in seen.view(passages):
         there = offsets[empty.iso].get(empty.part, [])
         first = bisect_left(there, empty.before)
+        # Above what any reader saw, acknowledged records are lost (`unseen`), and not skipped.
         skips = first < len(there) and there[first] < min(empty.off, seen_up_to[empty.part] + 1)
         if skips and empty.part not in compacted:
             yield Witness("poll-skip", "", empty.part, empty.off, -1, empty.op, empty.proc, empty.before)

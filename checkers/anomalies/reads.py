@@ -13,6 +13,7 @@ def consecutive_reads(history: History) -> list[tuple[RecordRow, RecordRow]]:
     """Return (before, after) for each two records that a reader got one after the other in a partition, if nothing
     moved its position between them.
     """
+    # Not from `RecordRow.before`, which Spark reads: so a mistake of the converter shows when both are compared.
     last: dict[tuple[int, int, int], RecordRow] = {}
     pairs: list[tuple[RecordRow, RecordRow]] = []
     reads = (record for record in history.records.rows() if record.kind == POLL)

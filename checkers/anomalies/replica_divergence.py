@@ -204,6 +204,8 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition
                 node,
                 log_dir / partition.name,
                 marks[node].get(key, 0),
+                # A log may begin later than its checkpoint says, but only as far as records could have been removed:
+                # beyond that they are missing.
                 max(starts[node].get(key, 0), min(first_offset(log_dir / partition.name), removable_to)),
             )
             for node, log_dir in sorted(log_dirs.items())

@@ -48,6 +48,7 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
     highest = highest_standing = -1
     at = 0
     for value in sorted(sent(log), key=attrgetter("t0", "op")):
+        # Strictly before: two events at one instant have no known order.
         while at < len(acks) and acks[at][0] < value.t0:
             _, off, standing = acks[at]
             highest = max(highest, off)

@@ -50,12 +50,14 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
     """Return, for each transaction, the results (COMMIT, ABORT) of earlier transactions' EndTxn requests that may have
     ended it (`LATE_END`).
     """
+    # Not from `Txn.late_commit`, which Spark reads: so a mistake of the converter shows when both are compared.
     found: dict[int, frozenset[int]] = {}
     by_process = _by_process(history)
     for process in history.processes:
         waited: list[Txn] = []
         limit = process.request_timeout_ns
         for txn in by_process.get(process.proc, []):
+            # An unknown epoch may be the same one.
             same = (each for each in waited if -1 in (each.epoch, txn.epoch) or each.epoch == txn.epoch)
             found[txn.op] = frozenset(each.how for each in same)
             if _may_come_late(txn, limit):

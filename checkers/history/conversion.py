@@ -101,6 +101,7 @@ def convert(run_dir: Path) -> ConversionResult:
     folder.mkdir(exist_ok=True)
     # conversion.json is written last: while it is missing, the tables may be incomplete.
     (folder / CONVERSION).unlink(missing_ok=True)
+    # Before the history: while it is parsed, faults decide which heartbeats prove an ownership.
     faults, trouble = read_faults(run_dir)
     apart, skew_ms = nemesis_log.apart(faults), nemesis_log.skew_ms(faults, seal.read_info(run_dir))
     history, written = _convert_history(run_dir / parser.FILE, folder, apart, skew_ms)

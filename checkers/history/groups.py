@@ -135,6 +135,7 @@ class GroupTableBuilder:
             raise ValueError("a group that is no text")
         if any(off < 0 for off in at.values()):
             raise ValueError(f"{at} is committed, and no offset is below 0")
+        # A commit without a generation comes from no member.
         if _generation(line) >= 0 and f == COMMIT:
             self._sends(line["op"], line["p"], self._name(line["g"]))
 
@@ -170,6 +171,7 @@ class GroupTableBuilder:
                     self._history.fetches.append((*about, t0, t1, _metadata(line, part)))
             return
         gen, txn = int64(invoked.get("gen", -1)), int64(invoked.get("x", -1))
+        # If the client does not report it, a request may still be under way.
         late = int(line.get("unanswered") != 0)
         acknowledged = False
         for part, off in offsets_of(invoked["at"]).items():
@@ -225,6 +227,7 @@ class GroupTableBuilder:
             at = offsets_of(line["at"])
             self._known(at)
             for part, pos in at.items():
+                # Assigned again without a release in between: the earlier ownership ends here.
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
                 self._holds[proc, part] = _OpenOwnership(group, gen, pos, begun, t, gen, reported.get(part, t))
@@ -252,6 +255,7 @@ class GroupTableBuilder:
         for part in parts:
             reported.setdefault(part, t)
             hold = self._holds.get((proc, part))
+            # Within one generation the first time remains: later responses of it report nothing new.
             if hold is not None and hold.group == group and (anew or hold.last_gen != gen):
                 hold.last_gen, hold.told = gen, t
         self._heard[proc, group] = t
@@ -278,6 +282,7 @@ class GroupTableBuilder:
     def _ended(self, t: int, proc: int, part: int, how: int, beat: int) -> None:
         hold = self._holds.pop((proc, part), None)
         if hold is not None:
+            # An earlier heartbeat shows a member, but not yet the owner of this partition.
             if beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart):
                 hold.proved = max(hold.proved, beat)
             hold.over = t, how

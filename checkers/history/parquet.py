@@ -242,6 +242,7 @@ def _read(path: Path, row_type: Any) -> IntegerTable:
     for index, name in enumerate(row_type._fields):
         column = array("q")
         for chunk in stored[name].cast(pa.int64()).chunks:
+            # The buffer itself: `to_pylist` would make an object of each number.
             column.frombytes(chunk.buffers()[1][chunk.offset * 8 : (chunk.offset + len(chunk)) * 8])
         table.data[index :: table.width] = column
     return table

@@ -125,6 +125,7 @@ class HistoryParser:
                     raise MalformedLine("a line behind the one that says that it is the last")
                 handler(line)
             except _UNREADABLE as error:
+                # The line may have filled several tables before it failed; none of its rows counts.
                 for values, mark in zip(arrays, marks, strict=True):
                     del values[mark:]
                 self._stop(raw, error, sum(1 for _ in lines))
@@ -163,6 +164,7 @@ class HistoryParser:
 
     def _stop(self, raw: bytes, error: Exception, left: int) -> None:
         """Record why parsing stops at this line. `left` is the number of lines after it."""
+        # A harness that is killed leaves half a line: that is no damage.
         if not raw.endswith(b"\n") and isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
             self.history.torn_bytes = len(raw)
             return
@@ -174,8 +176,6 @@ class HistoryParser:
         # Bytes that are no JSON are damaged themselves. A line that contradicts an earlier line may be the sound one.
         damaged_here = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
         self.history.problem = HistoryProblem(FILE, self.history.lines + 1, why, not damaged_here)
-
-    # ------------------------------------------------------------------------------------------ declarations
 
     def _header(self, line: dict[str, Any]) -> None:
         if self.history.lines:
@@ -205,8 +205,6 @@ class HistoryParser:
         limits = int64(line.get("retention_ms", -1)), int64(line.get("retention_bytes", -1))
         partition = ObservedPartition(part, str(line["topic"]), int64(line["index"]), cleanup, *limits, added=added)
         self._partitions[part] = self._retention.declared(partition, line)
-
-    # -------------------------------------------------------------------------------------------- operations
 
     def _invoked(self, line: dict[str, Any]) -> None:
         # An operation without a completion is used only by `finish`, so its line must be validated here.
@@ -248,6 +246,7 @@ class HistoryParser:
         self._open[op] = (f, proc, t0, part, line)
 
     def _new_value(self, proc: int, value: int) -> None:
+        # Finders know a record by its value alone, so no value may be there twice.
         if value >> SEQUENCE_BITS != proc or value <= self._last_value.get(proc, -1):
             raise MalformedLine(f"value {value} is not a new one of process {proc}")
         self._last_value[proc] = value
@@ -263,6 +262,7 @@ class HistoryParser:
         f, proc, t0, part, invoked = self._open[op]
         if t1 < t0:
             raise MalformedLine(f"operation {op} completes at {t1}, and was invoked at {t0}")
+        # The recorder writes each completion at once, by one clock: this order shows damage.
         if t1 < self._completed_at:
             raise MalformedLine(f"operation {op} completes at {t1}, behind a line of {self._completed_at}")
         self._completed_at = t1
@@ -337,6 +337,7 @@ class HistoryParser:
                 self.history.group_activities.polled(proc, len(pairs))
         if final:
             self._finals.ended(proc, offsets_of(line.get("end", {})))
+        # A failed poll may have moved the reader all the same.
         if st != OK:
             self._positions.forget(proc)
 
@@ -448,6 +449,7 @@ class HistoryParser:
         kind, proc = str(line["kind"]), int64(line.get("p", -1))
         if kind == END:
             self._end(int64(line["t"]), int64(line["lines"]), line.get(SEAL))
+            # Histories of early versions have no seals at all; one with half of them was edited.
             if self.history.seals and "seals" not in line:
                 raise MalformedLine("the header names the run's plan, and this line does not name its other files")
             self.history.seals.update(seals_of(line.get("seals", {})))
@@ -480,8 +482,6 @@ class HistoryParser:
         process = self._processes[proc]
         process.first_t = t if process.first_t < 0 else process.first_t
         process.last_t = max(process.last_t, t)
-
-    # ------------------------------------------------------------------------------------------------- names
 
     def _name(self, text: str) -> int:
         return self._names.setdefault(text, len(self._names))

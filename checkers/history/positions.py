@@ -33,6 +33,7 @@ class ReaderPositionTracker:
         before = self._assigned.get(proc, ())
         if before != at.keys():
             for part in before:
+                # It may come back at any position.
                 if part not in at:
                     self.forget_one(proc, part)
             self._assigned[proc] = at.keys()
@@ -191,6 +192,7 @@ class FinalReadTracker:
         reading = self._readings.get((proc, part))
         if reading is not None:
             reading.reached, reading.t1 = max(reading.reached, position), t1
+            # The first response's: retention may move the log start while the read continues.
             if reading.log_start < 0:
                 reading.log_start = log_start
 
@@ -225,6 +227,7 @@ class FinalReadTracker:
                 partition.committed_t0 = max(partition.committed_t0, final.t0)
             if final.iso == 1 and partition.transactional:
                 continue
+            # The furthest read counts; of two that came as far, the one that began lower.
             if final.whole and (final.reached, -final.start) > (partition.cover_to, -partition.cover_from):
                 partition.cover_from, partition.cover_to = final.start, final.reached
             if final.complete:

@@ -66,6 +66,7 @@ class PartitionRetentionTracker:
         if self.partition.retention_bytes >= 0:
             self._acked.append((off, size + OVERHEAD_BYTES, self._bytes))
         slot = stamp_ms // SLOT_MS
+        # Only the lowest offset of a slot matters, so memory grows with the run's length and not with its records.
         if off < self._first.get(slot, ANY):
             self._first[slot] = off
 
@@ -108,6 +109,7 @@ class PartitionRetentionTracker:
     def _removable_to(self, wall_ms: int, appended: int) -> int:
         """Return the offset below which retention could have removed everything by `wall_ms`."""
         partition = self.partition
+        # Settings that no broker reported may permit any removal.
         if not partition.described:
             return ANY
         if "delete" not in partition.cleanup:
@@ -123,6 +125,7 @@ class PartitionRetentionTracker:
             return 0
         self._acked.sort()
         for off, size, by_then in self._acked if self._once else ():
+            # A record that was acknowledged later may not have been in the log by then.
             left -= size if by_then <= appended else 0
             if left < keep:
                 return off

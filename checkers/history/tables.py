@@ -268,6 +268,7 @@ class ClientProcess:
     def round(self) -> int:
         """Return the round of a final read, from 1."""
         round_ = self.settings.get("round")
+        # `RecordRow.final` is stored in 8 bits.
         return round_ if type(round_) is int and 0 < round_ < 128 else 1
 
 
@@ -319,6 +320,7 @@ class IntegerTable:
 
     def rows(self) -> Iterator[Any]:
         """Return an iterator over the rows, as `row_type`."""
+        # The row type's own constructor would take most of the time of a pass over millions of rows.
         return map(partial(tuple.__new__, self.row_type), zip(*[iter(self.data)] * self.width, strict=True))
 
     def column(self, name: str) -> array[int]:

@@ -118,6 +118,7 @@ def _facts(night: Night, attempt: RunAttempt, *, counts: bool) -> RunOfNight:
     seed = plan.get("seed", planned.get("seed"))
     counted, doubt = _verdict(attempt, verdict)
     other = (seal.not_judged(path, verdict) or simulated.overlooked(path, verdict)) if path else ""
+    # A changed history takes the proof from `valid` alone: the graver verdicts count in any case.
     if other and counted == VALID:
         counted = UNKNOWN
     attempt, noted = with_unexpected(night, attempt, verdict)
@@ -194,6 +195,7 @@ def _word(value: Any) -> str:
 
 def configuration(axes: Mapping[str, str]) -> str:
     """Return the name of a configuration: acks and min ISR, then each unusual value as "axis=value"."""
+    # Workloads without that setting write with acks=all.
     reported = [f"acks={axes['acks']}"] if "acks" in axes else ["acks=all"] if axes.get("workload") else []
     if "min-isr" in axes:
         of = f" of {axes['replication-factor']}" if "replication-factor" in axes else ""

@@ -120,6 +120,7 @@ class NightCollector:
 
 def _measured(found: Mapping[str, list[Row]]) -> Row:
     """Return the columns `store.MEASURED` of one run, from the rows that the statements returned for it."""
+    # A run without such records has no row in the statements: its counts are 0, and its times are not known.
     row: Row = dict.fromkeys(("acknowledged", "lost", "lost_unacknowledged", "duplicated"), 0)
     row |= {"lost_tails": 0, "lost_tail_records": 0, "lost_tail_ms": 0.0}
     for name in ("counts", "tails", "leaders", "unavailable"):

@@ -66,6 +66,7 @@ order of their acknowledgement. A new tail begins after a record that was acknow
 higher offset than the tail's last record. docs/durability.md gives the reasons.
 """
 
+# Each change of leaders is one epoch more, so changes between two responses count, too.
 LEADERS = """
 select run, sum(epochs) leader_changes from (
   select {run} run, part, max(epoch) - min(epoch) epochs from told where epoch >= 0 group by part)

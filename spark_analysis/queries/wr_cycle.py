@@ -15,6 +15,7 @@ from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import LATE_END
 from squall.spark_analysis.query import SparkDriverSearch, WitnessQuery, WitnessRule
 
+# An edge between equal stamps counts as one that goes back, because it may close a cycle.
 INSIDE_SPANS = """
 with back as (select reader_at since, writer_at till from wr_edges where reader_at <= writer_at),
 reached as (

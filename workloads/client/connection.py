@@ -211,6 +211,7 @@ class BrokerConnection:
     def next_deadline(self) -> float | None:
         """Return the earliest deadline of the outstanding requests, in seconds of env.mono(); None if there are none.
         """
+        # Time-outs differ, so the oldest request need not be the first to expire.
         return min((waiting.deadline for waiting in self._outstanding), default=None)
 
     def expire(self, now: float) -> None:

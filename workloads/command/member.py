@@ -101,6 +101,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         content, digest = payload.make(value, key.encode(), (), self._record_bytes)
         part, size = self._recorder.partitions[place], len(content)
         op = self._recorder.invoke_send(self.process, part, value, key, digest, size, source=source)
+        # The program may send the record as soon as it has it.
         self._recorder.flush()
         self._counters.sent += 1
         return ProgramOutput(key, content, partial(self._written, op, part, self._env.mono()))

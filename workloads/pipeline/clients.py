@@ -189,6 +189,7 @@ class OwnClients(ProcessClients):
         identity, metadata = MemberIdentity(who.member_id, who.generation), metadata_of(at)
         op = notes.begin_commit(identity, at, "manual", metadata=metadata)
         self._tools.recorder.flush()
+        # After that, the coordinator refuses each retry.
         gone = lambda: bool(member.out) or member.who != who  # noqa: E731
         end = await commit(member.coordination, who, at, COMMIT_LIMIT_S, gone=gone)
         notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)

@@ -108,6 +108,7 @@ class ApplicationInstance:
             if scope.cancelled_caught or running.crashed:
                 running.subscriber.crashed()
                 self._around.counters.info += running.open
+        # Outside of its lifetime: a client that waits for its successor has nothing in flight (`at_rest`).
         if scope.cancelled_caught or running.crashed:
             await self._handle.until_replaceable(self._end)
         self._around.recorder.flush()
@@ -162,6 +163,7 @@ class ApplicationInstance:
         await self._leave(running)
 
     async def _leave(self, running: InstanceProcess) -> None:
+        # There is no membership left to end, but the lost partitions have to be recorded.
         if running.subscriber.out:
             running.subscriber.hear()
         else:

@@ -89,6 +89,7 @@ class TransactionalInstanceProcess(InstanceProcess):
                 end = await self._clients.commit_in(txn, at, who)
                 whole = end.status is OperationStatus.OK
         except TransactionRequestFailed as failure:
+            # Outcomes of its sends come before the end of a transaction in the history.
             await self._producer.flushed()
             recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
             self._finished = True
@@ -110,6 +111,7 @@ class TransactionalInstanceProcess(InstanceProcess):
         self._finished = ended.status is not OperationStatus.OK or bool(self._producer.retired)
         if how == "commit" and not self._finished:
             self._inputs_done(at)
+        # The inputs of an aborted transaction are not processed: they are read again.
         elif not self._finished:
             await self._clients.rewind()
 

@@ -46,6 +46,7 @@ def drawn(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
         found[SEGMENT_BYTES] = rng.choice(("400", "1500", "6000"))
     if rng.random() < 0.25:
         found[EXPIRE_AFTER], found[EXPIRE_EVERY] = rng.choice(("3000", "6000")), rng.choice(("300", "1000"))
+    # Epochs are 16 bits: so near to 32767 a producer soon needs a new producer id.
     if rng.random() < 0.25:
         found[FIRST_EPOCH] = rng.choice(("32755", "32764", "32766"))
     if rng.random() < 0.2:

@@ -137,6 +137,7 @@ class TransactionsLoad(Scenario):
         return LoadProfile(
             self.producers + bool(self.plain_rate),
             self.readers,
+            # A drawn transaction has about two records: up to four steps, and some of them are polls.
             self.rate * 2 + self.plain_rate,
             settings.acks,
             settings.max_in_flight,
