@@ -17,7 +17,9 @@ from squall.checkers.history.conversion import ConversionResult
 TEXTS = ("anomaly", "evidence")
 """Lists the columns of a witness that are text; all others are integers."""
 FOUND = tuple(name for name in Witness._fields if name != "signs")
-"""Lists the columns that a query returns; `squall.spark_analysis.signs` sets the signs of all witnesses together."""
+"""Lists the columns that a query returns: all of `Witness` except `signs` (what may explain the witness), which
+`squall.spark_analysis.signs` adds later.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class WitnessRule:
     proc: str = "-1L"
     other: str = "-1L"
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Maps names of further columns to SQL, in which the row is called `row`; windows and subqueries are allowed there.
+    """Maps names of additional columns to SQL expressions; the other fields may use these names. In such an expression
+    the view has the alias `row`. Window functions and subqueries are allowed.
     """
 
 
@@ -75,8 +78,8 @@ def has_transactions(history: ConversionResult) -> bool:
     return bool(history.outcomes.get("txn"))
 
 
-def has_positions(history: ConversionResult) -> bool:
-    """Return whether the history has requests for committed positions of groups."""
+def has_offset_fetches(history: ConversionResult) -> bool:
+    """Return whether clients requested the committed offsets of a group (OffsetFetch)."""
     return bool(history.outcomes.get("fetch_offsets"))
 
 
@@ -91,7 +94,8 @@ def views_of(found: Iterable[WitnessRule | WitnessQuery | SparkDriverSearch]) ->
 
 
 def statement(found: Sequence[WitnessRule | WitnessQuery]) -> str:
-    """Return one statement for all witnesses, because planning each further statement costs a few tenths of a second.
+    """Return one SQL statement that selects the witnesses of all these rules and queries. Spark plans one statement
+    faster than many: each costs a few tenths of a second.
     """
     passes: dict[str, list[WitnessRule]] = {}
     for each in found:

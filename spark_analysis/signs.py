@@ -1,4 +1,6 @@
-"""Sets the signs of witnesses with SQL, as `squall.checkers.signs.RunCircumstances.signs` defines them."""
+"""Sets the signs of witnesses with SQL: what was seen in the run that may explain each witness, for example a later
+leader epoch or a power loss. `squall.checkers.signs.RunCircumstances.signs` defines them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"
 _BEGUN = "coalesce(s.t0, -1L)"
 _BY_LEADER = "x.part = {0}.part and x.start <= {1} and x.since <= {2} and {3} <= x.until"
-"""Is true if a leader may have acknowledged a record."""
+"""Is true if the leader of the term `x` may have acknowledged a record. To be filled in: the table with the record's
+`part`, its offset, the time at which it was acknowledged, and the time at which it was sent.
+"""
 _OTHERS_PLACE = " ".join(f"when w.anomaly = '{name}' then w.{at}" for name, at in PLACE_OF_OTHER.items())
 
 _FAILED = f"""
@@ -34,7 +38,7 @@ there may be many.
 
 
 def views(circumstances: RunCircumstances) -> tuple[str, ...]:
-    """Return the names of the views that the statement reads beside the witnesses."""
+    """Return the names of the views that the statement of `signed` reads besides the table of witnesses."""
     return ("standing", "interrupted") if circumstances.outputs else ("standing",)
 
 
@@ -67,8 +71,9 @@ left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} e
 
 
 def bounds(led: Sequence[LeaderTerm]) -> str:
-    """Return an SQL statement that computes what `Leaderships.bounded_by` adds to these terms: the index of each term,
-    kept_until and cut_since. Terms without bounds have no row.
+    """Return an SQL statement with the rows (nth, kept_until, cut_since): the index of a leader term in `led`, and the
+    bounds that `Leaderships.bounded_by` derives for it from sends that were acknowledged with an offset. A term without
+    such sends has no row.
     """
     return f"""
 select nth, coalesce(max(if(acked_at < x.cut and t0 > x.alone, t0, null)), -1L) kept_until,
@@ -80,7 +85,9 @@ where sent = 1 and st = 0 and acked_at >= 0 group by nth
 
 
 def _cuts(led: Sequence[LeaderTerm]) -> str:
-    """Return a statement for the offsets of records that a later epoch truncated: part, off, cut."""
+    """Return an SQL statement with the rows (part, off, cut). Each is an acknowledged offset whose record a later
+    leader may have truncated; `cut` is the lowest offset at which such a leader's epoch starts.
+    """
     taken_back = f"{_BY_LEADER.format('s', 'acked_at', 't1', 't0')} and x.cut <= acked_at"
     rows = _led(led, "part", "start", "since", "until", "cut")
     cut = f"array_min(transform(filter({rows}, x -> {taken_back}), x -> x.cut))" if led else "null"
@@ -97,8 +104,8 @@ def _later_epoch(led: Sequence[LeaderTerm]) -> str:
 
 
 def _without_offset(led: Sequence[LeaderTerm]) -> str:
-    """Return an SQL expression for the sign of a record that was acknowledged without an offset: LATER_EPOCH, UNPLACED
-    or 0, as `Leaderships.explain_without_offset` decides.
+    """Return an SQL expression for the sign of a record that was acknowledged without an offset: LATER_EPOCH if a later
+    leader truncated it, 0 if none did, UNPLACED if that is not known. `Leaderships.explain_without_offset` defines it.
     """
     if not led:
         return "0"

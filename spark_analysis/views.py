@@ -34,8 +34,8 @@ select part, off, val,
        min(if(kind = 1, op, null)) read_op, min(if(kind = 1, t1, null)) read_t1
 from records where kind < 2 group by part, off, val
 """
-"""Selects one row for each value at each offset; sends without an offset are at -1. All reads of one record are
-combined here, by the only aggregation that reads every record.
+"""Selects one row for each value at each offset, with its send and a summary of its reads. A send without an offset has
+the offset -1. This is the only aggregation that reads every record.
 """
 
 STANDING = """
@@ -48,7 +48,9 @@ select part, val, shiftright(val, 40) producer, max(sent) sent, max(st) st, coal
        max(final_round) final_round, max(committed_round) committed_round
 from places where val >= 0 group by part, val
 """
-"""Selects one row for each value: whether it was sent, where it was acknowledged, and where readers found it."""
+"""Selects one row for each value: whether it was sent, at which offset it was acknowledged, and at which offsets
+readers and final readers found it.
+"""
 
 TXN_VALUES = """
 select m.val, m.part, t.op txn, t.proc txn_proc, t.id, t.te, t.t1 txn_t1, t.timeout_ms,
@@ -105,14 +107,19 @@ select proc, `group` grp, part, pos, begun, t0,
 from holds window earlier as (
   partition by `group`, part order by t0 range between unbounded preceding and current row)
 """
-"""Selects the rows of `holds`, with the offset `lowest` at which the group began to read, as known at that time."""
+"""Selects the rows of `holds` (a member owned a partition), with the offset `lowest` at which the group began to read,
+judged by the rows up to this one. If a member began by auto.offset.reset, that offset counts, else the lowest at which
+any member began.
+"""
 
 MADE = """
 select o.*, coalesce(r.off, -1L) off from outputs o
 left join (select val, min(off) off from records where kind = 1 and iso = 1 and val >= 0 group by val) r
   on r.val = o.val
 """
-"""Selects the outputs, with the lowest offset at which a read_committed reader got them."""
+"""Selects the outputs: records that pipeline members made of records which they had read. `off` is the lowest offset at
+which a read_committed reader got the output; -1 if none did.
+"""
 
 INTERRUPTED = """
 with group_members as (select distinct `group` grp, proc from holds),
@@ -144,7 +151,10 @@ select 'eos-duplicate' anomaly, m.proc, m.val from made m join got_again a on a.
 union all
 select 'eos-loss' anomaly, m.proc, u.val from unfinished u join group_members m on m.grp = u.grp
 """
-"""Selects the witnesses that an interruption explains, as `squall.checkers.interruptions`."""
+"""Selects each (anomaly, process, value) that interruptions of a group's members explain: an input that they left
+unfinished (eos-loss), or an output of an input that they read again (eos-duplicate). `squall.checkers.interruptions`
+defines them.
+"""
 
 TWICE = "select val from places where val >= 0 and is_read = 1 group by val having count(*) > 1"
 """Selects the values that were read at more than one offset."""
@@ -162,8 +172,10 @@ select s.*, seen, if(acked_at >= 0, acked_at, coalesce(read_max, -1L)) placed_at
                           or committed_round > 0 and committed_round < last_committed_round) vanished
 from standing s join partitions using (part)
 """
-"""Selects the rows of `standing`, with the part of the partition that the final reads allow to judge. `placed_at` is
-the acknowledged offset, else the highest offset that was read; -1 if neither is known.
+"""Selects the rows of `standing`, with the offsets and times for which final reads show what is missing
+(`ObservedPartition`). `placed_at` is the acknowledged offset, else the highest offset that was read; -1 if neither is
+known. `vanished` is true if an earlier round of final reads had the value, the last round had not, and the partition is
+not compacted.
 """
 
 
@@ -176,8 +188,8 @@ def standing(rows: Sequence[ObservedPartition]) -> str:
 
 
 def partitions(rows: Sequence[ObservedPartition]) -> str:
-    """Return a statement that contains the partitions themselves, because reading a file of a few rows costs as much as
-    reading a large file.
+    """Return a statement with the rows of the table `partitions` as SQL literals, because Spark reads a file of a few
+    rows no faster than a large file.
     """
     topics: dict[str, int] = {}
     facts = (
@@ -212,7 +224,9 @@ VIEWS: dict[str, SparkView] = {
 
 
 def in_order(names: Iterable[str]) -> Iterator[str]:
-    """Return these tables and views, and all that they read, each after the views that it reads itself."""
+    """Return the names of these tables and views, and of all that they read. Each name comes after the names that it
+    reads.
+    """
     made: dict[str, None] = {}
 
     def make(name: str) -> None:

@@ -1,9 +1,9 @@
-"""Turns witnesses in Spark into findings: exact counts, the witnesses that each finding keeps, and Parquet files with
-all of them.
+"""Turns witnesses in Spark into findings: exact counts, the witnesses that each finding keeps as examples, and Parquet
+files with all of them.
 
-A history may show more witnesses than the driver can hold. If there are few, the driver takes them all. If there are
-many, Spark writes the files, counts the witnesses, and picks those at `squall.checkers.findings.places_kept`, in the
-order of their operations, then of their other columns.
+A history may show more witnesses than the driver can hold. If there are few, the driver fetches them all. If there are
+many, Spark writes the files and counts the witnesses; the driver then fetches the examples. Spark orders witnesses by
+operation, then by their other columns, and `squall.checkers.findings.places_kept` chooses indexes in that order.
 """
 
 # Up to 50,000 witnesses come to the driver as they are: one job for an ordinary run. The driver's memory has a bound,
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW = 50_000
-"""Is the number of witnesses that the driver takes at most as they are: a run with few witnesses needs one job instead
-of four.
-"""
+"""Limits how many witnesses the driver fetches directly, in one Spark job. A run with more of them needs four jobs."""
 SCHEMA = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for name in Witness._fields])
 """Holds the columns of the Parquet files."""
 
@@ -65,11 +63,11 @@ def collect(
     few: int = FEW,
     more: Sequence[Witness] = (),
 ) -> list[Finding]:
-    """Return the findings of all witnesses that `statement` selects, and of `more`, with the signs that `circumstances`
-    show.
+    """Return the findings: the witnesses that `statement` selects and those of `more`, counted by anomaly, evidence,
+    process and signs. `circumstances` say which signs (what may explain it) a witness gets.
 
-    `folder` is created again, and holds all witnesses; each of its files is Parquet. At most `few` witnesses, and those
-    that findings keep, leave Spark.
+    All witnesses are written to `folder`, which is emptied first, as Parquet. If there are more than `few`, the driver
+    gets only their counts and the witnesses that findings keep as examples.
     """
     shutil.rmtree(folder, ignore_errors=True)
     found = spark.sql(f"select {_TYPED} from ({statement})")
@@ -93,7 +91,9 @@ def collect(
 
 
 def _places(counts: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Return the places of the witnesses to keep, for these rows of `_COUNTS`."""
+    """Return a table of the witnesses to keep: the columns of their group, and their index in the group (`place`).
+    `counts` holds the rows of `_COUNTS`; `squall.checkers.findings.places_kept` chooses the indexes.
+    """
     groups: dict[tuple[Any, ...], dict[int, int]] = {}
     for *group, part, count in counts:
         groups.setdefault(tuple(group), {})[part] = count

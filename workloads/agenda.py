@@ -41,7 +41,9 @@ def in_burst(since_s: float) -> bool:
 
 
 class RecordSchedule(Protocol):
-    """Yields the records that one producer is to send, in order of time: at random times, or at those of a plan."""
+    """Yields the records that one producer is to send, in order of time. They are drawn at a rate
+    (RandomRecordSchedule), or listed in the plan of a run (FixedRecordSchedule).
+    """
 
     due_at: float
     """Gives the time of the next record, by the producer's env.mono(); infinite if no record is left."""

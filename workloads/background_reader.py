@@ -32,8 +32,9 @@ FROM_THE_START: tuple[Beginning, ...] = ("start",)
 LOOK_BACK_MS = 10_000
 """Limits how far back in time a reader looks up an offset by timestamp."""
 LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
-"""A reader asks for the end offsets of its partitions every `LAG_EVERY_S` seconds, to know its lag, but at most once in
-`LAG_PAUSES` of its pauses between polls. It waits at most `LAG_LIMIT_S` seconds for the answer.
+"""A reader requests the end offsets of its partitions every `LAG_EVERY_S` seconds, to know its lag. If `LAG_PAUSES`
+pauses between polls take longer, it does so only after that time. It waits at most `LAG_LIMIT_S` seconds for the
+response.
 """
 
 
@@ -50,12 +51,14 @@ async def tail(
     *,
     lookups: bool = False,
 ) -> None:
-    """Run the reader of this number until the harness lets readers end and its last poll is done. It uses the client
-    library of its zone (clients with network links of their own), or Squall's own client.
+    """Run the workload's reader `number` until the harness lets readers end and its last poll is done. It uses the
+    client library of its zone (a group of clients with network links of their own); if the zone has none, Squall's own
+    client.
 
-    Squall's own reader has the settings `consumer`, with `isolation` in place of their own level. It starts at each of
-    `beginnings` in turn, and changes to the next one every `again_s` seconds while the load lasts. If `lookups`, it
-    also looks up offsets by timestamp. A library's reader has its own settings and starts at the log's start.
+    A library's reader has its own settings except for `isolation`, and starts at the log's start. Squall's own reader
+    has the settings `consumer`, also with `isolation`. It starts at each kind of offset in `beginnings` in turn, and
+    changes to the next one every `again_s` seconds during the load. With `lookups`, it also looks up offsets by
+    timestamp.
     """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
@@ -99,8 +102,11 @@ async def _read(
     *,
     lookups: bool,
 ) -> None:
-    """Run the reader as one process of the history (Jepsen's logical process). It ends when the harness lets readers
-    end, or when one of its topics was deleted and created again; then the next process reads the new topic.
+    """Poll as one process of the history (Jepsen's logical process), with `pause_s` seconds after each poll. `turns`
+    chooses the offsets at which to start; with `lookups`, also look up offsets by timestamp.
+
+    Return when the harness lets readers end. Return earlier if one of the topics was deleted and created again: the
+    caller then starts another process, which reads the new topic.
     """
     readers, handle = around.readers, around.controls.readers[number]
     parts = [around.recorder.partitions[place] for place in places]

@@ -26,7 +26,7 @@ BYTES = 100
 EACH, PAUSE_S = 4, 0.05
 """Each partition gets `EACH` records; `PAUSE_S` seconds lie between two records."""
 WRITE_S = 5.0
-"""Limits how long the sends of all these records may take together."""
+"""Limits how long one call of `write_to` may take to send its records, in seconds."""
 NAMESAKE = "another topic of this name acknowledged it"
 SETTINGS = ClientSettings(client_id="squall-passing", request_timeout_ms=2_000)
 

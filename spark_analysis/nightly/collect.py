@@ -31,7 +31,9 @@ class NightCollector:
         self.night = night
         self.facts = facts_of_night(night)
         self.kept: dict[int, tables.ConvertedRun] = {}
-        """Maps the index of each run in `facts` to its converted history."""
+        """Maps the index of a run in `facts`, the runs of the night, to its converted history. Runs without a readable
+        history are left out.
+        """
         self.troubles: dict[int, str] = {}
         for number, each in enumerate(self.facts):
             if each.path is not None:
@@ -119,7 +121,9 @@ class NightCollector:
 
 
 def _measured(found: Mapping[str, list[Row]]) -> Row:
-    """Return the columns `store.MEASURED` of one run, from the rows that the statements returned for it."""
+    """Return the measured columns of one run in the table `runs` (`store.MEASURED`). `found` maps a name in
+    `measures.STATEMENTS` to the rows of this run.
+    """
     # A run without such records has no row in the statements: its counts are 0, and its times are not known.
     row: Row = dict.fromkeys(("acknowledged", "lost", "lost_unacknowledged", "duplicated"), 0)
     row |= {"lost_tails": 0, "lost_tail_records": 0, "lost_tail_ms": 0.0}

@@ -1,4 +1,5 @@
-"""Measures each run for the store with SQL, over all runs of a night (`squall.spark_analysis.nightly.tables`).
+"""Measures the runs of a night (of one `squall nightly`) with SQL. The statements read the histories of all runs as one
+(`squall.spark_analysis.nightly.tables`), and return rows for each run.
 
 Lost and duplicated records are counted by the rules of `squall.spark_analysis.queries`, latency and unavailability as
 in `squall.checkers.metrics`; tests/parity compares both.
@@ -61,9 +62,9 @@ tails as (
   select run, part, tail, count(*) records, max(t) - min(t) ns from numbered group by run, part, tail)
 select run, count(*) lost_tails, max(records) lost_tail_records, max(ns) / 1e6 lost_tail_ms from tails group by run
 """
-"""Counts lost tails: records at the end of a partition's log that were lost at once. Lost records are taken in the
-order of their acknowledgement. A new tail begins after a record that was acknowledged between them, survived, and has a
-higher offset than the tail's last record. docs/durability.md gives the reasons.
+"""Counts lost tails: records at the end of a partition's log that were lost at once. The lost records are ordered by
+the time of their acknowledgement. A record begins a new tail if, since the previous lost record, another record was
+acknowledged that survived and has a higher offset than that lost record. docs/durability.md gives the reasons.
 """
 
 # Each change of leaders is one epoch more, so changes between two responses count, too.
@@ -79,7 +80,9 @@ select s.run, s.part, s.st, s.t0, s.t1, (s.t1 - s.t0) div {unit} took,
 from (select {run} run, part, st, t0, t1, producer from standing where sent = 1) s
 join runs r on s.run = r.run where not array_contains(r.afterwards, s.producer)
 """
-"""Selects the sends of the load itself."""
+"""Selects the sends of the load with their latency (`took`), and whether a fault was active meanwhile (`faulty`). The
+harness's own sends after healing are left out.
+"""
 
 PERCENTILES = """
 select run, faulty, percentile(took, array(0.5, 0.99)) took from sends where st = 0 group by run, faulty
@@ -145,7 +148,9 @@ def measured(spark: SparkSession, history: ConversionResult) -> Mapping[str, lis
 
 
 def marked(history: ConversionResult) -> str:
-    """Return the statement MARKED with the rules for lost and duplicated records that apply to such a history."""
+    """Return the statement MARKED, with the rules for lost and duplicated records. `history` decides which rules apply:
+    damage and compaction, if there are any, excuse missing records.
+    """
     lost, duplicated = _rules(loss.query(history)), _rules(duplicate.query(history))
     columns = {name: sql for rule in (*lost, *duplicated) for name, sql in rule.columns.items()}
     return MARKED.format(

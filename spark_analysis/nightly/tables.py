@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PARTITIONS = 1 << 20
 OPERATIONS = 1 << 40
 AT_ONCE = 1000
-"""Is the number of runs of one pass at most: the ids of their partitions must fit into an int."""
+"""Limits how many runs Spark reads as one history: the ids of their partitions must fit into an int."""
 NAMES = ("records", "told", "partitions", "members", "txns")
 _SHIFTED = {
     "part": f"int(run * {PARTITIONS} + part)",
@@ -157,8 +157,8 @@ _PLAYED = pa.schema([(name, pa.int64()) for name in ("run", "id", "began", "ende
 
 
 def _runs(runs: Sequence[ConvertedRun]) -> pa.Table:
-    """Return, for each run, the times at which faults were on, and the processes that wrote after healing, which are
-    not its load.
+    """Return, for each run, the times in which faults were active (`spans`), and the harness's own producers, which
+    wrote after healing and do not count as load (`afterwards`).
     """
     rows = [
         {

@@ -42,8 +42,8 @@ from (select txn, txn_proc, late_abort, min(struct(val, part, acked_at)) first, 
       from missing m left anti join visible v on v.txn = m.txn
       where proven group by txn, txn_proc, late_abort)
 """
-"""Selects the witnesses. `passed` says that a final read went past the offset; `read_after` says that a final read
-which began after the commit read to the end.
+"""Selects the witnesses. `passed` is true if a final read went past the record's offset. `read_after` is true if a
+final read began after the commit and covers the whole log.
 """
 
 

@@ -9,7 +9,8 @@ from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 DAMAGED = """
   exists (select 1 from places c where c.part = row.part and c.off = row.placed_at and c.val < 0 and c.is_final = 1)"""
-"""Is true if the record at its offset is damaged, which `corrupt` reports."""
+"""Is true if final reads found a damaged record at `placed_at`, the offset of the row's record: `corrupt` reports it.
+"""
 
 SUPERSEDED = """
   (key >= 0 and coalesce(max(if(key >= 0, final_max, null)) over (partition by part, key), -1L) > placed_at)"""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from squall.checkers.anomalies.lost_position import LEAST_RETENTION_NS, METADATA
 from squall.checkers.history.conversion import ConversionResult
-from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_positions
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_offset_fetches
 
 SQL = f"""
 with explaining as (
@@ -84,4 +84,4 @@ def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """Return the Spark query for `squall.checkers.anomalies.lost_position`; empty if the history cannot show the
     anomaly.
     """
-    return [WitnessQuery(SQL, ("group_commits", "fetches", "partitions"))] if has_positions(history) else []
+    return [WitnessQuery(SQL, ("group_commits", "fetches", "partitions"))] if has_offset_fetches(history) else []

@@ -17,8 +17,9 @@ from (select * from records where kind = 1 and before >= 0 and off > before + 1)
 join order_of n on n.part = o.part and n.off = o.before join partitions p on p.part = o.part
 where next < o.off and not compacted
 """
-"""Selects the witnesses among returned records. The converter stores which offset each reader read before each record,
-so no sort of all reads is needed. Only reads with a hole before them are looked up in the version order.
+"""Selects the witnesses among returned records. The converter stores for each record the offset that its reader got
+before it (`before`), so no sort of all reads is needed. Only a record that does not follow `before` directly is
+compared with the known offsets of its partition (`order_of`).
 """
 
 
@@ -37,8 +38,8 @@ from (select * from records where kind = 1 and before >= 0 and off > before + 1)
 join order_of n on n.part = o.part and n.off = o.before and n.iso = o.iso join partitions p on p.part = o.part
 where next < o.off and not compacted
 """
-"""Selects the same witnesses in a history with transactions: a read_committed reader need not get records of
-transactions whose commit was not acknowledged, or which a late EndTxn may have aborted.
+"""Selects what SQL does, in a history with transactions: a read_committed reader need not get records of transactions
+whose commit was not acknowledged, or which a late EndTxn may have aborted.
 """
 
 
@@ -53,8 +54,9 @@ from (
 join order_of n on n.part = e.part and n.off = e.passed{same_level}
 group by e.part, e.off, op, e.idx, proc, before
 """
-"""Adds polls that moved their reader over records: polls that returned no record, and offsets before and behind the
-records that a poll returned. Offsets above the highest that any reader saw do not count.
+"""Continues SQL or WITH_TRANSACTIONS with polls that moved their reader over records without returning them: polls
+without records, and the offsets before the first and behind the last record of a poll. Offsets above the highest that
+any reader saw do not count.
 """
 
 

@@ -34,8 +34,8 @@ counted as (
 select 'send-reorder' anomaly, evidence, part, off, val, op, producer proc, overtook other
 from counted where evidence is not null
 """
-"""Selects the witnesses. Its windows sort later records first, because Spark needs quadratic time for a frame of all
-following rows.
+"""Selects the witnesses. The window `later` sorts a producer's sends in descending order, so that all later sends are
+preceding rows: Spark needs quadratic time for a frame of all following rows.
 """
 
 

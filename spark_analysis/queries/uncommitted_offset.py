@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.checkers.history.conversion import ConversionResult
-from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_positions, has_transactions
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_offset_fetches, has_transactions
 
 SQL = """
 with explained as (
@@ -28,6 +28,6 @@ def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """Return the Spark query for `squall.checkers.anomalies.uncommitted_offset`; empty if the history cannot show the
     anomaly.
     """
-    if not has_positions(history) or not has_transactions(history):
+    if not has_offset_fetches(history) or not has_transactions(history):
         return []
     return [WitnessQuery(SQL, ("group_commits", "fetches", "partitions"))]

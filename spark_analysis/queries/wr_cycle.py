@@ -1,9 +1,9 @@
-"""Finds G1c with Spark, by a certificate of time.
+"""Finds G1c with Spark, and sends only a few edges to the driver.
 
 Each transaction is stamped with the time at which its commit was requested. In a sound history each edge from a writer
-to a reader goes forward in time, and without an edge that goes back there is no cycle. Otherwise a cycle lies between
-the stamps of the edges that go back: only edges inside these spans of time are sent to the driver, which searches them.
-A sound history has none, whatever its length.
+to a reader leads forward in time, so that there is no cycle. Each cycle has an edge that leads backward in time, and
+lies inside the spans of time that such edges cover. So only edges inside these spans are sent to the driver, which
+searches them. A sound history has none, whatever its length.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ select writer, reader, int(late) late, proc, read.part, read.off, read.val
 from wr_edges e join spans s
   on e.writer_at between s.since and s.till and e.reader_at between s.since and s.till
 """
-"""Selects the edges inside the spans. Overlapping spans are joined, because a cycle that goes back by several edges
-lies inside their union.
+"""Selects the edges inside spans of time that backward edges cover. A backward edge leads to a reader that requested
+its commit no later than the writer; it covers the time between both requests. Overlapping spans are joined, because a
+cycle with several backward edges lies inside their union.
 """
 
 Edge = tuple[int, int, int, int, int, int, int]
-"""Is (writer, reader, 1 if a late EndTxn may have committed the writer, process of the reader, partition, offset,
-value).
+"""Is (writer, reader, late, process of the reader, partition, offset, value). `late` is 1 if a delayed EndTxn of an
+earlier transaction may have committed the writer (KAFKA-17754).
 """
 Graph = Mapping[int, Sequence[int]]
 
@@ -86,8 +87,8 @@ def components(edges: Iterable[Edge]) -> dict[int, int]:
 
 
 def _search(graph: Graph, root: int, seen: dict[int, int], number: int) -> list[int]:
-    """Return the nodes that can be reached and are not in `seen`, in the order in which their search ends, and add them
-    to `seen` with the value `number`.
+    """Search depth-first from `root`, without entering nodes in `seen`. Add the reached nodes to `seen` with the value
+    `number`, and return them in postorder: each after all nodes that were reached from it.
     """
     if root in seen:
         return []

@@ -11,8 +11,10 @@ from squall.workloads.scenario import AT, RenumberedLoad, Table
 PRODUCER, TOPIC, PARTITION, BYTES = range(AT + 1, 5)
 
 
-def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Return the load with all used partitions renamed to the first partitions of the topic `first`."""
+def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad:
+    """Return the load with all used partitions renamed to the first partitions of the topic `first`. `table` holds the
+    workload's settings.
+    """
     used = sorted({(str(op[TOPIC]), int(op[PARTITION])) for op in operations})
     places = {place: (first, number) for number, place in enumerate(used)}
     moved = [
@@ -21,7 +23,7 @@ def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> Renum
     return RenumberedLoad({**table, "topics": 1, "partitions": len(used)}, moved, places)
 
 
-def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
-    """Return the load with all records sent by the first producer."""
+def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad:
+    """Return the load with all records sent by the first producer. `table` holds the workload's settings."""
     moved = [[op[AT], 0, *op[TOPIC:]] for op in operations]
     return RenumberedLoad({**table, "producers": 1}, moved, {})

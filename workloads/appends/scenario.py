@@ -47,9 +47,9 @@ TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024
 """Gives the size of each producer's buffer."""
 PLAIN_BYTES = 100
-ASKS_AGAIN_MS = 1_000
-"""Gives the length of a reader's poll in ms. A fetch may wait longer at the broker; the reader sends a further request
-only after the poll has ended.
+READER_POLL_MS = 1_000
+"""Gives the longest time of a reader's poll, in ms. A Fetch may wait longer at the broker; the reader sends further
+requests only after the poll has ended.
 """
 
 
@@ -135,7 +135,7 @@ class AppendsLoad(Scenario):
             linger_ms=self.linger_ms,
             delivery_timeout_ms=self.delivery_timeout_ms,
         )
-        longest_ms = self.request_timeout_ms + ASKS_AGAIN_MS
+        longest_ms = self.request_timeout_ms + READER_POLL_MS
         if self.fetch_min_bytes > 1 and self.fetch_max_wait_ms > longest_ms:
             found.append(
                 f"fetch_max_wait_ms {self.fetch_max_wait_ms} with fetch_min_bytes {self.fetch_min_bytes} is above "
@@ -156,8 +156,9 @@ class AppendsLoad(Scenario):
 
     @override
     def longest_wait_s(self) -> float:
-        """Return the base limit plus the client's own delay, in seconds. The delay is the linger of a producer, or the
-        pauses between polls plus fetch.max.wait.ms of a reader, whichever is longer.
+        """Return how long, in seconds, a sound cluster may keep the load's clients waiting: the default of `Scenario`
+        plus the clients' own delay. The delay is a producer's linger, or a reader's pauses between polls plus
+        fetch.max.wait.ms, whichever is longer.
         """
         waits_ms = self.fetch_max_wait_ms if self.fetch_min_bytes > 1 else 0
         return super().longest_wait_s() + max(POLLS_TO_READ * self.poll_pause_ms + waits_ms, self.linger_ms) / 1000
@@ -192,9 +193,7 @@ class AppendsLoad(Scenario):
         )
 
     def assignment(self, reader: int) -> list[Place]:
-        """Return the partitions of a reader: each partition has a reader, and a second one if there are several
-        readers.
-        """
+        """Return the partitions of a reader. Each partition has two readers, or one if the load has only one reader."""
         return [
             place
             for number, place in enumerate(self.places())
@@ -242,7 +241,9 @@ class AppendsLoad(Scenario):
         around.recorder.flush()
 
     def _agenda(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
-        """Return the records that one producer has to send."""
+        """Return the records that producer `number` is to send: those of the run's plan if it has one, else random
+        ones. `began` is env.mono() at the begin of the run.
+        """
         if around.operations is not None:
             return FixedRecordSchedule(around.operations, number, began)
         from squall.workloads.sender import TICK_S

@@ -1,5 +1,5 @@
 """Decides batches, sequences, retries and outcomes of one producer's records, without I/O. Producers batch records for
-leaders, and a batch that is sent again is not appended again (mechanisms P1, P2).
+leaders, and a batch that is sent again is not appended again (mechanisms P1 and P2 in docs/mechanisms.md).
 
 Records of a partition queue in the partition's *lane*, in batches numbered in the order of sending. `producer` does the
 I/O: it takes batches out, sends them, and reports the result of each attempt: `acked`, `refused` with an error, or
@@ -12,10 +12,10 @@ with its first offset.
 before an earlier batch that is still on its way to another broker.
 - After any failure a lane waits until it has nothing in flight, then sends from the lowest number, one batch at a time,
 until a batch is acknowledged. The same holds for a lane's first batch: a broker without state for a producer accepts
-*any* sequence (kafka-wire, section 4), so a second batch could be appended although the first was not.
+*any* sequence, so a second batch could be appended although the first was not.
 - A batch that got a sequence and is not acknowledged leaves a gap, and a batch in doubt may still arrive. Nothing may
 be sent after it: its lane stops, unsent batches fail, and the producer takes no new records. The other lanes finish.
-The caller continues with a new producer (a new producer id); no epoch is bumped, nothing is guessed.
+The caller continues with a new producer, which gets a new producer id; the old one's epoch is not bumped.
 
 A batch is FAIL only if each of its attempts got an error that proves that nothing was appended, or never left the
 client. With one attempt in doubt it is INFO, unless a later attempt is acknowledged.
@@ -208,8 +208,9 @@ class RecordAccumulator:
         return fits and not self.retired
 
     def add(self, topic: str, index: int, record: QueuedRecord, now_ms: int) -> int | None:
-        """Queue a record. Return the time at which the caller must call `sendable` and `expire` because of it, or None
-        if it will call them earlier anyway.
+        """Queue a record. Return the time, in ms, at which the caller must call `sendable` and `expire`: now if a batch
+        is full, else when the record's new batch has lingered. Return None if the record joined an earlier batch that
+        is not full.
 
         Raises BufferFull or ProducerRetired; the record is then not queued.
         """

@@ -158,7 +158,9 @@ class Client:
                 await self.env.sleep(self.backoff(failures))
 
     async def ask_once(self, request: Message, response: type[R], *, version: int | None = None) -> R:
-        """Send a request to one broker. Raises RequestFailed, UnsupportedApi."""
+        """Send a request once, to the broker of the control connection. After a failure the next call uses another
+        broker. Raises RequestFailed, UnsupportedApi.
+        """
         # One request at a time: a time-out closes the connection, and would fail all others on it.
         async with self._control_lock:
             connection = await self._control_connection()
@@ -188,8 +190,8 @@ class Client:
     ) -> R:
         """Send a request to one broker over its data connection. Raises RequestFailed, UnsupportedApi.
 
-        With a `version`, the request may be one that the broker does not list, because brokers list requests between
-        brokers to no client. `limit_s` is the time-out in seconds (None: the request time-out).
+        With a `version`, the broker need not list the request in its ApiVersions response, which leaves out requests
+        between brokers. `limit_s` is the time-out in seconds (None: the request time-out).
         """
         if limit_s is None:
             limit_s = self.settings.request_timeout_ms / 1000

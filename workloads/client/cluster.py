@@ -1,5 +1,5 @@
-"""Keeps a client's view of the cluster: brokers, topics, and the leaders to which producers send (mechanism P1). It is
-pure: responses are passed in, changes are returned.
+"""Keeps a client's view of the cluster: brokers, topics, and the leaders to which producers send (mechanism P1 in
+docs/mechanisms.md). It is pure: responses are passed in, changes are returned.
 
 What is known of a partition only moves forward, by leader epoch: metadata from a broker that lags behind never replaces
 a newer response or the leader's own information (KIP-951), unless the topic was recreated (another topic id).

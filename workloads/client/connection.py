@@ -3,10 +3,11 @@
 A response is matched only to the oldest outstanding request: a response with another correlation id ends the
 connection, so that a reordered or repeated response can never be taken for that of another request. When a request
 times out the connection is closed, because anything sent on it may still take effect. When the connection ends, for
-whatever reason, each outstanding request fails, once.
+whatever reason, each outstanding request fails exactly once.
 
-Requests go straight to the link; only bytes that do not fit wait, and start a task to send them. Responses are passed
-on as views of the receive buffer, which are valid only during the call.
+Requests are written at once to the link (the socket, or its simulation). Only bytes that it does not take now are
+queued, and a task sends them later. Responses are passed on as views of the receive buffer, which are valid only during
+the call.
 """
 
 from __future__ import annotations

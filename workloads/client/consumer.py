@@ -310,8 +310,9 @@ class Consumer:
                 self._parts[place] = self._parts.pop(place)
 
     def _return_unchanged(self, place: Place, bounds: OffsetBounds | None, asked: _FetchInFlight) -> None:
-        """Return empty records for a partition that a response of the session omitted: the broker has nothing new for
-        it.
+        """Add a partition without records to the poll's result, because a response of the incremental fetch session
+        omitted it: nothing has changed there (KIP-227). `bounds` are its last reported offsets, `asked` is the answered
+        Fetch.
         """
         part = self._parts.get(place)
         position, epoch = asked.positions[place]
@@ -350,7 +351,9 @@ class Consumer:
         self._polled.fetched.append(FetchedRecords(place, read.next_position, *bounds, read.records, read.damage))
 
     def _heed(self, place: Place, reported: tuple[int, int], response: FetchOut) -> bool:
-        """Apply what a broker that does not lead said about the current leader (KIP-951). Return True if it is new."""
+        """Apply the current leader that a broker reported with its error (KIP-951). `reported` is (broker id, leader
+        epoch). Return True if the client did not know of it.
+        """
         endpoints = {node_id: (host, port) for node_id, host, port, _ in response.node_endpoints}
         leader = Leader(*reported)
         return self._client.hint(place, leader, endpoints.get(leader.node_id))

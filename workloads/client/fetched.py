@@ -42,8 +42,9 @@ def read_records(
     """Return the visible records from `position` on. `aborted` lists (producer id, first offset) of aborted
     transactions, as the broker reported them.
 
-    A damaged batch is reported and one offset is skipped; the next fetch returns the batch again, unless it had only
-    that offset. Decoding ends at bytes in which no batch can be found.
+    If a batch has a wrong CRC, its last offset is not known either: the batch is reported, and the position advances by
+    one offset only. The next fetch then returns the same batch, unless it had no further offset. Decoding ends at bytes
+    in which no batch can be found.
     """
     found: list[Record] = []
     damage: list[UnreadableBatch] = []
@@ -89,7 +90,9 @@ def _visible_records(
 
 
 class _AbortedTransactionFilter:
-    """Tracks, at the offset read so far, which open transactions will be aborted."""
+    """Hides the batches of aborted transactions from a reader. It follows the log in order of offsets and keeps the
+    producers whose open transaction will be aborted.
+    """
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)

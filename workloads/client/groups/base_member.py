@@ -108,7 +108,9 @@ class BaseGroupMember(Generic[C]):
         return bool(self.core.rejoin or self.core.out)
 
     def halt(self, *, still: bool) -> None:
-        """Stop the whole client, heartbeats included, as a paused OS process is; or let it continue."""
+        """Suspend the client, heartbeats included, like a paused process of the operating system. `still` False resumes
+        it.
+        """
         self._halted = still
         self._wake.set()
 

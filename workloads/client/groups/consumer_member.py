@@ -2,8 +2,8 @@
 leaves.
 
 There are two tasks, as in `GroupMember`. Only the heartbeat task sends requests to the coordinator. The application's
-task calls `keep_up` before each poll: there it gives up revoked partitions and learns of lost ones. A fenced member
-joins again only after that, so that a later heartbeat says nothing about the partitions that it owned before.
+task calls `keep_up` before each poll: this call gives up revoked partitions and reports lost ones to the application. A
+fenced member joins again only after that report, so that no later heartbeat lists the lost partitions.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ConsumerMember(BaseGroupMember[ConsumerMembership]):
         core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
         super().__init__(client, settings, listener, core)
         self._may_join = self._asked_in = -1
-        """Count memberships (`ConsumerMembership.life`): `_may_join` is the one in which the application wants to join,
-        and `_asked_in` the one in which a heartbeat was last sent.
+        """Hold values of `ConsumerMembership.life`, which numbers the memberships. `_may_join` is the membership that
+        the application last asked for, `_asked_in` the one in which the last heartbeat was sent.
         """
         self._failures = 0
         self._reported: tuple[int, tuple[Place, ...]] = (NO_GENERATION, ())

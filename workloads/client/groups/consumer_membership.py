@@ -1,5 +1,5 @@
 """Decides for a member of a consumer group what its next heartbeat contains and what responses mean (KIP-848). A
-partition has one owner at a time (mechanism P6). The code is pure.
+partition has one owner at a time (mechanism P6 in docs/mechanisms.md). The code is pure.
 
 `ConsumerMember` does the I/O: it sends the requests and passes in the responses. The coordinator assigns partitions.
 When an assignment takes partitions away, the member gives them up and says so in its next heartbeat. A partition of
@@ -75,8 +75,9 @@ class ConsumerMembership:
         has learned, so that the next heartbeat must have all fields.
         """
         self._unsettled = self._acknowledges = False
-        """`_unsettled` is True if an assignment is not carried out yet, and `_acknowledges` if one is carried out but
-        not acknowledged in a heartbeat yet.
+        """`_unsettled` is True from an assignment until the member owns exactly the assigned partitions.
+        `_acknowledges` is True from then on until the coordinator has answered a heartbeat that lists the owned
+        partitions.
         """
 
     @property

@@ -34,9 +34,10 @@ class GroupCoordinatorClient:
         self._node = -1
 
     async def ask(self, request: Message, response: type[R], newest: int, limit_s: float | None = None) -> R:
-        """Return the coordinator's response, at most in version `newest`. Waits until there is a coordinator.
+        """Send a request, at most in version `newest`, and return the coordinator's response. Waits until a coordinator
+        is found; after that, at most `limit_s` seconds (None: the request time-out).
 
-        Raises RequestFailed, UnsupportedApi: after these the coordinator is looked up again.
+        Raises RequestFailed, UnsupportedApi: the next call then looks the coordinator up again.
         """
         node = await self._find()
         try:
