@@ -163,6 +163,7 @@ def _moment(files: RunFiles, violation: Json) -> str:
 def _found(entry: Json) -> CheckResult:
     name = str(entry.get("name"))
     permitted = entry.get("permitted")
+    # null in verdict.json: it is not known whether it is permitted.
     state = {True: PERMITTED, False: FAILED}.get(permitted, UNJUDGED) if isinstance(permitted, bool) else UNJUDGED
     known = CATALOG.get(name)
     return CheckResult(
@@ -304,6 +305,7 @@ def figures_of(files: RunFiles) -> KeyFigures:
     latency = mapping(mapping(files.metrics.get("latency_ms")).get("all"))
 
     def count(history_key: str, counter: str) -> int | None:
+        # An outcome that no send had is missing in the table.
         value = sends.get(history_key, 0) if sends else counters.get(counter)
         return value if isinstance(value, int) else None
 

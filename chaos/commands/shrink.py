@@ -92,6 +92,7 @@ def shrink_run(what: RecordedRun, mutant: str | None, wanted: str | None, budget
         failure = fails(plan)
     except KeyboardInterrupt:
         raise click.Abort("nothing was saved") from None
+    # With --as, another failure than the recorded one may be meant.
     expected = what.failure if wanted is None else failure
     if failure is None or (expected is not None and failure != expected):
         was = f"; it was recorded as {what.failure}" if what.failure else ""
@@ -137,6 +138,7 @@ def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDire
     from squall.chaos.runs.recorded import save_at
     from squall.chaos.runs.simulation import simulate
 
+    # With messages, which are the arrows of the story's picture.
     result = simulate(plan, mutant=mutant, messages=True, stop_at_first=False)
     if not whole:
         stopped = simulate(plan, mutant=mutant, messages=True)

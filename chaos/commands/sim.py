@@ -156,6 +156,7 @@ def command(
             preload_coverage()
         order = SeedBatch(plan_file, mutant, root, not all_violations, workload=flags["workload"], coverage=coverage)
         return run_seeds(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
+    # With --rate nothing is made lighter: a load of the user's own is wanted.
     if plan_file is None and flags["rate"] is None:
         light = SCENARIOS[flags["workload"] or DEFAULT].LIGHT
         flags.update({name: value for name, value in light.items() if flags[name] is None})
@@ -175,6 +176,7 @@ def _drawn(flags: dict[str, Any], mutant: str | None) -> Plan:
 
 def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str | None, flags: dict[str, Any]) -> None:
     """Raise UsageError if options contradict each other, and PreconditionError if the mutant does not exist."""
+    # A plan has its workload.
     free = ("seed", "workload") if plan_file is None else ("seed",)
     given = [name for name, value in flags.items() if value not in (None, {}) and name not in free]
     if seeds is not None and flags["seed"] is not None:

@@ -58,6 +58,7 @@ def program_of(command: str, directory: str) -> list[str]:
     at_home = Path(directory or ".").absolute()
     if not at_home.is_dir():
         raise PreconditionError(f"--directory {directory}: there is no such folder")
+    # As in a shell: a word with a slash is a path, from the folder in which the program runs; others are on PATH.
     found = str(at_home / words[0]) if "/" in words[0] else shutil.which(words[0])
     if found is None or not Path(found).is_file():
         raise PreconditionError(f"--command {command!r}: there is no program {words[0]!r} {_where(words[0], at_home)}")
@@ -165,6 +166,7 @@ class ProgramReader(SelfPollingReader):
             self._at = dict.fromkeys(self._places, 0)
             return ReaderAssigned(dict(self._at))
         while not self._asked.is_set():
+            # A pause between two polls, which `finish` cuts short.
             with trio.move_on_after(self._pause_s):
                 await self._asked.wait()
                 break

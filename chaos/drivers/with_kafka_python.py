@@ -43,6 +43,7 @@ def settings(config: DriverConfig) -> dict[str, Any]:
         "batch_size": config.batch_size,
         "compression_type": None if config.codec == "none" else config.codec,
         "request_timeout_ms": config.request_timeout_ms,
+        # kafka-python refuses a delivery time-out that is shorter than request time-out and linger together.
         "delivery_timeout_ms": max(config.delivery_timeout_ms, config.request_timeout_ms + config.linger_ms),
         "max_block_ms": ROOM_MS,
         "max_request_size": max(config.max_record_bytes + 1024, 1_048_576),

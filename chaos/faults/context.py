@@ -104,8 +104,7 @@ class ClusterMonitor(Protocol):
 
 
 class FaultContext:
-    """Gives a fault the runtime, the run's clock and the cluster's state, and records which fault holds which node or
-    link.
+    """Gives a fault the runtime, the run's clock and the cluster's state; records which fault holds which node or link.
 
     record: writes one line of nemesis.jsonl.
     """
@@ -432,6 +431,7 @@ class FaultContext:
         link can be compared only if this set was the same for both.
         """
         on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
+        # Not at the source: the harness itself sends the probes over the link.
         return frozenset(on_link | set(self.others(p, link.target)))
 
     def any_other_on(self, p: FaultExecution) -> bool:

@@ -107,6 +107,7 @@ def _between(deaf: set[Pair], manner: CutMode) -> list[tuple[Link, Cut]]:
     """Return how to cut the links so that for each pair (a, b) no byte that broker a sends reaches broker b."""
     cuts: dict[Link, Cut] = {}
     for a, b in sorted(deaf):
+        # A refusal ends whole connections. If nothing passes either way, each side's connections are cut whole.
         if manner is CutMode.REFUSE or (b, a) in deaf:
             cuts[Link(a, b)] = Cut(manner)
             continue

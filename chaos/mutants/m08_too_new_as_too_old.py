@@ -40,6 +40,7 @@ def client_visible_plan(seed: int) -> Plan:
         seen.late_fetches(1.6, 4.0, seen.THIRD, seen.SECOND, 1500, "back"),
         fault(rng.uniform(3.7, 4.2), 2.5, "kill", f"node:{seen.SECOND}"),
     ]
+    # Longer than the cuts: a follower that gets no records stays in the ISR.
     return seen.client_visible_plan(seed, faults, settings={"replica.lag.time.max.ms": "6000"})
 
 

@@ -29,6 +29,7 @@ def plan(seed: int) -> Plan:
         first, second = rng.sample((COMMIT, ABORT), 2)
         transactions.append(txn(at_s + 0.1, producer=0, end=first))
         transactions.append(txn(at_s + 0.2, producer=0, records=4, pause_ms=1200, end=second))
+    # Shorter than the delay of markers: the coordinator sends them again before the late ones arrive.
     settings = {"request.timeout.ms": "500"}
     return txn_plan(seed, faults, transactions, settings=settings)
 

@@ -33,6 +33,7 @@ def plan(seed: int) -> Plan:
         faults.append(fault(at_s, rng.uniform(0.8, 1.1), "protocol", f"all {others}", stream="back", **asked))
         transactions.append(txn(at_s + rng.uniform(0.1, 0.3), records=3, partitions=3))
     workload = {"partitions": 3, "transaction_timeout_ms": 1500}
+    # A marker whose response is lost is sent again after this time.
     return txn_plan(seed, faults, transactions, settings={"request.timeout.ms": "500"}, workload=workload)
 
 

@@ -24,6 +24,7 @@ def append_as_leader(
 ) -> AppendResult:
     """Do what the correct function does, but return an offset that each truncation shifts by one."""
     done = _SOUND(self, records, leader_epoch, wall_ms, client=client, zstd=zstd, checked=checked)
+    # `generation` counts the truncations of the log.
     shifted = client and not done.error
     return done._replace(base_offset=done.base_offset + self.generation) if shifted else done
 

@@ -385,6 +385,7 @@ def _may_lose(run: Row) -> bool:
 
 def _configuration_of(item: str) -> str:
     """Return the configuration in an item's name, which is configuration, faults and seed with dots between them."""
+    # From the right, because a configuration may have dots.
     return item.rsplit(".", 2)[0]
 
 

@@ -89,6 +89,7 @@ def cause_in_short(txn: ObservedTxn, found: TransactionFacts) -> str:
     assert decided is not None
     if _successors(txn, found):
         return TAKEN_OVER
+    # The time-out counts from the coordinator's first record, and not from the client's begin.
     begun = txn.states[0].t if txn.states else txn.began
     return TIMED_OUT if txn.timeout_s and decided.t - begun >= txn.timeout_s else NO_CAUSE
 
@@ -175,6 +176,7 @@ def looked_at(files: RunFiles, found: TransactionFacts) -> list[NotableTransacti
     strange = [txn for txn in found.txns if outcome_of(txn) in (UNCERTAIN, OPEN) or not _is_marked(txn, found)]
     for txn in sorted(strange, key=lambda each: -length_of(each))[:SLOWEST]:
         why = "outcome unknown" if _is_marked(txn, found) else "without all its markers"
+        # The first reason counts: a finding before a doubt, and both before slowness.
         chosen.setdefault(txn.op, (txn, why if outcome_of(txn) != OPEN else "left open", False))
     slow = sorted(found.txns, key=lambda txn: -length_of(txn))[:SLOWEST]
     usual = slow_from(found)

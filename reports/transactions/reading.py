@@ -205,6 +205,7 @@ def _runs(states: Sequence[CoordinatorDecision]) -> list[list[CoordinatorDecisio
     """Split states into runs: each begins with an Ongoing that follows another state."""
     runs: list[list[CoordinatorDecision]] = []
     for state in states:
+        # A coordinator writes Ongoing again for each partition that is added.
         if state.state == "Ongoing" and not (runs and runs[-1][-1].state == "Ongoing"):
             runs.append([])
         if runs and state.state not in ("Empty", "Dead"):
@@ -217,6 +218,7 @@ def _share_out(txns: Sequence[ObservedTxn], runs: Sequence[list[CoordinatorDecis
     for number, txn in enumerate(txns):
         until = txns[number + 1].began if number + 1 < len(txns) else float("inf")
         while place < len(runs) and runs[place][0].t < until:
+            # Earlier states are of a transaction that the history does not have.
             if runs[place][0].t >= txn.began:
                 txn.states += runs[place]
             place += 1

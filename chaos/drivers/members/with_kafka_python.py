@@ -172,6 +172,7 @@ def _weighed(error: KafkaError) -> CommitResult:
 
 
 def _offsets(offsets: Mapping[Place, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    # -1: without a leader epoch.
     return {TopicPartition(*place): OffsetAndMetadata(position, "", -1) for place, position in offsets.items()}
 
 

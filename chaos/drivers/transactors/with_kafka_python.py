@@ -55,6 +55,7 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
     REFUSALS = (KafkaError,)
 
     def __init__(self, config: DriverConfig, answer: OutcomeCallback) -> None:
+        # Not by super().__init__, which would make a producer and connect: the first call does that.
         self._answer, self._config = answer, config
         self._producer: KafkaProducer | None = None
         self.spent = ""
@@ -65,6 +66,7 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
         """Make one call. Commit and abort take no time-out: the caller stops waiting by itself."""
         config = self._config
         if self._producer is None:
+            # A record has no longer than its transaction, but as long as kafka-python demands.
             longest_ms = max(config.request_timeout_ms + config.linger_ms, config.transaction_timeout_ms)
             self._producer = KafkaProducer(
                 **{**settings(config), "delivery_timeout_ms": min(config.delivery_timeout_ms, longest_ms)},

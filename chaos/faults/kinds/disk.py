@@ -41,6 +41,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     ended = [
         node for node in stopped if not _at_its_crash_point(context, p, node)
     ]  # `crash_at` starts such a node itself
+    # As if this fault had taken them down: `release_down` leaves those down that other faults hold.
     context.hold_down(p, ended)
     started = await context.release_down(p, ended)
     p.ended = context.now_ns()

@@ -60,6 +60,7 @@ def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
     """Return, for some faults, a resignation of the controller in place of a change of leaders, if there is another
     controller.
     """
+    # A stream of its own: the other draws of the seed stay as they are.
     if rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE and nodes >= CONTROLLERS:
         return replace(fault, target="controller", params={"how": "resign"})
     return None
