@@ -105,6 +105,7 @@ class ContainerBackend(ClusterBackend):
             await in_thread(check_image, self._engine, self._images.broker)
         for each in await in_thread(labels.sweep, self._engine):
             self._say(f"ended {each}, which a killed run had left")
+        # Before the first container, so that no end of one is missed.
         watch = self._watch = await in_thread(ContainerWatch, self._engine, f"{labels.RUN}={self.run}")
         await self._volumes.make(self._labels)
         network = await self._make_network()
@@ -129,6 +130,7 @@ class ContainerBackend(ClusterBackend):
                 await each.launch()
                 await each.wait_ready(ready_s)
             except HarnessError as trouble:
+                # Raised here, it would leave the nursery in a group, and no caller expects one.
                 troubles.append(trouble)
                 nursery.cancel_scope.cancel()
 

@@ -55,6 +55,7 @@ class Container:
         """Start the container. Returns the pid of its first process on this machine; 0 if that process has ended
         already.
         """
+        # Without the engine's events the end of this start would never be noticed.
         self._watch.check()
         await in_thread(self._engine.start, self._id)
         self.starts += 1
@@ -91,6 +92,7 @@ class Container:
         except EngineError as error:
             if error.status != CONFLICT:
                 raise
+            # The engine has not noticed yet that the last pause or resume is over.
             await self.settled(not frozen)
             await in_thread(call, self._id)
         return await self.settled(frozen)

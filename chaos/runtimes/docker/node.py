@@ -134,6 +134,7 @@ class ContainerNode(BrokerNode):
             raise PreconditionError("there is no second image to upgrade to")
         before = await self.container.image()
         self._container = await self.container.made_of(self._second)
+        # A new container has none of the limits that are on.
         if self.quota.shares:
             await self._container.set_cpus(min(self.quota.shares.values()))
         return {"from": before, "to": self._second}
@@ -147,6 +148,7 @@ class ContainerNode(BrokerNode):
     async def send_kill(self) -> None:
         """Send the signal that ends the container."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
+        # Before the end, with which the kernel's counters are gone.
         await self.quota.end(self.container)
         if self.state is NodeState.PAUSED:
             # Some engines refuse to signal a frozen container; others let it run for a moment before it dies.

@@ -49,6 +49,7 @@ class AttachedContainer:
         if self.state is not NodeState.RUNNING or (seen := await self._seen())["Status"] != "exited":
             return
         self.state = NodeState.DOWN
+        # The run did not end it, but restores it all the same: `heal` does, or `squall clean` after a killed harness.
         self._registration.hurt(self._container)
         words = await trio.to_thread.run_sync(self._engine.last_words, self._container, LAST_LINES)
         self.exits.append(NodeExit(self.id, 0, int(seen["ExitCode"]), time.monotonic_ns(), words))

@@ -200,6 +200,7 @@ class ExternalRuntime(Runtime):
         found = await discover(self._bootstrap)
         left = dict.fromkeys(sorted(self._topics & found.topics), "no answer")
         async with trio.open_nursery() as nursery:
+            # Not through the proxies, one of which may have ended.
             client = Client(RealEnv("cleaner"), addresses(self._bootstrap))
             await nursery.start(client.run)
             with trio.move_on_after(HEAL_S):

@@ -167,6 +167,7 @@ class KafkaProgram(BrokerProgram):
         """
         files = self._files
         files.data.mkdir(parents=True, exist_ok=True)
+        # Kafka refuses to format a directory again, which an earlier run in this folder has left.
         if (files.data / "meta.properties").exists():
             return
         self.configure(0)

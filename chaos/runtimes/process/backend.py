@@ -73,6 +73,7 @@ class SquallSoftware(BrokerSoftware):
         listeners = [(name, node) for name in (INTERNAL, *plan.zones) for node in plan.nodes]
         proxied = plan.links() if self._proxied else ()
         here = claim(len(listeners) + len(proxied))
+        # Not strict: behind the listeners' addresses `here` has those of the proxies.
         direct = dict(zip(listeners, here, strict=False)) | client_addresses(plan, self._client_port, self._client_host)
         proxies = dict(zip(proxied, here[len(listeners) :], strict=True))
         layout = AddressLayout(plan.nodes, plan.controllers, plan.zones, direct, proxies)

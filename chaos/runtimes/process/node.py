@@ -61,6 +61,7 @@ class ProcessNode(BrokerNode):
             self.faults.clear()  # what an earlier run on this folder ordered
         incarnation = self.files.begin_incarnation()
         self.program.configure(incarnation)
+        # Before the process starts, so that all lines from here on are its own.
         self._words = self.program.reports()
         asked_ns = time.monotonic_ns()
         self._child = start(
@@ -132,6 +133,7 @@ class ProcessNode(BrokerNode):
     @override
     async def stop(self, grace_s: float) -> Evidence:
         self.must_be(NodeState.RUNNING)
+        # New reports, which begin with the shutdown.
         child, words = self._running(), self.program.reports()
         asked_ns = time.monotonic_ns()
         child.signal(signal.SIGTERM)
@@ -156,6 +158,7 @@ class ProcessNode(BrokerNode):
         child = self._running()
         asked_ns = time.monotonic_ns()
         if self._throttle is not None:
+            # Otherwise the throttle's next SIGCONT would end the pause.
             await trio.to_thread.run_sync(self._throttle.hold)
         child.signal(signal.SIGSTOP)
         state = await child.in_state("TtZ-", SIGNAL_TIMEOUT_S)
@@ -211,6 +214,7 @@ class ProcessNode(BrokerNode):
 
     def _unthrottle(self) -> None:
         if self._throttle is not None:
+            # `pause` holds the throttle, whose thread could not end otherwise.
             if self.state is NodeState.PAUSED:
                 self._throttle.release()
             self._throttled.add(self._throttle.end())

@@ -106,11 +106,13 @@ class SquallProgram(BrokerProgram):
     def command(self) -> list[str]:
         faults = ["--faults", str(self.faults.folder)] if self.faults is not None else []
         module, _ = package_in(self._packages)
+        # The second version may be an old checkout, whose broker has another module name.
         program = self._program if module == BROKER[-1] else (*BROKER[:-1], module)
         return [*program, "--config", str(self._files.config), *faults]
 
     @override
     def environment(self) -> Mapping[str, str]:
+        # Unbuffered, so that the log has the last words of a broker that is killed.
         return {"PYTHONPATH": str(self._packages), "PYTHONUNBUFFERED": "1"}
 
     @override

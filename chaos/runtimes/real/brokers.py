@@ -92,8 +92,7 @@ def exits_of(brokers: Brokers) -> tuple[NodeExit, ...]:
 
 
 async def shut_down_all(brokers: Brokers) -> None:
-    """Shut the brokers down one after the other; a paused broker is resumed first. A broker whose shutdown fails is
-    left as it is.
+    """Shut the brokers down together; a paused broker is resumed first. A broker whose shutdown fails is left as it is.
     """
 
     async def one(broker: BrokerNode) -> None:

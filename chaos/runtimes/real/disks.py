@@ -70,6 +70,7 @@ class Disks:
             await _until(is_down, within_s)
         finally:
             faults.disarm()
+        # Until the broker confirms that the crash is called off, it may still crash.
         if not is_down():
             await self._taken_over(found, faults)
             found.poll()

@@ -227,6 +227,7 @@ def main(routes: dict[str, Any]) -> None:
     counted = Path(routes["produce"]).open("a", buffering=1) if "produce" in routes else None
     counts: dict[str, ProducerSettingsCounter] = {}
     for route in routes["routes"]:
+        # Links between brokers begin with a broker's id. Their requests are not the clients'.
         if counted is not None and not route["link"][:1].isdigit():
             counts.setdefault(route["link"], ProducerSettingsCounter(partial(_trace, counted, route["link"])))
         faults, to = links.setdefault(route["link"], FrameFaults()), (route["to"][0], int(route["to"][1]))

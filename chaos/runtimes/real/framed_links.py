@@ -63,6 +63,7 @@ class FramedLinks:
     async def ready(self) -> bool:
         """Return whether the relay answers."""
         try:
+            # Before the first fault this order changes nothing.
             await self._ask({"do": "reset"})
         except HarnessError:
             return False

@@ -65,6 +65,7 @@ async def _connected(host: str, port: int) -> AsyncIterator[trio.SocketStream]:
 
 async def _frame(stream: trio.SocketStream) -> memoryview:
     (size,) = _SIZE.unpack(await _exactly(stream, _SIZE.size))
+    # A response has at least its correlation id. A proxy's fault may tear frames, and a wrong size must fill no memory.
     if not 4 <= size <= MAX_ANSWER_BYTES:
         raise MalformedFrame(f"an answer of {size} bytes")
     return memoryview(await _exactly(stream, size))

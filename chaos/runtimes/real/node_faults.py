@@ -51,6 +51,7 @@ class NodeFaults:
         """Order a fault under a name unused on this node. Raises HarnessError if the name is in use."""
         if name in self._named:
             raise HarnessError(f"there is a fault {name!r} on this disk already")
+        # A fault has the number of the command that orders it, which `_write` counts.
         self._named[name] = _as_ordered(self._serial + 1, fault)
         self._write()
 
@@ -88,6 +89,7 @@ class NodeFaults:
         faults = tuple(self._named.values())
         orders = FaultCommandSet(self._serial, self._limit_bytes, faults, self._crash)
         self.folder.mkdir(parents=True, exist_ok=True)
+        # By a rename, because the broker may read the file at any time.
         fresh = self.folder / "control.new"
         fresh.write_text(json.dumps(asdict(orders)))
         fresh.replace(self.folder / "control")
@@ -131,6 +133,7 @@ class NodeFaults:
             said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())
         except FileNotFoundError:
             return None
+        # The file may still be that of an earlier crash.
         return str(said["at"]) if said["number"] == number else None
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:

@@ -33,8 +33,10 @@ STREAMS = {
 def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
     """Return Toxiproxy's kind of toxic and its attributes. A REFUSE cut has no toxic: the proxy is switched off."""
     match fault:
+        # With a timeout of 0 Toxiproxy swallows bytes, and ends the connections when the toxic is removed.
         case Cut(manner=CutMode.DROP):
             return "timeout", {"timeout": 0}
+        # A bandwidth of 0 keeps bytes until the toxic is removed.
         case Cut(manner=CutMode.HOLD):
             return "bandwidth", {"rate": 0}
         case Latency():
@@ -115,6 +117,7 @@ class ProxiedLinks:
                     self._api.remove_toxic(proxy, f"{name}.{stream}")
             elif not any(_refuses(other) for key, other in faults.items() if key != name):
                 self._api.enable(proxy, True)
+            # Last: if a call above fails, the fault can be removed again.
             del faults[name]
 
     def reset(self) -> None:

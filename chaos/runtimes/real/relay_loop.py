@@ -40,6 +40,7 @@ class RelayEventLoop:
 
     def watch(self, end: socket.socket, events: int, ready: Callable[[int], None]) -> None:
         """Call `ready(events)` whenever the socket is ready. No events: the socket is not watched."""
+        # It is closed already, and a selector knows no such socket.
         if end.fileno() < 0:
             return
         known = end in self._look.get_map()
@@ -160,6 +161,7 @@ class ConnectionEnd:
             except OSError:
                 self.broken()
                 return
+            # At the end of the stream a socket stays ready for ever, and would keep the loop busy.
             if not size:
                 self.read(False)
             self.arrived(bytes(self._loop.buffer[:size]))
@@ -222,6 +224,7 @@ def connect(
     waiting = [True]
 
     def settled(_: int = 0, *, late: bool = False) -> None:
+        # Answer and time-out both call this, and only the first of them counts.
         if not waiting:
             return
         waiting.clear()

@@ -132,6 +132,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
             try:
                 if self._links is not None:
                     with contextlib.suppress(HarnessError):
+                        # Without faults first: a broker that reaches no controller has no controlled shutdown.
                         await self._links.heal_all()
                 await shut_down_all(self._brokers)
             finally:
@@ -288,12 +289,14 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
     @override
     async def heal(self) -> Evidence:
         await self._linked().heal_all()
+        # Before the disks are healed: a paused broker does not confirm that a fault is off.
         resumed = [node for node in self.nodes if self.state(node) is NodeState.PAUSED]
         for node in resumed:
             await self.resume(node)
         await self._disks.heal_all()
         await self._cpus.heal_all()
         self._clocks.heal()
+        # Last, so that a starting broker meets no fault.
         down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
         await self.backend.bring_up(down, READY_S)
         failed = await silent_links(self, HEAL_S)

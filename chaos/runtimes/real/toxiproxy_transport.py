@@ -81,6 +81,7 @@ class HttpTransport:
                 response = self._connection.getresponse()
                 content = response.read()
             except (OSError, http.client.HTTPException) as error:
+                # The answer may come later. On this connection it would be taken for that of the next request.
                 self._connection.close()
                 raise ToxiproxyError(f"Toxiproxy did not answer {method} {path}: {error!r}") from error
             finally:

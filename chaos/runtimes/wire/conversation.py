@@ -147,6 +147,7 @@ class FramedConnection(ABC):
 
     def asked(self, data: bytes) -> None:
         """Handle bytes from the client: the side that opened the connection."""
+        # After the end of a fault, bytes must not overtake what it still holds.
         if not (self._held or self._requests.holds or self.framed()):
             self._requests.follow(data)
             self.put(StreamDirection.THERE, data, 0.0)
@@ -160,6 +161,7 @@ class FramedConnection(ABC):
 
     def answered(self, data: bytes) -> None:
         """Handle bytes from the broker: the side that accepted the connection."""
+        # What a fault did to requests concerns their responses, even after its end.
         waits = self._twice or self._own or self._held or self._overtook or self._early or self._struck
         if not (waits or self._responses.holds or self.framed()):
             self._responses.follow(data)
@@ -197,6 +199,7 @@ class FramedConnection(ABC):
     # ------------------------------------------------------------------ frames
 
     def _ask(self, frame: bytes) -> None:
+        # `cut` has found no frame any more: this is the unparsed rest of the stream.
         if self._requests.lost:
             self._release(StreamDirection.THERE, self._held.get(StreamDirection.THERE))
             self.put(StreamDirection.THERE, frame, 0.0)
@@ -209,6 +212,7 @@ class FramedConnection(ABC):
         answer = frames.error_answer(frame, on.fault.error) if on is not None and act is FrameAct.ERROR else None
         if on is None or (act is FrameAct.ERROR and answer is None):
             on, act = None, None  # an answer of this API has no place for an error
+        # A REORDER has hit only once another frame has overtaken this one.
         elif act is not FrameAct.REORDER:
             on.hits += 1
             self._tell(on, frame, api, correlation_id)
@@ -258,6 +262,7 @@ class FramedConnection(ABC):
         if (told := self._struck.pop(correlation_id, None)) is not None:
             version, struck = told
             struck.answer, struck.answered_ns = frames.end_txn_error_in(version, frame), self.now_ns()
+        # This is the second response to a duplicated request, of which the client knows nothing.
         if self._twice.get(correlation_id):
             del self._twice[correlation_id]
             return

@@ -125,6 +125,7 @@ class BrokerCallObserver:
         def become_leader(state: Partition, order: Any, log_end_offset: int, now_ms: int) -> Any:
             before = state.is_leader, state.leader_epoch
             effects = rule(state, order, log_end_offset, now_ms)
+            # Another order for the same leader epoch begins no new term: earlier fetches still count.
             if before != (True, state.leader_epoch):
                 self._fetches[state] = FetchHistory(state.isr, now_ms)
             return effects
@@ -138,6 +139,7 @@ class BrokerCallObserver:
         ) -> Any:
             effects = rule(state, replica_id, offset, broker_epoch, now_ms, *more)
             follower = state.followers.get(replica_id)
+            # A leader ignores the fetch of an earlier incarnation of the follower (KIP-903).
             if follower is not None and follower.broker_epoch == broker_epoch and state in self._fetches:
                 self._fetches[state].fetched(replica_id, offset, state.log_end_offset, now_ms)
             return effects

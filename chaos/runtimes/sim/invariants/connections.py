@@ -136,6 +136,7 @@ class ConnectionOrderWatch:
             finally:
                 now.reset(before)
             route = routes.get(key)
+            # The server answers a hot route without `_handle`, which notes the effect of all others.
             if route is not None and route.hot is not None and key not in BY_CALL:
                 self._took_effect(*request)
 

@@ -123,6 +123,7 @@ class MetadataReplay:
 
     def _registration_changed(self, record: records.BrokerRegistrationChangeRecord) -> None:
         before = self.brokers[record.broker_id]
+        # 0 changes nothing, 1 fences, -1 unfences. A shutdown that has begun is never taken back by such a record.
         fenced = before.fenced if not record.fenced else record.fenced == 1
         leaving = before.in_controlled_shutdown or record.in_controlled_shutdown == 1
         self.brokers[record.broker_id] = replace(

@@ -30,6 +30,7 @@ def durable_end(log: Log, disk: Any) -> int:
     for segment in log.segments:
         name = file_name(segment.base_offset, LOG)
         found = durable(name)
+        # A durable file of this name may be another one, which has been deleted or replaced since.
         if not isinstance(found, FileNode) or found is not now(name):
             return segment.base_offset
         content = found.content

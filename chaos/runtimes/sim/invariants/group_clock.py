@@ -52,6 +52,7 @@ class MemberRequestTimes:
         before, revoking = self._revoking.pop(group_id, {}), {} if sessions is None else dict(sessions._revoking)
         for member_id, (epoch, until_ms) in revoking.items():
             was_epoch, was_ms = before.get(member_id, (-1, -1))
+            # A deadline that has passed may be set anew.
             if epoch == was_epoch and until_ms != was_ms > now_ms:
                 self._moved.setdefault(group_id, []).append(MovedRevocation(member_id, epoch, was_ms, until_ms))
         if revoking:

@@ -174,6 +174,7 @@ class GroupJournal:
                     owners[name] = None
                 if (written := consumer_records.decode(*found)) is not None:
                     group = self._consumers.setdefault(written.group_id, ConsumerGroup(written.group_id))
+                    # The owners before the batch: within it, a partition may go through several hands.
                     owned.setdefault(written.group_id, dict(group.owners))
                     group.replay(written)
         except MalformedFrame:

@@ -327,6 +327,7 @@ def follow(copy: LogCopy, log: Log, disk: InspectedDisk, *, checked: bool = Fals
     found: list[BatchIdentity] = []
     segments = log.segments
     at = len(segments) - 1
+    # From the end, because most often only the last segment has grown.
     while at > 0 and segments[at].base_offset > copy.segment:
         at -= 1
     for segment in segments[at:]:

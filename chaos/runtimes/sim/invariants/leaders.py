@@ -145,6 +145,7 @@ class FetchHistory:
         follower = self.of(broker_id)
         if offset >= leader_end:
             follower.caught_up_ms = now_ms
+        # It has now all that the leader had at the fetch before, so it was caught up then.
         elif follower.leader_end >= 0 and offset >= follower.leader_end:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         follower.fetched_ms, follower.leader_end, follower.offset = now_ms, leader_end, offset

@@ -47,6 +47,7 @@ class PartitionChecks:
         for now in batches:
             place = now.batch.base, now.batch.epoch
             first = written.setdefault(place, now)
+            # In the first log, all before this batch may be deleted. Another log may still have its predecessor.
             if first.previous is None:
                 written[place] = first._replace(previous=now.previous)
             for each in self._of_written:

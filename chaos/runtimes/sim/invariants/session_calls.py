@@ -117,6 +117,7 @@ class FetchSessionObserver:
                 model = self._naming[session] = NamingSession()
             model.requested(epoch, data.topics, data.forgotten)
             positions = {key: _position(following) for key, following in wanted}
+            # Any of the replicas will do: it only tells a report which node this is.
             for _, following in wanted:
                 self._found(CheckTrigger.NAMED, NamedPositions(positions, model.named), following.hosted.state)
                 break

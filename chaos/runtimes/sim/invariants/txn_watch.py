@@ -78,6 +78,7 @@ class TransactionWatch:
             self._coordinators.setdefault(known)
         self._news[node, known] = copy
         entries = log.producers.entries
+        # If the numbers differ, a producer has come or gone without a batch: then all are compared.
         if anew or (not replay.start and len(entries) != len(replay)):
             ids: Iterable[int] = dict.fromkeys((*replay.senders(), *entries))
         else:
@@ -230,6 +231,7 @@ class TransactionWatch:
         before, after = step.before, step.after
         if before is None or after is None or after.state not in COMPLETED or before.state not in PREPARED:
             return
+        # Every replica of the coordinators' log has this record, and one check is enough.
         mark = known, batch.base, batch.crc
         if mark in self._completed or self._is_lossy():
             return

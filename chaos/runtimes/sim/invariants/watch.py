@@ -240,6 +240,7 @@ class InvariantChecker:
     def _look_at_times(self, seen: WatchedNode) -> None:
         """Check the settings of a node's replicas, and the time-outs that its coordinators must keep."""
         now = self._kernel.now
+        # If this check is later than that, the node was down or did nothing meanwhile.
         ran = now - seen.coordinators_due <= LOOK_S and not seen.sim.env.paused
         seen.coordinators_due = now + LOOK_S
         if self._calls is not None:
