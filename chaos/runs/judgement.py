@@ -189,6 +189,7 @@ def _changed(before: bytes | None, now: bytes) -> bool:
         one, other = json.loads(before or b"{}"), json.loads(now)
     except (ValueError, RecursionError):
         return False  # the earlier comparison is unreadable
+    # The result of another run, or one in another format, says nothing of what these files showed before.
     same_run = isinstance(one, dict) and one.get("run") == other.get("run") and one.get("schema") == other["schema"]
     return same_run and one.get("findings") != other["findings"]
 
@@ -307,6 +308,7 @@ def _used_prestarted(
 ) -> bool:
     """Return whether the prestarted Spark has analysed the history. If it has not, the caller starts another Spark."""
     try:
+        # Any failure is left to the Spark that the caller starts then: that one says what is wrong.
         program = prestarted.begin()
         return program is not None and not follow(program, prestarted.log, spark.limit_s, _shown(phase, background))
     except subprocess.TimeoutExpired:

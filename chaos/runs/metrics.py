@@ -99,6 +99,7 @@ def _histogram(latencies: SendLatencies) -> Metric:
     return HistogramMetricFamily(
         "squall_send_latency",
         "From hand-over to acknowledgement, of sends that were acknowledged.",
+        # A bucket of OpenMetrics counts everything below its bound.
         list(zip(bounds, accumulate(list(latencies.counts)), strict=True)),
         sum_s,
         unit="seconds",

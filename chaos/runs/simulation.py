@@ -324,6 +324,7 @@ def _troubles(sim: _SimulatedRun) -> list[str]:
     found = []
     if "ended_ns" not in info:
         found.append("the run did not come to its end")
+    # After a violation the run may have been ended on purpose.
     elif info.get("trouble") and not sim.world.violations:
         found.append(f"the harness had trouble: {info['trouble']}")
     return found
@@ -339,6 +340,7 @@ def failure_of(sim: _SimulatedRun, judgement: RunJudgement | None) -> tuple[Fail
     for gone in sim.runtime.exits():
         if broken and broken[0].t < gone.t_ns / 1e9 - MONO_S:
             break
+        # A broker whose end was meant by a fault, such as a failing disk, has not crashed.
         if not any(each["expected"] and each["t"] == gone.t_ns for each in _exits(sim)):
             name, said = _crash(gone.last_words)
             return FailureSignature("crash", name), (f"broker {gone.node} ended by itself: {said}", *lines)

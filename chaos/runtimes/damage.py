@@ -42,6 +42,7 @@ def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> FileDam
     closed file is removed: its name is an offset, and its directory has a later file of the same kind.
     """
     segments: dict[tuple[str, str], list[str]] = {}
+    # A segment's name is its offset in 20 digits, so the newest one of a partition comes last.
     for path in sorted(files):
         folder, _, name = path.rpartition("/")
         stem, dot, kind = name.partition(".")

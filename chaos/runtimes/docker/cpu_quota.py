@@ -44,6 +44,7 @@ class CpuQuota:
 
     async def begin(self, container: Container) -> None:
         """Begin to measure; does nothing if there is no limit or the container is down."""
+        # A container that was never started has no counters.
         if self.shares and container.death is None and container.starts:
             self._since = (time.monotonic(), *await container.cpu())
 

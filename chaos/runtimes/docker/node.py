@@ -170,6 +170,7 @@ class ContainerNode(BrokerNode):
 
     async def _kill_frozen(self) -> None:
         await self.container.signal("SIGKILL")
+        # The signal takes effect once the container runs again.
         if await self.container.died(0.2) is None and (await self.container.settled(frozen=True))["Paused"]:
             await self.container.unpause()
 
@@ -217,6 +218,7 @@ class ContainerNode(BrokerNode):
     async def resume(self) -> Evidence:
         self.must_be(NodeState.PAUSED)
         asked_ns = time.monotonic_ns()
+        # Right after a pause the engine may not report it yet, and `found` would say that it did not last.
         state = await self.container.settled(frozen=True)
         found = "T" if state["Paused"] else "R"
         if found == "T":
@@ -285,6 +287,7 @@ def command(program: Sequence[str], *, hurt: bool, fake_time: bool = False) -> l
     log.
     """
     program = (*before_program(f"{INSIDE}/{FILE}"), *program) if fake_time else program
+    # By `exec`, so that signals reach the program, and its exit code is that of the container.
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
     faults = ["--faults", f"{INSIDE}/faults"] if hurt else []
     return ["sh", "-c", redirected, "sh", *program, "--config", f"{INSIDE}/broker.properties", *faults]

@@ -76,6 +76,7 @@ async def discover(bootstrap: str) -> DiscoveredCluster:
     for host, port in servers:
         try:
             with trio.fail_after(ASK_S):
+                # None asks for all topics, an empty list for none.
                 seen = await inquiry.ask(host, port, MetadataRequest(topics=None), inquiry.METADATA_VERSION)
         except (OSError, MalformedFrame, trio.TooSlowError) as trouble:
             why = f"{host}:{port}: {str(trouble) or 'no answer'}"
@@ -95,6 +96,7 @@ class ProxiedEnv(RealEnv):
 
     @override
     async def connect(self, host: str, port: int) -> RealTransport:
+        # A broker that has joined since the start has no proxy.
         return await super().connect(*self._proxies.get((host, port), (host, port)))
 
 

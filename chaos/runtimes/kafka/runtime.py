@@ -105,6 +105,8 @@ class KafkaRuntime(RealRuntime):
         acts = ACTS | links | ({RuntimeCapability.FRAMES} if framed else set())
         acts |= {RuntimeCapability.UPGRADE} if second is not None else set()
         clocks, cpus = NoClocks("Apache Kafka"), ThrottlingCpuLimiter(backend.brokers)
+        # A plan calls this runtime `process` as well: its target says whose brokers run. The seed would be for disk
+        # faults, which Kafka's brokers do not have.
         super().__init__("process", plan, backend, acts=acts, clocks=clocks, cpus=cpus, seed=0)
 
 

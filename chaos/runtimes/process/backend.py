@@ -77,6 +77,7 @@ class SquallSoftware(BrokerSoftware):
         direct = dict(zip(listeners, here, strict=False)) | client_addresses(plan, self._client_port, self._client_host)
         proxies = dict(zip(proxied, here[len(listeners) :], strict=True))
         layout = AddressLayout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
+        # Another program may accept other settings.
         if self._program == BROKER:
             plan.check_brokers_settings(layout)
         return layout

@@ -20,6 +20,7 @@ from squall.chaos.runtimes.real.trace_tail import ShutdownReport, TraceTail
 from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import digest_of, package_in
 
+# -P: no module of the working directory may take the place of one of ours.
 BROKER = (sys.executable, "-P", "-m", "squall.broker")
 
 

@@ -224,6 +224,7 @@ def control(loop: RelayEventLoop, orders: RelayCommands, stream: socket.socket) 
 def main(routes: dict[str, Any]) -> None:
     """Listen on every route and for commands. Never ends by itself."""
     loop, links = RelayEventLoop(), dict[str, FrameFaults]()
+    # By lines, because the relay is ended by a signal and then flushes nothing.
     counted = Path(routes["produce"]).open("a", buffering=1) if "produce" in routes else None
     counts: dict[str, ProducerSettingsCounter] = {}
     for route in routes["routes"]:

@@ -160,6 +160,7 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
             how = "refused"
         except OSError as problem:
             how = f"ended: {problem.strerror or problem}" if how == "still open" else "never open"
+    # The first answer never came, so no frame was sent that the broker could refuse.
     if spoil and began == asked:
         return ProbeResult(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
     return ProbeResult(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)

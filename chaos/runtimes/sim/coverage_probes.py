@@ -69,6 +69,7 @@ def _eviction(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., A
     @wraps(rule)
     def heard(sessions: FetchSessions, request: Any, *args: Any, **kwargs: Any) -> Any:
         before = sessions.evictions
+        # A consumer has no replica id, and an epoch above 0 continues a session (KIP-227).
         of_consumer = request.replica_id < 0 < request.session_epoch
         try:
             opened = rule(sessions, request, *args, **kwargs)

@@ -159,6 +159,7 @@ class FileContent:
         written: list[tuple[Op, bytes]] = []
         for op in reversed(self.pending):
             offset, length, replaced, size = op
+            # All later changes are undone by now, so these are the bytes of this one.
             written.append((op, b"" if length == CUT else bytes(content[offset : offset + length])))
             content[offset : offset + len(replaced)] = replaced
             del content[size:]

@@ -77,6 +77,7 @@ class DiskFaults:
         for active in self.active.values():
             if isinstance(active.fault, Quota):
                 space = active.limit - used()
+                # TRUNCATION, as -1, fits even on a full disk.
                 if growth > max(0, space):
                     active.hits += 1
                     failed = failed or (errno.ENOSPC, max(0, space))

@@ -86,6 +86,7 @@ class DirectoryChange:
             _unplace(node)
         if self.source is not None:
             self._clear(self.source)
+        # Even if the node has moved on since, whatever had the target's name before has lost it.
         if self.target is not None and self._clear(self.target) and not moved_on:
             self.target[0].durable[self.target[1]] = node
             node.durable_at = self.target

@@ -150,6 +150,7 @@ class SimEnv(Env):
         cancelled.
         """
         told = yield message
+        # trio itself has woken the task, to raise a cancellation in it.
         if told is not GO_ON:
             told.unwrap()
         if not self.alive:
@@ -257,6 +258,7 @@ class SimEnv(Env):
         it.
         """
         took_s = FSYNC_S + self._cpu_rng.expovariate(1 / FSYNC_MEAN_S) + self._disk.delay_s("fsync")
+        # At an unknown moment of an fsync the data becomes durable: a crash may come before it or after it.
         before_s = took_s * self._cpu_rng.random()
         await self._wait_s(before_s)
         result = fn(*args)

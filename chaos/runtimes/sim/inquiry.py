@@ -115,6 +115,7 @@ async def ending(
             how = f"ended: {problem}" if how == "still open" else "never open"
     if link is not None:
         link.close()
+    # The first answer never came, so no frame was sent that the broker could refuse.
     if spoil and began == asked:
         return ProbeResult(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
     return ProbeResult(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)

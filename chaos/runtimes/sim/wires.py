@@ -174,6 +174,7 @@ class SimLink:
 
     def base_s(self) -> float:
         """Return the seconds that a packet takes one way, without faults."""
+        # `Random.expovariate` without its call, because each packet draws one.
         return BASE_S - log(1.0 - self.rng.random()) * MEAN_S
 
     def connect_delay_s(self) -> float:
@@ -201,6 +202,7 @@ class SimLink:
         for on in self._of(Loss, stream):
             assert isinstance(on.fault, Loss)
             rto_s = on.fault.rto_ms / 1000
+            # At most 0.9, or a loss of every packet would never end.
             while self.rng.random() < min(on.fault.probability, 0.9):
                 on.hits += 1
                 took_s += rto_s

@@ -193,6 +193,7 @@ def fetches_metadata(request: bytes) -> bool:
     except (MalformedFrame, KeyError, ValueError):
         return False
     asked: Any = decoded
+    # A Fetch names topics up to version 12, and has their ids from version 13 on (KIP-516).
     return any(topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID for topic in asked.topics)
 
 
@@ -306,6 +307,7 @@ class _ListFieldTypes(dict[tuple[str, str, str], Any]):
         import re
 
         module = importlib.import_module(key[0])
+        # Only the annotation says what a list is made of: in a new response all lists are empty.
         annotation = str(inspect.signature(getattr(module, key[1]).__init__).parameters[key[2]].annotation)
         found = re.match(r"list\[(\w+)\]", annotation)
         self[key] = kind = getattr(module, found.group(1), None) if found else None

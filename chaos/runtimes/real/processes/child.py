@@ -69,6 +69,7 @@ def start(
     assert threading.current_thread() is threading.main_thread(), (
         "a tethered process ends with the thread that starts it"
     )
+    # -I and -S: the script needs no packages, starts faster without them, and obeys no variable of the user.
     command = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *arguments]
     try:
         with log.open("ab") as output:
@@ -94,6 +95,7 @@ async def until(condition: Callable[[], bool], timeout_s: float) -> bool:
         while not condition():
             await trio.sleep(POLL_S)
         return True
+    # Once more: it may have come true in the last pause.
     return condition()
 
 

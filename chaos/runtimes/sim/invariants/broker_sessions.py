@@ -69,6 +69,7 @@ class HeartbeatHistory:
     def ticked(self, now_ms: int, timeout_ms: int) -> None:
         """Note that the controller looks at its sessions. Do not count the time for which it was paused before."""
         gap_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
+        # A controller that runs looks at its sessions much more often.
         if gap_ms > timeout_ms // 2:
             self._began_ms = min(self._began_ms + gap_ms, now_ms)
             self._heard_ms = {broker: min(heard_ms + gap_ms, now_ms) for broker, heard_ms in self._heard_ms.items()}
@@ -118,6 +119,7 @@ class BrokerSessionObserver:
         def decide(controller: Controller, api_key: int, request: Any, now_ms: int) -> Any:
             if api_key == ApiKey.BROKER_HEARTBEAT and controller in self._terms:
                 broker = controller.image.brokers.get(request.broker_id)
+                # A heartbeat of an earlier registration is refused, and keeps no session alive.
                 if broker is not None and broker.epoch == request.broker_epoch:
                     self._terms[controller].heard(broker.id, now_ms)
             decision = rule(controller, api_key, request, now_ms)

@@ -60,6 +60,7 @@ def clean_election(before: PartitionImage | None, now: PartitionImage, known: Pa
     a mark is permitted only if unclean elections or eligible leader replicas are on. (The change of the ISR that
     completes a reassignment may also elect a replica that joins the ISR by this change.)
     """
+    # If decisions between the two are not known, the leader may have been in an ISR of theirs.
     if before is None or now.leader in (-1, before.leader) or now.partition_epoch != before.partition_epoch + 1:
         return None
     if now.leader in before.isr + before.elr + before.adding:

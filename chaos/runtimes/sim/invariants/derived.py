@@ -70,6 +70,7 @@ def _segment(log: Log, segment: Segment, disk: Any, sealed: bool, interval: int)
     size = min(segment.size, len(buffer))
     while at + HEADER_SIZE <= size:
         header = HEADER.unpack_from(buffer, at)
+        # Base offset (0), length (1), last offset delta (6) and largest timestamp (8) of the batch's header.
         rows.append(IndexedBatch(header[0] + header[6] - base, at, header[8]))
         at += LENGTH_OVERHEAD + header[1]
     offsets = entries_of(segment.index, path + INDEX, disk)

@@ -23,6 +23,7 @@ def durable_end(log: Log, disk: Any) -> int:
     """Return the exclusive end offset of the batches that surely survive a power loss: their bytes and the name of
     their file are durable.
     """
+    # Once for the folder: looking up each file by its path took a twentieth of a simulation.
     here, kept = disk.names.find(log.directory), disk.names.find(log.directory, durable=True)
     if not isinstance(here, FolderNode) or not isinstance(kept, FolderNode):
         return log.segments[0].base_offset

@@ -121,6 +121,7 @@ class ServedSession:
 
     def requested(self, request: FetchIn) -> int:
         """Apply a request that the broker accepted. Returns the session epoch that the request should have."""
+        # A full request, of epoch 0, begins a session, which the next request continues with epoch 1.
         expected = INITIAL_EPOCH if request.session_epoch == INITIAL_EPOCH else self.epoch
         for key, parts in request.topics:
             for part in parts:

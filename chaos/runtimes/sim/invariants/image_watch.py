@@ -53,6 +53,7 @@ class ImageWatch:
         value = inspection.canonical(image)
         replayed = self._values.get(image.offset)
         if replayed is None:
+            # No log has had the records: the first image seen here is what the others are compared with.
             replayed = self._values[image.offset] = value.without_registrations()
         if value.leveled.offset != replayed.leveled.offset:
             value = value._replace(
@@ -83,6 +84,7 @@ class ImageWatch:
         is_whole = log.log_start_offset <= decisions.end
         try:
             for batch, records in inspection.metadata_records(log, disk, decisions.end, image.offset + 1):
+                # The records before this batch are deleted, and without them it cannot be replayed.
                 if batch.base > decisions.end:
                     break
                 news = decisions.take(batch.end, batch.epoch, records)

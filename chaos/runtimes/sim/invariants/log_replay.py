@@ -157,6 +157,7 @@ class LogReplay:
         if found.first < 0:
             return
         del self.open[found.first]
+        # With this transaction ended, the last stable offset is the first offset of the oldest one that is still open.
         ended = CompletedTxn(batch.producer_id, found.first, batch.base, next(iter(self.open), batch.end))
         found.first = NONE
         self.ended.append(ended)

@@ -110,6 +110,7 @@ def metadata_committed_prefix(before: NodeQuorumView | None, now: NodeQuorumView
     its start are in a snapshot: `image-is-a-replay` checks them.)
     """
     copy = quorum.copies[now.node]
+    # A follower may hear of a high watermark that its own log has not reached yet.
     if min(now.hw, now.log_end) <= copy.matched:
         return None
     mine, committed = copy.first_difference(quorum.ledger)
@@ -121,6 +122,7 @@ def metadata_committed_prefix(before: NodeQuorumView | None, now: NodeQuorumView
 )
 def metadata_leader_completeness(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """The quorum leader of the newest epoch holds every committed metadata record."""
+    # A leader of an earlier epoch, which has not heard of its successor, may lack what that one has committed.
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
         return None
     if before is not None and before.leads and before.epoch == now.epoch and before.hw == now.hw:
@@ -163,6 +165,7 @@ def metadata_believed_end_is_shared(
     mine = quorum.copies[now.node]
     for voter, end in now.believed:
         its = quorum.copies.get(voter)
+        # In a later epoch the voter may have truncated what it has reported to this leader.
         if end <= 0 or its is None or quorum.epochs.get(voter, 0) > now.epoch:
             continue
         if not are_alike(mine, its, end):

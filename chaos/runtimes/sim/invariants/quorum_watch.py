@@ -137,6 +137,7 @@ class QuorumWatch:
 
     def _commit(self, seat: NodeQuorumView, copy: LogCopy) -> None:
         ledger = self.known.ledger
+        # What does not continue the committed records is not added: `metadata-committed-prefix` reports it.
         if seat.hw <= ledger.end or (copy.compare(ledger) < ledger.end and ledger.batches):
             return
         for batch in copy.batches[copy.same :]:

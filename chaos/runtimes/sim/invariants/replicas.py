@@ -74,6 +74,7 @@ def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
             return f"{(later, further)} follows {(epoch, start)}"
     if entries and entries[-1][1] > now.log_end:
         return f"epoch {entries[-1][0]} begins at {entries[-1][1]}, the log ends at {now.log_end}"
+    # A replica of a starting node knows no epoch (-1) before its first order.
     if entries and 0 <= now.leader_epoch < entries[-1][0]:
         return f"knows epoch {entries[-1][0]} in epoch {now.leader_epoch}"
     if now.leads and (not entries or entries[-1][0] != now.leader_epoch):
@@ -84,6 +85,7 @@ def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
 @invariant("isr-of-replicas", CheckTrigger.STANDING, "hachikuji: TypeOk")
 def isr_of_replicas(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """ISR and maximal ISR are made of replicas, each once, and the maximal ISR contains the committed ISR."""
+    # Both are tuples, so the same object was checked before.
     if before is not None and before.isr is now.isr and before.maximal_isr is now.maximal_isr:
         return None
     for members in (now.isr, now.maximal_isr):
@@ -118,6 +120,7 @@ def one_fetcher(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
     """For a follower exactly one fetcher runs, which fetches from the leader of the follower's epoch. For any other
     replica no fetcher runs.
     """
+    # The first five fields are role and epochs: nothing that matters here has changed.
     if now.fetching is None or (before is not None and before[:5] == now[:5] and before.fetching == now.fetching):
         return None
     wanted = ((now.leader, now.leader_epoch),) if now.role == FOLLOWER and now.leader >= 0 else ()

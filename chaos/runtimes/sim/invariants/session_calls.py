@@ -69,6 +69,7 @@ class FetchSessionObserver:
         @wraps(rule)
         def open_session(sessions: FetchSessions, request: FetchIn, now_ms: int, **more: Any) -> Any:
             session, parts = rule(sessions, request, now_ms, **more)
+            # A request of the final epoch closes its session, and is answered in full.
             if session is not None and request.session_epoch != FINAL_EPOCH:
                 model = self._served.get(session)
                 if model is None:

@@ -96,6 +96,7 @@ def aborted_index_is_a_replay(found: LogProducerState, replayed: LogProducerStat
     if not replayed.start:
         return None if found.aborted == replayed.aborted else _index(found.aborted, replayed.aborted)
     earlier = {each.last for each in found.aborted if each.first < replayed.start}
+    # Without the last stable offsets, which may rest on transactions from before the log's first batch.
     has = [each[:3] for each in found.aborted if each.last not in earlier]
     wanted = [each[:3] for each in replayed.aborted if each.last not in earlier]
     return None if has == wanted else _index(has, wanted)
@@ -122,6 +123,7 @@ def stable_offset_is_a_replay(
     else:
         low = replay.stable_offset(now.hw, now.hw)
         high = replay.stable_offset(now.hw, max(now.hw, known.ledger.end))
+    # A transaction that began before the log's first batch is in no replay, and may hold the offset at the log's start.
     if max(low, now.start) <= now.lso <= max(high, now.start) or (replay.start and now.lso == now.start):
         return None
     due = str(low) if low == high else f"{low} to {high}"
@@ -224,6 +226,7 @@ def coordinator_state_is_a_replay(
     for name in sorted(found.keys() | replayed.keys()):
         has, wanted = found.get(name), replayed.get(name)
         if has is not None and wanted is not None and wanted.tagged is None:
+            # A record of the old version has nothing to compare these fields with.
             has = has._replace(tagged=None)
         if has != wanted:
             return of_id(name, has, wanted)

@@ -96,6 +96,7 @@ class TransactionWatch:
         found = inspection.memory_of(log, ids, disk, aborted=index)
         # What retention or a request deleted has no index any more.
         base = log.segments[0].base_offset if log.segments else 0
+        # With an expiration as short as that, a log may have forgotten idle producers.
         if log.config.producer_id_expiration_ms < NEVER_FORGOTTEN_MS:
             ids = [producer_id for producer_id in ids if found.senders[producer_id] is not None]
         replayed = LogProducerState(

@@ -198,6 +198,7 @@ class WatchedReplicas:
         suspects = {replica: None for node in anew for replica in node.replicas} if anew else {}
         for one in written:
             replica = self._owners.get(one)
+            # Tasks of a dead incarnation may still write to its objects, which belong to no running node.
             if replica is None or replica.rank < 0 or replica.node.sim.node is not replica.node.broker:
                 continue
             suspects[replica] = None
@@ -216,6 +217,7 @@ class WatchedReplicas:
         """Raise AssertionError if a replica of a running node has changed although no write to it was noted."""
         if self._written is None:
             return
+        # Written to in this event: `changed` has yet to compare them.
         pending = {self._owners.get(one) for one in self._written}
         for node in nodes:
             for replica in node.replicas if node.sim.node is node.broker else ():
