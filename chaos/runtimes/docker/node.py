@@ -205,6 +205,7 @@ class ContainerNode(BrokerNode):
         """
         self.must_be(NodeState.RUNNING)
         asked_ns = time.monotonic_ns()
+        # Not by SIGSTOP, which would stop the container's init alone.
         state = await self.container.pause()
         paused_ns = time.monotonic_ns()
         if not state["Paused"]:

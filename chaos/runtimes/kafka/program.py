@@ -89,6 +89,7 @@ class KafkaLogReports(BrokerReports):
         """Return how the broker shut down, by its log. Kafka does not log explicitly that no controller answered."""
         lines = self._lines()
         said = [words for words in LEAVING if any(words in line for line in lines)]
+        # The node may have been killed after the controller had let it go.
         return ShutdownReport(code == TERMINATED and LEAVING[-1] in said, False, said)
 
     def _lines(self) -> list[str]:

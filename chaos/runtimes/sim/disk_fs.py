@@ -88,6 +88,7 @@ class OpenFile:
 
     def size(self) -> int:
         """Return the file's size in bytes."""
+        # Without the gate, because a look at the size is no call of the disk at which a node can crash.
         if self._mount.revoked:
             raise NodeDead
         return len((self._node or self._closed()).content.cached)
