@@ -279,7 +279,9 @@ def say_planted(say: Console, mutant: str | None) -> None:
         from squall.chaos.mutants import find
 
         planted = find(mutant)
-        say.print(f"planted: mutant {planted.title_of()}, a broker that {planted.title}", soft_wrap=True, markup=False)
+        say.print(
+            f"planted: mutant {planted.id_and_name()}, a broker that {planted.title}", soft_wrap=True, markup=False
+        )
 
 
 def judge_with_spark(path: Path, say: Console) -> None:

@@ -1,8 +1,8 @@
-"""Plants KAFKA-17507: the coordinator answers a transaction marker before the offsets of the transaction are the
-group's committed offsets.
+"""Plants KAFKA-17507: the group coordinator answers a transaction marker before it has applied the transaction's
+offsets to the group.
 
-From 2.0 on, Kafka's coordinator did that later, in another thread. The next transaction of the same producer could
-begin meanwhile, and its undecided offsets were then committed with those of the transaction before.
+Since 2.0, Kafka's coordinator applied them later, in another thread. Meanwhile the producer could begin its next
+transaction. The offsets of that one were then applied as well, although it could still abort.
 """
 
 from __future__ import annotations

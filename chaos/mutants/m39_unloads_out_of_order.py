@@ -1,7 +1,8 @@
-"""Plants KAFKA-10614 and KAFKA-18137: when a broker resigns as coordinator, it unloads groups that it has loaded since.
+"""Plants KAFKA-10614 and KAFKA-18137: a coordinator resigns, is elected again and loads its groups, and only then
+unloads them, because it resigned.
 
-In Kafka loads and unloads ran in the order in which threads took them. A broker that resigned and was elected again a
-moment later removed the groups after it had loaded them, and served the partition without them.
+Kafka ran loads and unloads in the order in which threads took them. After such an unload the broker served the
+partition without its groups.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _SOUND = GroupCoordinator.role_changed
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which the coordinator dies, its successor resigns when the coordinator is back, and is elected
-    again when it dies once more.
+    """Return a plan in which the coordinator's broker dies twice. After the first time its successor is elected, and
+    resigns when the broker is back. After the second time the successor is elected again.
     """
     rng = draw(seed, "39")
     first_s = rng.uniform(1.5, 2.0)

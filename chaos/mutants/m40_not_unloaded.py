@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def needs_loading(
     replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
 ) -> bool:
-    """Do what the correct function does only if this broker leads the partition: a broker that resigns unloads nothing.
+    """Return False if this broker does not lead the partition `h`. The correct function first unloads the partition's
+    shard then.
     """
     return h.state.is_leader and _sound(replicas, h, shards, unload)
 

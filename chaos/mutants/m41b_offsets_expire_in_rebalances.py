@@ -29,8 +29,8 @@ _SOUND = GroupCoordinatorShard._expired
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which the last commits are old, by a clock two minutes ahead. A member leaves, and the rebalance
-    waits for another member that is paused.
+    """Return a plan in which the coordinator's clock jumps two minutes ahead, so that it takes the last commits for
+    old. A member leaves, and the rebalance waits for another member, which is paused.
     """
     rng = draw(seed, "41b")
     at_s = rng.uniform(2.0, 2.5)

@@ -29,7 +29,8 @@ _SOUND = ClassicGroupRules.refusal_of_commit
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with second processes that use the instance ids of members for a while."""
+    """Return a plan in which additional members join for a while, each with the group.instance.id of a present member.
+    """
     rng = draw(seed, "45")
     acts = [act(2.0 + 2.0 * n + rng.uniform(0.0, 0.8), 1 + n % 2, TWIN, rng.uniform(1.0, 1.8)) for n in range(3)]
     workload = {"members": 3, "static_members": True, "commit_every_ms": 0, "rate": 20}

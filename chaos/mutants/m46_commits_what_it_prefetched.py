@@ -29,7 +29,9 @@ _SOUND = Subscriber.commit
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which members that commit periodically close in good order, again and again."""
+    """Return a plan in which members commit periodically. Six times, one of them commits, leaves the group, and comes
+    back.
+    """
     rng = draw(seed, "46")
     acts = [act(1.5 + 0.7 * n + rng.uniform(0.0, 0.5), n % 2, LEAVE, 0.3) for n in range(6)]
     workload = {"auto_commit": True, "rate": 40, "poll_pause_ms": 150}

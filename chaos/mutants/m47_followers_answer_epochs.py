@@ -33,7 +33,8 @@ def offset_for_leader_epoch(
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which leaders change, and readers that follow them ask brokers that lead no longer, or not yet.
+    """Return a plan in which leaders change. Readers then ask a broker that is no longer the leader, or not yet the
+    leader.
     """
     return hunt_plan(
         seed,

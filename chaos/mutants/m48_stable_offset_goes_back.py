@@ -25,7 +25,9 @@ def read_limit(self: Partition, isolation: int, first_unstable_offset: int | Non
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which leaders die under few transactions, and readers ask for the latest offset soon after."""
+    """Return a plan in which leaders die. There are few transactions, and readers ask each new leader for the latest
+    offset soon after its election.
+    """
     rng = draw(seed, "48")
     kills = killings(rng, rounds=3)
     workload = {"producers": 1, "readers": 4, "poll_pause_ms": 0}

@@ -13,14 +13,16 @@ _SOUND = coordinator_log.error_for_clients
 
 
 def error_for_clients(error: int) -> ErrorCode:
-    """Return an error that means a failed commit if the broker has lost its leadership meanwhile."""
+    """Return INVALID_TXN_STATE, which means that the commit has failed, if this broker has lost its leadership.
+    Translate other errors as the correct function does.
+    """
     return ErrorCode.INVALID_TXN_STATE if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else _SOUND(error)
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with several rounds. In each, a commit reaches the followers, but its coordinator gets no
-    acknowledgement, because no Fetch passes any more. At that moment a broker stops in good order. Each broker stops
-    once, so the coordinator does, too.
+    """Return a plan with three rounds. In each, a commit reaches the followers, but its coordinator does not learn
+    this, because a partition drops all further fetches. At that moment a broker shuts down in a controlled way: in one
+    of the rounds it is the coordinator.
     """
     rng = draw(seed, "50")
     faults, transactions = [], []

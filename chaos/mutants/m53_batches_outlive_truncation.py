@@ -1,4 +1,6 @@
-"""Plants Redpanda #5355: a producer's batches stay known after the log was truncated below them."""
+"""Plants Redpanda #5355: after a truncation, the broker's producer state still contains the removed batches, so retries
+of them are acknowledged as duplicates.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _SOUND = Log.truncate_to
 
 
 def truncate_to(self: Log, offset: int) -> bool:
-    """Truncate the log, and keep the removed batches known."""
+    """Truncate the log, but keep its producer state: a batch that was removed counts as a duplicate when it is sent
+    again.
+    """
     known = self.producers
     cut = _SOUND(self, offset)
     self.producers = known

@@ -13,13 +13,15 @@ from squall.chaos.plans.plan import Plan
 
 _SOUND = FetchApi._read
 BEHIND, LEFT = 60, 20
-"""Give how many records behind the high watermark a reader counts as slow, and how many of them it still gets."""
+"""A reader that is more than BEHIND records behind the high watermark is slow: it skips to LEFT records before the high
+watermark.
+"""
 
 
 def _read(
     self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool
 ) -> FetchResponsePartition:
-    """Serve a slow consumer from the position of the other consumers."""
+    """Read from LEFT records before the high watermark, and not from the requested offset, if the consumer is slow."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and h.state.high_watermark - part.offset > BEHIND:
         want = PartitionRequest(want.key, part._replace(offset=h.state.high_watermark - LEFT), h)

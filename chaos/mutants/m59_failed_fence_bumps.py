@@ -1,7 +1,8 @@
-"""Plants KAFKA-9666: a fence that could not be written has still raised the epoch, and each attempt raises it again.
+"""Plants KAFKA-9666: the coordinator raises the epoch in memory to fence a producer, even if the record cannot be
+written. Each attempt raises it again.
 
-Kafka's coordinator then could not fence any more, and the transaction was never ended. Epochs begin close before the
-last epoch here: each attempt uses one.
+At the last possible epoch Kafka's coordinator could not fence any more, and the transaction stayed open. Here producers
+begin with an epoch just below the last one.
 """
 
 from __future__ import annotations

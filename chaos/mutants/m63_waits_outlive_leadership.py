@@ -1,5 +1,5 @@
-"""Plants KAFKA-20634: produce requests that wait for a leader's high watermark are still acknowledged after this broker
-has become a follower, by the high watermark of the next leader.
+"""Plants KAFKA-20634: a leader that becomes a follower keeps the produce requests that wait for its high watermark. It
+acknowledges them when the next leader's high watermark passes their offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def answer_all(self: ProducePurgatory, error: int, leader: tuple[int, int]) -> N
 def followed(
     self: ReplicaManager, h: HostedPartition, leader_high_watermark: int, leader_log_start: int
 ) -> UnflushedAppend | None:
-    """Do what the correct function does, and acknowledge waiting requests by the follower's high watermark, too."""
+    """Do what the correct function does. Then acknowledge the waiting produce requests below the high watermark,
+    although this broker is a follower.
+    """
     held = _SOUND(self, h, leader_high_watermark, leader_log_start)
     h.uncommitted.answer_up_to(h.state.high_watermark, 0)
     return held

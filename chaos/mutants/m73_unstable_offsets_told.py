@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def submit(self: GroupCoordinator, request: Request, answer: OnAnswer) -> None:
-    """Do what the correct function does, but drop the flag."""
+    """Do what the correct function does, but without the flag require_stable."""
     if isinstance(request, FetchOffsets):
         request = replace(request, stable=False)
     _SOUND(self, request, answer)

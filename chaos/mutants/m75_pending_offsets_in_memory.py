@@ -22,8 +22,8 @@ _SOUND = GroupCoordinator._serve
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which an instance crashes once it has committed, and the coordinator dies while the markers of
-    that transaction are late.
+    """Return a plan in which an instance of the workload `pipeline` crashes once it has committed a transaction. The
+    coordinator of its group dies while the markers of that transaction are delayed.
     """
     rng = draw(seed, "75")
     at_s = rng.uniform(1.5, 2.0)

@@ -25,7 +25,9 @@ _SOUND = ClassicGroupRules.refusal_of_commit
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that pauses an instance inside a transaction for longer than its session, and then resumes it."""
+    """Return a plan that pauses an instance of the workload `pipeline` inside a transaction. The pause is longer than
+    the instance's session timeout.
+    """
     rng = draw(seed, "79")
     acts = [act(1.5 + 3.5 * n + rng.uniform(0.0, 0.5), n, HALT, rng.uniform(2.3, 2.8)) for n in range(2)]
     workload = {"transaction_timeout_ms": 10_000}

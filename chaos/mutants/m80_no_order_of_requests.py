@@ -15,8 +15,8 @@ def hold(self: Connection, *, when_closed: bool = False) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan with producers that have five requests in flight, to a topic whose records are validated: large
-    batches must be read first, and small batches behind them need not be.
+    """Return a plan with producers that have five requests in flight. The broker validates the records of each batch.
+    It does this off the event loop for a large batch, so a small batch that was sent later can overtake it.
     """
     rng = draw(seed, "80")
     workload = {

@@ -24,7 +24,9 @@ def _is_orphan(self: GroupCoordinatorShard, where: TopicPartition, committed: Of
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan that deletes and recreates a topic that a group has read. Half of the seeds have a pipeline."""
+    """Return a plan that deletes and recreates a topic that a group has read. The seed decides whether the workload is
+    `groups` or `pipeline`.
+    """
     rng = draw(seed, "81")
     again = fault(rng.uniform(2.5, 3.5), rng.uniform(2.0, 3.0), "topics", "all", how="remake")
     return group_plan(seed, [again], [], time_s=9.0, load=rng.choice((GROUPS_LOAD, PIPELINE_LOAD)))

@@ -27,7 +27,7 @@ class _ReadBlocks(NamedTuple):
     data: bytes
 
     def pread(self, length: int, position: int) -> bytes:
-        """Return these bytes of the read."""
+        """Return up to `length` bytes of `data` from `position` on."""
         return self.data[position : position + length]
 
 

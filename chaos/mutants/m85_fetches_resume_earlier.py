@@ -31,7 +31,9 @@ def _validated(
     body: memoryview | None,
     failure: RequestFailed | None,
 ) -> None:
-    """Resume at the position at which fetching started before, and keep the present position for the next time."""
+    """Do what the correct function does. Then set each confirmed position back to the remembered one, and remember the
+    position before this step for the next time.
+    """
     _SOUND_VALIDATED(self, version, suspect, body, failure)
     starts = vars(self).setdefault(STARTS, {})
     for place, (part, leader) in suspect.items():

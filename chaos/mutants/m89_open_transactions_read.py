@@ -16,7 +16,9 @@ def read_limit(self: Partition, isolation: int, first_unstable_offset: int | Non
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which two transactions at a time send a record each, and then poll before they commit."""
+    """Return a plan with pairs of transactions that run at the same time. Each of the two sends a record, polls twice,
+    and commits.
+    """
     rng = draw(seed, "89")
     pairs = []
     for round_ in range(5):

@@ -26,19 +26,19 @@ def fenced_epoch(self: TransactionRules, transaction: TransactionMetadata) -> in
     return transaction.epoch
 
 
-def bumped(
-    self: TransactionRules, transaction: TransactionMetadata, request: InitProducer
-) -> tuple[int, int] | None:
-    """Return the epochs unchanged after an abort, where the correct function raises them."""
+def bumped(self: TransactionRules, transaction: TransactionMetadata, request: InitProducer) -> tuple[int, int] | None:
+    """Return the pair (epoch, last epoch) unchanged for a new producer if the last transaction was aborted. The correct
+    function raises the epoch.
+    """
     if request.producer_id < 0 and transaction.state == TxnState.COMPLETE_ABORT:
         return transaction.epoch, transaction.last_epoch
     return _SOUND(self, transaction, request)
 
 
 def plan(seed: int) -> Plan:
-    """Return a plan in which a producer is stopped inside a transaction and then continues. Meanwhile its successor
-    writes to another partition, and later to the same one. There, the marker that ends the successor's transaction also
-    ends the transaction of the stopped producer.
+    """Return a plan in which a producer is stopped inside a transaction, and continues once a successor has taken over
+    its transactional id. The successor first writes to another partition. Later it writes to the producer's partition,
+    and its marker there also ends the producer's transaction.
     """
     rng = draw(seed, "90")
     times = [0.1 + 0.3 * n + rng.uniform(0.0, 0.1) for n in range(20)]

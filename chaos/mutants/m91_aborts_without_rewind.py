@@ -1,5 +1,6 @@
-"""Plants librdkafka PR 3258, a bug of a client: a consume-transform-produce application does not go back to its
-committed offsets after an abort, and its next transaction commits offsets behind inputs that have no output.
+"""Plants librdkafka PR 3258, a bug of a client: after an abort, a consume-transform-produce application does not go
+back to its committed offsets. Its next transaction commits offsets beyond the inputs of the aborted one, which then
+have no output.
 
 The example in librdkafka went back in some of its partitions. Here it goes back in none.
 """

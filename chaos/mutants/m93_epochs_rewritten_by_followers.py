@@ -1,7 +1,7 @@
-"""Plants what Redpanda #11360 found: replicas hold the same offset in different epochs. Its cause is not known there.
-Here a follower that catches up writes its leader's present epoch into every batch.
+"""Plants a bug with the effect of Redpanda #11360: replicas hold the same offset in different leader epochs. Redpanda's
+cause is not known. Here a follower that catches up writes its leader's current epoch into every batch.
 
-No checksum covers the epoch in a batch's header, and no client reads from this follower.
+No checksum covers the epoch in a batch's header, and in the plans no client reads from this follower.
 """
 
 from __future__ import annotations

@@ -52,23 +52,25 @@ class Mutant:
     """
 
     id: str
-    """Gives the row of the bug in the list of known bugs, with a letter if a row has several bugs."""
+    """Is the mutant's number in docs/mutants.md. Mutants with similar bugs may share a number, with different letters
+    behind it.
+    """
     name: str
     title: str
     """Says what the broker does wrong, in words that follow "the broker"."""
     source: str
     """Says where the bug is published."""
     replaces: tuple[ReplacedFunction, ...]
-    """Lists the functions to replace, in all places. Empty for a setting that is claimed to be safe."""
+    """Lists the functions to replace. Empty for a setting that is claimed to be safe."""
     expected: tuple[str, ...]
-    """Names the anomalies or invariants that show the bug: any of them."""
+    """Names the anomalies or invariants by which the bug can be found. One of them is enough."""
     faults: tuple[str, ...]
     """Names the kinds of faults that provoke the bug."""
     plan: Callable[[int], Plan]
     """Makes, from a seed, a plan that is likely to provoke the bug, and that a correct broker survives."""
     client_visible_plan: Callable[[int], Plan] | None = None
-    """Replaces `plan` if only checks of clients' histories count: clients notice less than invariants do. None: `plan`
-    is used for both.
+    """Makes the plan for a hunt that counts only what clients see (`--checks history`). Clients notice a bug later than
+    invariants do. None: `plan` is used there, too.
     """
     masked: str = ""
     """Says which other rule of the broker prevents the bug's effect, so that no plan can find it; empty if a plan can.
@@ -79,10 +81,12 @@ class Mutant:
     """
     group: str = REPLICATION
     load: str = ""
-    """Names the workload of the mutant's plans, if its group has several workloads."""
+    """Names the workload of the mutant's plans. Empty: `appends` for the group `replication`, else the workload named
+    as the group.
+    """
 
-    def title_of(self) -> str:
-        """Return the mutant's id and name."""
+    def id_and_name(self) -> str:
+        """Return the text `ID (NAME)`."""
         return f"{self.id} ({self.name})"
 
     @property
@@ -99,8 +103,8 @@ class Mutant:
 
     @property
     def is_of_clients(self) -> bool:
-        """Is True for a mutant of transactions or groups that clients can notice: then only what clients see counts as
-        a find.
+        """Is True for a mutant of transactions or groups that clients can notice. A hunt for it counts only what
+        clients see.
         """
         return self.group != REPLICATION and not self.unseen
 

@@ -1,4 +1,4 @@
-"""Lists every mutant by its id, in the order of the list of known bugs."""
+"""Lists every mutant by its id, in the order of the table in docs/mutants.md."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SHARE = 0.06
 
 def drawn_plan(seed: int, *, workload: str | None = DEFAULT, mutant: str | None = None) -> Plan:
     """Return the random plan of one seed. workload: None: the seed draws it. mutant: the id or name of a mutant that is
-    hunted. A seed that would get the plan made for this mutant gets an independently drawn one.
+    hunted. Plans made for this mutant are not used: such a seed gets a plan of the swarm.
     """
     rng = rng_for(seed, "swarm", "hunts")
     if rng.random() < SHARE:

@@ -39,39 +39,42 @@ def planted(mutant: Mutant) -> Iterator[str]:
     yield f"  faults: {', '.join(mutant.faults) or 'none'}"
 
 
-def results_table(found: Sequence[MutantHuntResult], before: str = "", *, which: str = OWN) -> str:
-    """Return the table with the results of these hunts. which: the kind of hunt, which has columns of its own. All
-    other columns and rows of `before` stay.
+def results_table(found: Sequence[MutantHuntResult], old_table: str = "", *, which: str = OWN) -> str:
+    """Return the table with the results of these hunts. which: the kind of hunt (OWN, HISTORY or SWARM), which has
+    columns of its own. All other columns and rows of `old_table` stay.
     """
-    rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
-    for h in found:
-        mutant = MUTANTS[h.mutant]
+    rows = {row[0]: row for line in old_table.splitlines() if (row := _cells(line))[0] in MUTANTS}
+    for result in found:
+        mutant = MUTANTS[result.mutant]
         # Bugs of transactions or groups are hunted only by what clients see, so their two hunts are the same.
         both = mutant.is_of_clients and which != SWARM
-        results = {each: _result(h, mutant, each) for each in ((OWN, HISTORY) if both else (which,))}
-        rows[h.mutant] = _row(mutant, results, rows.get(h.mutant, ()))
+        results = {each: _result(result, mutant, each) for each in ((OWN, HISTORY) if both else (which,))}
+        rows[result.mutant] = _row(mutant, results, rows.get(result.mutant, ()))
     head = [*HEAD, *(name for columns in COLUMNS.values() for name in columns)]
     return _markdown(head, [rows[mutant] for mutant in MUTANTS if mutant in rows])
 
 
-def _row(mutant: Mutant, results: dict[str, Sequence[str]], before: Sequence[str]) -> Sequence[str]:
-    """Return a mutant's row, with `results` for some of its hunts and the cells of `before` for the others."""
+def _row(mutant: Mutant, results: dict[str, Sequence[str]], old_row: Sequence[str]) -> Sequence[str]:
+    """Return a mutant's row of the table. `results` has new cells, by the kind of hunt. All other cells come from
+    `old_row`, which is empty if the mutant had no row.
+    """
     in_files = ", ".join(name for name in mutant.expected if name in ON_DISKS)
     hidden = f"{in_files}, in files alone" if in_files else "nothing that clients see"
     row = [mutant.id, mutant.name, ", ".join(mutant.anomalies) or hidden]
     for which, columns in COLUMNS.items():
-        kept = before[len(row) : len(row) + len(columns)]
+        kept = old_row[len(row) : len(row) + len(columns)]
         row += results.get(which) or kept or [NOT_HUNTED] * len(columns)
     return row
 
 
-def _result(h: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
-    """Return the cells that describe one hunt in the mutant's row of the table."""
+def _result(result: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
+    """Return the cells for one hunt in the mutant's row of the table. which: the kind of hunt (OWN, HISTORY or SWARM).
+    """
     why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
-    check = h.check or (f"nothing: {why}" if why else "nothing")
-    if h.check and which == HISTORY:
-        check = check.partition(" ")[2] + ("" if h.is_expected else " (not named)")
-    return check, h.plans_text, f"{h.seconds:.1f}", *([h.steps_text] if which == OWN else [])
+    check = result.check or (f"nothing: {why}" if why else "nothing")
+    if result.check and which == HISTORY:
+        check = check.partition(" ")[2] + ("" if result.is_expected else " (not named)")
+    return check, result.plans_text, f"{result.seconds:.1f}", *([result.steps_text] if which == OWN else [])
 
 
 def write_docs(page: Path, found: Sequence[MutantHuntResult], which: str = OWN) -> None:

@@ -74,8 +74,8 @@ def txn(
     pause_at: int | None = None,
     end: str = COMMIT,
 ) -> list[Any]:
-    """Return one transaction as an operation of the workload: records to several partitions in turn, and a pause in the
-    middle, or after `pause_at` records.
+    """Return one transaction as an operation of the workload. It sends `records` records to `partitions` partitions in
+    turn, the first one to `partition`. Its pause comes after half of the records, or after `pause_at` of them.
     """
     steps = [f"send {(partition + number) % partitions}" for number in range(records)]
     if pause_ms:
@@ -92,7 +92,9 @@ def series(
     aborts: float = 0.4,
     pauses_ms: Sequence[int] = (0, 0, 40, 120),
 ) -> list[Any]:
-    """Return transactions of all producers, one after the other, with commits and aborts mixed."""
+    """Return transactions of each producer until `until_s`, one about every `every_s` seconds. aborts: the share of
+    aborted ones, 0 to 1; pauses_ms: the pauses from which each transaction draws one.
+    """
     found = []
     for producer in range(producers):
         at_s = 0.1

@@ -1,4 +1,5 @@
-"""Reads `accepted.toml`: findings that fail no night until a given day, by the fingerprints of the durability report.
+"""Reads `accepted.toml`, the list of findings that are accepted until a given day. Until then they fail no night. Each
+entry names its finding by the fingerprint that nights and the durability report show.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from squall.chaos.plans.words import in_plain_words
 
 FILE = "accepted.toml"
 _PLACE = re.compile(r"\baccepted\.\d+\.")
-"""Matches the index of an entry in a setting's name, to remove it: the line number already says which entry is meant.
+"""Matches the begin of a name like `accepted.0.until`. Messages leave it out, because their line number already says
+which entry is meant.
 """
 
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -41,16 +41,17 @@ def add_labels(node: pytest.Item, item: PlannedRun) -> None:
 
 
 def report_attempt(
-    node: pytest.Item, item: PlannedRun, attempt: RunAttempt, evidence: RunEvidence | None, runs: int
+    node: pytest.Item, item: PlannedRun, attempt: RunAttempt, evidence: RunEvidence | None, attempts: int
 ) -> None:
-    """Report the last attempt at a run with its evidence. runs: the number of attempts."""
+    """Report the last attempt at a run, with its evidence (None: nothing could be read), and the number of `attempts`.
+    """
     reporter = _reporter(node.config)
     if reporter is None:
         return
     parameters = reporter.get_test(None).parameters  # allure.dynamic.parameter would show words in quotes
     parameters += [Parameter(name=axis, value=value) for axis, value in {**item.cell, "faults": item.faults}.items()]
     # Seeds differ from night to night; as normal parameters they would make another test each night.
-    seeded = {"seed": str(item.seed), "attempts": str(runs), **(evidence.facts if evidence is not None else {})}
+    seeded = {"seed": str(item.seed), "attempts": str(attempts), **(evidence.facts if evidence is not None else {})}
     parameters += [Parameter(name=name, value=value, excluded=True) for name, value in seeded.items()]
     allure.dynamic.severity(_severity(attempt, evidence))
     allure.dynamic.tag(*item.faults.split(","), attempt.verdict)
@@ -99,15 +100,15 @@ def _began_s(attempt: RunAttempt) -> float:
     return datetime.fromisoformat(attempt.began).timestamp()
 
 
-def set_times(node: pytest.Item, item: PlannedRun, attempt: RunAttempt | None, turn: int) -> None:
-    """Set the start and end of the item's run, and the id that makes it the same test in each night: configuration,
-    faults, and the index of its seed.
+def set_times(node: pytest.Item, item: PlannedRun, attempt: RunAttempt | None, seed_index: int) -> None:
+    """Set the start and end of a run, and the id by which Allure recognizes it in other nights. seed_index: the run's
+    seed minus the night's first seed; it is part of the id, because seeds differ from night to night.
     """
     reporter = _reporter(node.config)
     result = reporter.get_test(None) if reporter is not None else None
     if result is None:
         return
-    same = "|".join((item.configuration, item.faults, str(turn)))
+    same = "|".join((item.configuration, item.faults, str(seed_index)))
     result.historyId = result.testCaseId = hashlib.md5(same.encode(), usedforsecurity=False).hexdigest()
     if attempt is not None:
         result.start = round(_began_s(attempt) * 1000)

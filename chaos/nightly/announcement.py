@@ -20,7 +20,7 @@ from squall.chaos.nightly.findings import STATES
 from squall.checkers.nightly.results import VERDICTS
 
 NOTIFY_S = 60.0
-"""Limits the seconds that the command may take."""
+"""Limits the seconds that the command of --notify may take."""
 
 Facts = dict[str, Any]
 """Is the object that `nightly --json` prints: `NightlyOutput` in `chaos/commands/outputs.py`."""

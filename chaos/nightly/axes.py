@@ -26,7 +26,8 @@ EXTERNAL = "external"
 
 @dataclass(frozen=True, slots=True)
 class MatrixAxis:
-    """Describes one axis. `values`: the possible values; if empty, any whole number above 0 (`numeric`), or any name.
+    """Describes one axis of a matrix, such as `workload` or `acks`. `values`: the possible values. Empty: any whole
+    number above 0 if the axis is `numeric`, else any name.
     """
 
     name: str
@@ -83,11 +84,11 @@ _ALL = (
 AXES: Mapping[str, MatrixAxis] = {axis.name: axis for axis in _ALL}
 """Maps names to axes, in the order in which a configuration (cell) lists them."""
 SHOWN = ("target", "runtime", "workload")
-"""Lists the axes that the name of a configuration always shows, at its begin. It shows any other axis only if its value
-is not the default.
+"""Lists the axes with which the name of a configuration begins. The name shows another axis only if its value is not
+the default.
 """
 PROMISED: Mapping[str, str] = {"acks": "all", "idempotence": "on"}
-"""Gives the values that acks and idempotence always have in a workload without such a setting."""
+"""Gives the values of acks and idempotence in workloads that have no setting for them."""
 
 
 class ImpossibleCombination(Exception):
@@ -176,8 +177,8 @@ def _check(cell: Cell) -> None:
 
 
 def plan_of(cell: Cell, **values: Any) -> Plan:
-    """Return a plan of this configuration, without faults. Raise ImpossibleCombination if the configuration is
-    contradictory.
+    """Return a plan of this configuration, without faults. values: further values of the plan, such as its seed. Raise
+    ImpossibleCombination if the configuration is contradictory.
     """
     scenario = SCENARIOS[cell["workload"]]
     table: dict[str, Any] = {"name": cell["workload"], "topic_settings": _topic_settings(cell)}

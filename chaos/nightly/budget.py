@@ -20,8 +20,8 @@ _PRIOR_S = {"sim": (3.0, 0.15), "process": (28.0, 1.0), "docker": (45.0, 1.0), "
 _KAFKA_S = 20.0
 """Estimates the additional seconds of a run of Apache Kafka, whose JVMs have to start and restart."""
 _THIN_BYTES = 1.5 * MIB, 500.0
-"""Estimates the bytes that remain of a valid run: a constant, and a factor for each record, of which `rate` are sent in
-a second. Measured runs left between half of this and nearly all of it.
+"""Estimates the bytes that remain of a valid run: a constant, and a number of bytes for each sent record. In measured
+runs between half of this and nearly all of it remained.
 """
 _WHOLE_MIB = {"sim": 5.0}
 _OTHER_WHOLE_MIB = 60.0
@@ -108,8 +108,8 @@ class CostModel:
         return (fmean(self._reports) if self._reports else 1.0) * _usual_report_s(runs)
 
     def of(self, item: PlannedRun) -> RunCost:
-        """Return the mean cost of the most similar runs; without such runs, an estimate. The bytes are those of valid
-        runs.
+        """Return the expected cost of a run: the mean of the most similar runs, or an estimate if there are none. The
+        bytes are those of a valid run, most of whose files are removed.
         """
         cost = self._usual(item)
         for kind in _kinds(item):
@@ -121,7 +121,9 @@ class CostModel:
         return cost
 
     def whole_bytes(self, item: PlannedRun) -> float:
-        """Return the bytes of a run that is not thinned: the largest that was seen, else an estimate."""
+        """Return the expected bytes of a run that keeps all its files: the most that one with this runtime and target
+        had, else an estimate.
+        """
         place = _place(item)
         usual = _KAFKA_WHOLE_MIB if item.cell["target"] == "kafka" else _WHOLE_MIB.get(item.runtime, _OTHER_WHOLE_MIB)
         return self._whole.get(place, usual * MIB)
@@ -177,8 +179,9 @@ class NightForecast:
 def forecast(
     items: Sequence[PlannedRun], costs: CostModel, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
 ) -> NightForecast:
-    """Return which of the items, in this order, fit into a night of `budget_s` seconds with its report. The report also
-    covers the `done` runs of earlier sessions. slots: how many runs with OS processes are played side by side.
+    """Return which of the items, in this order, fit into a night of `budget_s` seconds that leaves at most `keep_bytes`
+    on disk. Its time includes a report, also about the `done` runs of earlier sessions. slots: how many runs with OS
+    processes are played at a time.
     """
     spent = used = planned = enough = 0.0
     plays: list[PlannedRun] = []
@@ -196,22 +199,24 @@ def forecast(
         spent, used = spent + share, used + cost.bytes + PAGES_BYTES
         plays.append(item)
     spent += costs.report_s(done + len(plays))
-    return NightForecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out), enough)
+    return NightForecast(spent, used + _bytes_kept_whole(plays, costs), tuple(plays), tuple(left_out), enough)
 
 
-def _beside(plays: Sequence[PlannedRun], costs: CostModel) -> float:
-    """Return the expected bytes of the runs that are kept whole because they are not valid."""
+def _bytes_kept_whole(items: Sequence[PlannedRun], costs: CostModel) -> float:
+    """Return the expected bytes of those runs that turn out not to be valid, because a run that is not valid keeps all
+    its files.
+    """
     places: dict[tuple[str, str], list[PlannedRun]] = {}
-    for item in plays:
+    for item in items:
         places.setdefault(_place(item), []).append(item)
-    return sum(ceil(WHOLE_SHARE * len(items)) * costs.whole_bytes(items[0]) for items in places.values())
+    return sum(ceil(WHOLE_SHARE * len(alike)) * costs.whole_bytes(alike[0]) for alike in places.values())
 
 
 def no_room(
     cost: RunCost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int, report_s: float = 0.0
 ) -> str:
-    """Return why a run does not fit into the rest of the budget; empty if it fits. report_s: seconds reserved for the
-    report.
+    """Return why a run does not fit into the rest of the night; empty if it fits. budget_s: the seconds of the night
+    (None: no limit), of which `report_s` are reserved for the report; keep_bytes: the bytes that it may leave on disk.
     """
     if budget_s is not None and spent_s + cost.seconds + report_s > budget_s:
         left = max(0.0, budget_s - spent_s)

@@ -19,8 +19,8 @@ from squall.checkers.nightly.results import RunAttempt, parse
 
 NIGHTS = Path("nights")
 GOES = ("nodes", "spark.log", "clients.log")
-"""Lists what is removed of a valid run. History, nemesis.jsonl, verdict.json and the page stay, because reports need
-them.
+"""Lists the files and folders that are removed from the directory of a valid run. Its history, nemesis.jsonl,
+verdict.json and report.html stay, because reports need them.
 """
 STORIES = ("trace.jsonl", "broker.log")
 """Lists the files of each node that stay if a valid run has permitted findings, because `squall explain` reads them."""
@@ -203,8 +203,8 @@ def _began(folder: Path) -> tuple[str, str]:
 
 
 def thin(run: Path, *, found: bool = False) -> None:
-    """Remove the files of a valid run that nothing reads any more. found: the run has permitted findings, whose stories
-    need some of the files.
+    """Remove those files of a valid run that nothing reads any more. found: the run has permitted findings, so the
+    files that `squall explain` reads stay (STORIES).
     """
     goes = [run / name for name in GOES]
     if found and (run / "nodes").is_dir():

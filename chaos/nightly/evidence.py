@@ -27,18 +27,20 @@ class EvidenceStep:
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """Holds the evidence of one run."""
+    """Holds what JUnit and Allure show of one run: phases, faults, checks and findings, and how to repeat the run."""
 
     steps: tuple[EvidenceStep, ...] = ()
     """Lists the phases, each with the faults that began in it, and then the checks."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Holds versions, digest and counts, by name."""
+    """Holds further facts by name: versions, counts, and a digest by which two simulations, or two histories, can be
+    compared.
+    """
     sentence: str = ""
     """Says the verdict and what it means."""
     lost: bool = False
     """Is True if an acknowledged record was lost, and that is not permitted."""
     stories: Mapping[str, str] = field(default_factory=dict)
-    """Maps a finding to its story, as text."""
+    """Maps each finding to its story: what clients, brokers and the controller did around it, as text."""
     picture: str = ""
     """Holds the timeline as SVG; empty if there is none."""
     page: Path | None = None

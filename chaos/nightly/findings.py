@@ -20,7 +20,9 @@ earlier night had.
 
 @dataclass(frozen=True, slots=True)
 class NightFinding:
-    """Describes one finding over all runs of a night. Two findings are the same if the durability report says so."""
+    """Describes one finding, with all runs of a night that show it. Two runs show the same finding if the durability
+    report sees the same cause in both.
+    """
 
     fingerprint: str
     """Identifies the finding in all nights; empty if its cause is not known, so that it counts as new."""
@@ -57,6 +59,8 @@ class NightFinding:
 
 
 def tolerated(findings: Collection[NightFinding], fail_on: str) -> frozenset[tuple[str, int]]:
-    """Return the attempts that have findings, but no finding that fails the night."""
+    """Return the attempts that have findings, but none that fails the night: pairs of run id and attempt number.
+    fail_on: a value of FAIL_ON.
+    """
     shown = frozenset().union(*(each.attempts for each in findings))
     return shown.difference(*(each.attempts for each in findings if each.fails(fail_on)))

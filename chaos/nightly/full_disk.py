@@ -38,7 +38,8 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def caused_by_full_disk(why: str, folder: Path) -> bool:
-    """Return whether a run below `folder`, which proves nothing for the reason `why`, failed because the disk is full.
+    """Return whether a run has no verdict because the disk is full. why: the reason that the run gives; folder: any
+    folder on its disk.
     """
     return any(word in why for word in (*WORDS, TOO_SMALL)) or free_bytes(folder) < LOW_BYTES
 

@@ -81,12 +81,12 @@ def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> Nig
     """
     items: dict[str, PlannedRun] = {}
     excluded: dict[ExcludedCombination, None] = {}
-    for runs in matrix.runs:
-        mixes = runs.faults or ("",)
-        for cell in _cells(matrix, runs, excluded):
-            numbers = range(first_seed, first_seed + (seeds or runs.seeds or matrix.seeds))
+    for section in matrix.runs:
+        mixes = section.faults or ("",)
+        for cell in _cells(matrix, section, excluded):
+            numbers = range(first_seed, first_seed + (seeds or section.seeds or matrix.seeds))
             for seed, mix in product(numbers, mixes):
-                made = _item(matrix, runs, cell, mix, seed)
+                made = _item(matrix, section, cell, mix, seed)
                 if isinstance(made, ExcludedCombination):
                     excluded.setdefault(made)
                 else:
@@ -104,11 +104,11 @@ def idle(matrix: Matrix, items: Iterable[PlannedRun]) -> list[str]:
     ]
 
 
-def _cells(matrix: Matrix, runs: MatrixSection, excluded: dict[ExcludedCombination, None]) -> Iterator[Cell]:
+def _cells(matrix: Matrix, section: MatrixSection, excluded: dict[ExcludedCombination, None]) -> Iterator[Cell]:
     """Yield the configurations of a section, each once. An axis that a workload does not have is left out of its
     configurations, so several values of the axis give one configuration.
     """
-    axes = runs.values()
+    axes = section.values()
     seen: list[Cell] = []
     for values in product(*axes.values()):
         named = dict(zip(axes, values, strict=True))
@@ -125,17 +125,17 @@ def _cells(matrix: Matrix, runs: MatrixSection, excluded: dict[ExcludedCombinati
             yield cell
 
 
-def _item(matrix: Matrix, runs: MatrixSection, cell: Cell, mix: str, seed: int) -> PlannedRun | ExcludedCombination:
+def _item(matrix: Matrix, section: MatrixSection, cell: Cell, mix: str, seed: int) -> PlannedRun | ExcludedCombination:
     kinds = matrix.kinds(mix)
     faults = DRAWN if kinds is None else ",".join(kinds) or "none"
-    if wrong := _impossible(cell, kinds, runs):
+    if wrong := _impossible(cell, kinds, section):
         return ExcludedCombination(f"{title(cell)} with faults {faults}", wrong)
     word = mix.replace(",", "-").replace("_", "-") or DRAWN  # containers have the id in their names, and no + there
-    arguments = ["sim" if cell["runtime"] == "sim" else "run", "--seed", str(seed), "--time", f"{runs.time_s:g}"]
+    arguments = ["sim" if cell["runtime"] == "sim" else "run", "--seed", str(seed), "--time", f"{section.time_s:g}"]
     if faults != DRAWN:
         arguments += ["--faults", faults]
     for flag in ("warmup", "rate", "fault_count"):
-        value = runs.warmup_s if flag == "warmup" else getattr(runs, flag)
+        value = section.warmup_s if flag == "warmup" else getattr(section, flag)
         if value is not None:
             arguments += [f"--{flag.replace('_', '-')}", f"{value:g}"]
     if cell["runtime"] == EXTERNAL:
@@ -144,20 +144,22 @@ def _item(matrix: Matrix, runs: MatrixSection, cell: Cell, mix: str, seed: int) 
     if cell["runtime"] == "sim":
         arguments.append("--page")  # a night's report and Allure link to the page of each run
     name = f"{slug(cell)}.{word}.seed{seed}"
-    return PlannedRun(name, cell, faults, mix or DRAWN, seed, runs.time_s, tuple(arguments), runs.name, runs.clients)
+    return PlannedRun(
+        name, cell, faults, mix or DRAWN, seed, section.time_s, tuple(arguments), section.name, section.clients
+    )
 
 
-def _impossible(cell: Cell, kinds: Sequence[str] | None, runs: MatrixSection) -> str:
-    """Return why this configuration cannot have these faults; empty if it can. An external cluster is checked by the
-    run itself.
+def _impossible(cell: Cell, kinds: Sequence[str] | None, section: MatrixSection) -> str:
+    """Return why this configuration cannot have faults of these kinds; empty if it can. kinds: None if the run draws
+    them. An external cluster is checked later, by the run.
     """
     if cell["runtime"] == EXTERNAL:
         return ""
-    warmup = {} if runs.warmup_s is None else {"warmup_s": runs.warmup_s}
+    warmup = {} if section.warmup_s is None else {"warmup_s": section.warmup_s}
     try:
-        bare = plan_of(cell, seed=1, time_s=runs.time_s, **warmup)
+        bare = plan_of(cell, seed=1, time_s=section.time_s, **warmup)
         values = {name: value for name, value in bare.model_dump(mode="json").items() if name != "faults"}
-        with_schedule(values, None if kinds is None else tuple(kinds), runs.fault_count)
+        with_schedule(values, None if kinds is None else tuple(kinds), section.fault_count)
     except (PlanError, FaultError, ImpossibleCombination) as wrong:
         return "; ".join(str(wrong).splitlines())
     return ""

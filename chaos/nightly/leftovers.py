@@ -11,9 +11,10 @@ from squall.chaos.toolchain.engine import EngineError, reach_engine
 
 
 def end_leftovers(runs: Path) -> list[str]:
-    """End what the runs below this folder have left if their harness is gone. Return what was ended, in words.
+    """End the processes and containers of each run below this folder whose harness has died. Return a line about each.
 
-    Foreign containers that such a run had stopped or paused are left to `squall clean`, and a line says so.
+    If a run had stopped or paused containers of an external cluster, `squall clean` has to restore them. The lines name
+    such runs.
     """
     ended = []
     for each in registry.runs():

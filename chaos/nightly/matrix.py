@@ -68,7 +68,7 @@ class MatrixSection(StrictModel):
     rate: int | None = Field(None, ge=1, le=1_000_000)
     fault_count: int | None = Field(None, ge=1)
     clients: tuple[str, ...] = ()
-    """Lists the client libraries that the program of the axis `command` needs."""
+    """Lists the client libraries that the user's program needs, which the axis `command` names."""
 
     def values(self) -> dict[str, tuple[str, ...]]:
         """Return a map from each axis to its values, as text."""
@@ -99,11 +99,12 @@ class Matrix(StrictModel):
     seed: int | None = Field(None, ge=0, lt=1 << 62)
     """Is the first seed; None: derived from the night's date, so that each night tries other seeds."""
     unknown_share: float = Field(0.2, ge=0, le=1)
-    """Is the share of runs without a verdict, 0 to 1, above which a night proves too little."""
+    """Limits the share of played runs without a verdict, 0 to 1. Above it the night shows too little (exit code 2)."""
     max_unplayed: float = Field(0.5, ge=0, le=1)
-    """Is the share of planned runs that were not played, 0 to 1, above which a night proves too little."""
+    """Limits the share of planned runs that were not played, 0 to 1. Above it the night shows too little (exit code 2).
+    """
     run_limit: Seconds | None = None
-    """Limits the seconds of one run; None: ten minutes and three times its load."""
+    """Limits the seconds of one run; None: ten minutes, plus three times the seconds of its load."""
     retries: int = Field(1, ge=0, le=10)
     """Limits how often a run of unknown verdict is tried again. Simulations are not, because they would end in the same
     way.
@@ -232,8 +233,8 @@ def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
         runs=tuple(
             MatrixSection.model_construct(
                 axes=_sound(each.get("axes")),
-                faults=_texts(each.get("faults"), apart=False),
-                clients=_texts(each.get("clients"), apart=False),
+                faults=_texts(each.get("faults"), split=False),
+                clients=_texts(each.get("clients"), split=False),
             )
             for each in _tables(values.get("runs"))
         ),
@@ -243,7 +244,7 @@ def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
         ),
         expect=tuple(
             ExpectationRule.model_construct(
-                where=_sound(each.get("where")), never=_texts(each.get("never"), apart=False)
+                where=_sound(each.get("where")), never=_texts(each.get("never"), split=False)
             )
             for each in _tables(values.get("expect"))
         ),
@@ -251,15 +252,18 @@ def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
 
 
 def _tables(given: Any) -> list[Mapping[str, Any]]:
-    """Return the tables of a list. Any other entry becomes an empty table, so that the tables keep their numbers."""
+    """Return a list of TOML tables with an empty table in place of each entry that is no table, so that error messages
+    number the others correctly. Return an empty list for anything but a list.
+    """
     return [each if isinstance(each, dict) else {} for each in given] if isinstance(given, list) else []
 
 
-def _texts(given: Any, *, apart: bool = True) -> tuple[str, ...]:
-    """Return the texts in a list. apart: also accept one text, and split it at its commas. Anything else is left out.
+def _texts(given: Any, *, split: bool = True) -> tuple[str, ...]:
+    """Return the texts in a list. Entries that are no text are left out. split: accept one text as well, and split it
+    at its commas.
     """
     if isinstance(given, str):
-        return tuple(given.split(",")) if apart else ()
+        return tuple(given.split(",")) if split else ()
     return tuple(each for each in given if isinstance(each, str)) if isinstance(given, list | tuple) else ()
 
 

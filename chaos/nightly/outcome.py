@@ -21,26 +21,28 @@ class NightResult:
 
     night: str
     items: tuple[PlannedRun, ...]
-    """Lists the runs that were to be played, without those that -k left out."""
+    """Lists the runs that were to be played: those that `squall nightly -k` selected, or all."""
     attempts: Mapping[str, Sequence[RunAttempt]]
     left_out: Mapping[str, str]
     """Maps an item that was left out to the reason."""
     unknown_share: float
-    """Is the share of runs without a verdict, 0 to 1, above which the night proves too little."""
+    """Limits the share of played runs without a verdict, 0 to 1. Above it the night shows too little (exit code 2)."""
     folder: str = ""
     """Is the night's folder as the user typed it."""
     max_unplayed: float = 1.0
-    """Is the share of `items` that were not played, 0 to 1, above which the night proves too little."""
+    """Limits the share of `items` that were not played, 0 to 1. Above it the night shows too little (exit code 2)."""
     by_cause: tuple[NightFinding, ...] = ()
-    """Holds the findings, grouped as the durability report groups them."""
+    """Holds the findings. Attempts with the same cause share one finding."""
     fail_on: str = ANY
     """Is one of `findings.FAIL_ON`."""
     contradicted: tuple[str, ...] = ()
-    """Lists runs whose verdict contradicts their measured history, a sentence for each."""
+    """Lists, a sentence each, the runs that were judged valid although their history shows forbidden losses or
+    duplicates, and the runs whose history has changed since the verdict.
+    """
 
     @property
     def last(self) -> dict[str, RunAttempt]:
-        """Returns the last attempt of each item that was played."""
+        """Returns the last attempt of each run that was played, by the run's id (`PlannedRun.item`)."""
         return {each.item: self.attempts[each.item][-1] for each in self.items if self.attempts.get(each.item)}
 
     @property
@@ -97,7 +99,10 @@ class NightResult:
 
     @property
     def too_little(self) -> str:
-        """Returns a sentence that says why the night proves too little; empty if it proves enough."""
+        """Returns a sentence that says why the night shows too little about the cluster (exit code 2): too many runs
+        have no verdict, too many were not played, or a verdict contradicts its history. Empty if there is no such
+        reason.
+        """
         if self.contradicted:
             return "A verdict contradicts its history: nobody knows which of them is right."
         if not self.last:
@@ -160,13 +165,15 @@ NAMED = 6
 def markdown(outcome: NightResult, page: str = "") -> str:
     """Return the summary for the page of a CI job. page: path of the durability report; empty if there is none."""
     return (
-        "\n".join([f"# Squall: night {outcome.night}", "", outcome.sentence(), *_loud(outcome), *_body(outcome, page)])
+        "\n".join(
+            [f"# Squall: night {outcome.night}", "", outcome.sentence(), *_warnings(outcome), *_body(outcome, page)]
+        )
         + "\n"
     )
 
 
-def _loud(outcome: NightResult) -> Iterator[str]:
-    """Yield the sentences that the reader must not overlook, after the first one."""
+def _warnings(outcome: NightResult) -> Iterator[str]:
+    """Yield, in bold, the verdicts that contradict their history, and what was not played."""
     for each in (*outcome.contradicted, *outcome.gaps):
         yield from ("", f"**{each}**")
 
@@ -211,7 +218,7 @@ def _row(*cells: str) -> str:
 
 
 def _story(outcome: NightResult, attempt: RunAttempt) -> str:
-    """Return the command that prints the story of an attempt's findings."""
+    """Return the command line that explains an attempt's findings: `squall explain` with the run directory."""
     return typed("explain", run_of(outcome, attempt))
 
 

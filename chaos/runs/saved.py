@@ -89,7 +89,7 @@ def _planted(mutant: str | None) -> str | None:
         return None
     from squall.chaos.mutants import find
 
-    return find(mutant).title_of()
+    return find(mutant).id_and_name()
 
 
 def _write_judgement(path: Path, result: SimResult, judgement: RunJudgement) -> None:
