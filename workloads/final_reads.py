@@ -51,6 +51,7 @@ class FinalReadResult:
     round: int
     isolation: int
     records: int = 0
+    """Counts what the history has of this read: records, and batches that could not be read as one record each."""
     ends: dict[Place, int] = field(default_factory=dict)
     """Maps each partition that was read completely to the end offset that was known when the reader began."""
     waiting: list[Place] = field(default_factory=list)
@@ -180,7 +181,7 @@ class _FinalReader:
 
     async def _note_progress(self, polled: PollResult) -> None:
         for fetched in polled.fetched:
-            self._final.records += len(fetched.records)
+            self._final.records += len(fetched.records) + len(fetched.damage)
             if fetched.records:
                 self._moved_at = self._env.mono()
             end = self._ends.get(fetched.place)

@@ -98,7 +98,8 @@ class UnreachedBranchRow(Struct, kw_only=True):
     function: str
     branch: Annotated[str, Meta(description="As source lines: where it begins -> where it leads.")]
     kind: Annotated[
-        Literal["unexplained", "undrawn", "impossible"], Meta(description="Whether and how unreached.toml explains it.")
+        Literal["unexplained", "undrawn", "rare", "impossible"],
+        Meta(description="Whether and how unreached.toml explains it."),
     ]
     reason: Annotated[str, Meta(description="As in unreached.toml; empty: it has none.")]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from squall.chaos.commands.outputs import BatchCoverage, UnreachedBranchRow
 from squall.chaos.runs.branch_coverage import (
     IMPOSSIBLE,
+    RARE,
     REASONS,
     UNDRAWN,
     ArcsByFile,
@@ -64,7 +65,8 @@ def say_coverage(coverage: BatchCoverage, out: Console) -> None:
     out.print(
         f"broker/: {coverage.called:,} of {coverage.functions:,} functions called, {coverage.reached:,} of "
         f"{coverage.branches:,} branches taken. Never taken: {kinds['unexplained']:,} without a reason, "
-        f"{kinds[UNDRAWN]:,} not drawn yet, {kinds[IMPOSSIBLE]:,} impossible ({REASONS.name})",
+        f"{kinds[UNDRAWN]:,} not drawn yet, {kinds[RARE]:,} drawn but rare, {kinds[IMPOSSIBLE]:,} impossible "
+        f"({REASONS.name})",
         soft_wrap=True,
     )
     for each in coverage.unreached:
@@ -97,6 +99,7 @@ def _write_page(report: ReachReport, seeds_of: Mapping[str, int], seeds: range, 
     sections = (
         CoverageSection("Branches without a reason", head, _rows(unexplained), is_open=True),
         CoverageSection("Branches that are not drawn yet", head, _rows(report.explained(UNDRAWN)), is_open=True),
+        CoverageSection("Branches that are drawn, but rare", head, _rows(report.explained(RARE)), is_open=True),
         CoverageSection(
             "Rare paths that no seed took, or less than one in a thousand",
             ("path", "seeds", "reason"),

@@ -72,14 +72,19 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 def markers_while_loading(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> RarePathScene:
     """Let transactions time out while a new group coordinator still loads: it has replayed its log, and waits for
-    followers that cannot fetch it. The transactions can end meanwhile, because the transaction log has only one
-    replica. Slow links to clients keep transactions open for most of the time.
+    followers that fetch it late. So they lack what was written last, and do not know that the records before are
+    committed. The transactions can end meanwhile, because the transaction log has only one replica. Slow links to
+    clients keep transactions open for most of the time.
     """
     builder, at_s = SceneBuilder(), rng.uniform(3.0, 4.0)
     builder.add(1.0, 24, "latency", "all", side="clients", latency_ms=rng.randint(60, 120), jitter_ms=20)
+    late: dict[str, Any] = {"api": "Fetch", "act": "delay", "count": 0, "side": "replication"}
     for _ in range(2):
-        builder.add(at_s, rng.uniform(4.0, 5.0), "partition", "all", side="replication", manner="drop")
-        builder.add(at_s + rng.uniform(0.05, 0.2), rng.uniform(2, 3), "kill", f"coordinator:{rng.choice(groups)}")
+        fetches, coordinator = len(builder.made), f"coordinator:{rng.choice(groups)}"
+        builder.add(at_s, 6, "protocol", "all", delay_ms=rng.choice((1500, 2000)), **late)
+        builder.add_when(
+            f"after fault {fetches} began", at_s + rng.uniform(0.5, 1.2), rng.uniform(2, 3), "kill", coordinator
+        )
         at_s += rng.uniform(11, 12)
     settings = {
         "replica.lag.time.max.ms": "6000",
@@ -88,7 +93,7 @@ def markers_while_loading(rng: Random, groups: Sequence[str], table: Mapping[str
         "transaction.state.log.num.partitions": "3",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     }
-    load = {**BUSY, "churn": 10, "rate": 15, "instances": 3, "transaction_timeout_ms": 2000}
+    load = {**BUSY, "churn": 10, "rate": 15, "instances": 3, "transaction_timeout_ms": rng.choice((2400, 3000))}
     return build_scene(builder, load, settings, None)
 
 
@@ -121,15 +126,16 @@ def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, 
     coordinator is down.
     """
     builder, at_s = SceneBuilder(), 2.0
+    static = {"static_members": True} if "static_members" in table and rng.random() < 0.5 else {}
     for _ in range(3):
-        twin = table.get("static_members") and rng.random() < 0.5
+        twin = (static or table.get("static_members")) and rng.random() < 0.5
         builder.add(at_s, rng.uniform(1, 3), "member_twin" if twin else "member_crash", "member")
         if rng.random() < 0.4:
             down = "kill" if rng.random() < 0.5 else "pause"
             builder.add(at_s + rng.uniform(0.5, 2), rng.uniform(1, 2), down, f"coordinator:{rng.choice(groups)}")
         at_s += rng.uniform(6, 8)
     # The members' own churn would hide the effects of the faults.
-    return build_scene(builder, {**BUSY, "churn": 10}, {}, None)
+    return build_scene(builder, {**BUSY, "churn": 10, **static}, {}, None)
 
 
 GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], RarePathScene]
@@ -145,7 +151,7 @@ GROUP_SCENES: tuple[GroupScene, ...] = (
     members_that_vanish,
     members_that_vanish,
 )
-TRANSACTIONAL_GROUP_SCENES: tuple[GroupScene, ...] = (*GROUP_SCENES, markers_while_loading, markers_while_loading)
-"""Lists the scenes for groups whose members commit offsets in transactions. A scene that is listed twice is drawn twice
+TRANSACTIONAL_GROUP_SCENES: tuple[GroupScene, ...] = (*GROUP_SCENES, *(markers_while_loading,) * 4)
+"""Lists the scenes for groups whose members commit offsets in transactions. A scene that is listed several times is drawn
 as often.
 """

@@ -52,6 +52,9 @@ the session of a dead broker expires. Before that, no other broker leads in its 
 """
 
 
+WINDOW_KIB = 512
+
+
 class StrictModel(BaseModel):
     """Is the base class of a plan's models: they refuse unknown names and cannot be changed."""
 
@@ -74,6 +77,10 @@ class ClusterPlan(StrictModel):
     """
     volume_mib: int = Field(0, ge=0, le=1 << 20)
     """Limits each broker's data to so many MiB, on a volume of its own, for runtime docker only. 0: no limit."""
+    window_kib: int = Field(WINDOW_KIB, ge=1, le=WINDOW_KIB, exclude_if=lambda usual: usual == WINDOW_KIB)
+    """Limits the KiB that one direction of a connection holds before its sender must wait, for runtime sim only: real
+    sockets have buffers of their own.
+    """
 
     def failover_s(self) -> float:
         """Return the sum, in seconds, of the time-outs that a correct cluster may need to recover from a failure

@@ -114,7 +114,9 @@ def rotten_segments(rng: Random) -> RarePathScene:
         "rate": 40,
         "min_bytes": 2000,
         "max_bytes": 3500,
+        "batch_bytes": 4000,  # fits into a segment
         "readers": 1,
+        "poll_pause_ms": 20,  # the reader gets to the end before retention deletes what was written last
         "topic_settings": {"retention.ms": "15000", "segment.bytes": "4096", "flush.messages": "1"},
     }
     return RarePathScene(tuple(faults.made), workload, {})
@@ -249,6 +251,7 @@ SCENES: tuple[Callable[[Random], RarePathScene], ...] = (
     refused_proposals,
     lost_registrations,
     stale_sessions,
+    rotten_segments,
     rotten_segments,
     slow_follower,
     lonely_voter,

@@ -44,6 +44,10 @@ NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE = 0.35, 0.1, 0.08, 0.25
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 VOTERS = (1, 3, 3, 3, 3, 4, 5, 5)
+WINDOWS_KIB, WINDOW_SHARE = (1, 4, 16), 0.12
+"""Give the windows of links that some seeds have, in KiB, and the share of these seeds: requests and responses wait for
+their receiver.
+"""
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """Give, for long loads, the length in s, the records per second, and the share of seeds that have one. Some events need
 minutes.
@@ -92,6 +96,8 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     # Two voters are not drawn: they cannot lose one, as one voter cannot.
     voters = rng_for(seed, "swarm", "voters").choice([count for count in VOTERS if count <= nodes])
+    windows = rng_for(seed, "swarm", "windows")
+    window = {"window_kib": windows.choice(WINDOWS_KIB)} if windows.random() < WINDOW_SHARE else {}
     kinds = (*_kinds(seed, nodes), *_of_transactions(seed, scenario))
     traits = {trait for name in kinds for trait in ALL[name].traits}
     stream = partial(rng_for, seed, "swarm")
@@ -121,7 +127,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         "runtime": "sim",
         "warmup_s": WARMUP_S,
         "time_s": time_s,
-        "cluster": {"nodes": nodes, "voters": voters, "settings": settings},
+        "cluster": {"nodes": nodes, "voters": voters, "settings": settings, **window},
         "workload": table,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
         "faults": _waiting(seed, faults),
@@ -164,6 +170,7 @@ def _staged(values: dict[str, Any], scene: RarePathScene) -> dict[str, Any]:
         **values,
         "time_s": scene.time_s or TIME_S,
         "cluster": {
+            **{name: value for name, value in cluster.items() if name == "window_kib"},
             "nodes": max(cluster["nodes"], scene.nodes),
             "settings": {**cluster["settings"], **scene.settings},
         },
@@ -299,4 +306,7 @@ def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:
     if rng.random() < 0.4:
         settings["metadata.log.max.record.bytes.between.snapshots"] = rng.choice(("200", "1000", "4000"))
         settings["metadata.max.retention.bytes"] = rng.choice(("500", "2000", "-1"))
+    deletions = rng_for(seed, "swarm", "file deletions")
+    if deletions.random() < 0.15:
+        settings["log.segment.delete.delay.ms"] = deletions.choice(("0", "500", "3000"))
     return settings

@@ -35,9 +35,10 @@ ArcsByFile = Mapping[str, Collection[Arc]]
 MEASURED, LEFT_OUT = "broker", ("broker/protocol/schema", "broker/protocol/codegen")
 """Name the folder that is measured, and those in it that are left out."""
 REASONS = Path(__file__).with_name("unreached.toml")
-ReasonKind = Literal["impossible", "undrawn"]
+ReasonKind = Literal["impossible", "undrawn", "rare"]
 IMPOSSIBLE: Final = "impossible"
 UNDRAWN: Final = "undrawn"
+RARE: Final = "rare"
 
 
 def preload_coverage() -> None:
@@ -110,7 +111,9 @@ class UnreachedReason:
     """Says why no seed reaches some branches: an entry of unreached.toml."""
 
     kind: ReasonKind
-    """Is `impossible`, or `undrawn`: no seed draws what would reach them, although it could."""
+    """Is `impossible`; or `undrawn`: no seed draws what would reach them, although it could; or `rare`: seeds draw
+    that, but so few reach them that a large batch may have none.
+    """
     file: str
     """Is a pattern of paths below the checkout."""
     functions: tuple[str, ...]
@@ -241,7 +244,7 @@ def _branch(file: str, function: str, lines: list[str], start: int, end: int) ->
 def read_reasons(path: Path = REASONS) -> tuple[UnreachedReason, ...]:
     """Return the reasons of branches in unreached.toml."""
     table = tomllib.loads(path.read_text())
-    kinds: tuple[ReasonKind, ...] = (IMPOSSIBLE, UNDRAWN)
+    kinds: tuple[ReasonKind, ...] = (IMPOSSIBLE, UNDRAWN, RARE)
     return tuple(
         UnreachedReason(
             kind, row["file"], tuple(row.get("functions", ())), tuple(row.get("branches", ())), row["reason"]

@@ -82,6 +82,7 @@ class _SimulatedRun:
         self.acks = plan.workload.traffic().acks
         self.min_isr = facts_of(plan.model_dump(mode="json", exclude={"operations"})).configuration.min_isr
         self.world = SimWorld(plan.seed)
+        self.world.window = plan.cluster.window_kib * 1024
         self.world.frames_matter = messages or any(FaultTrait.NEEDS_FRAMES in fault.traits for fault in plan.timeline())
         if messages:
             self.world.messages = []

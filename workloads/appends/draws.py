@@ -123,6 +123,8 @@ def _of_clients(stream: RandomStreamFactory, drawn: Mapping[str, Any]) -> dict[s
     Each setting is on in some random plans only.
     """
     found: dict[str, Any] = {}
+    if drawn["codec"] != "none" and stream("snappy").random() < 0.25:
+        found["codec"] = "snappy"
     if stream("bursts").random() < BURST_SHARE:
         # In between there is less, so that the seed costs hardly more.
         found |= {"burst": stream("bursts", "rate").choice((60, 100, 200)), "rate": 5, "linger_ms": 5}
@@ -139,6 +141,8 @@ def _of_clients(stream: RandomStreamFactory, drawn: Mapping[str, Any]) -> dict[s
         found["fetch_max_wait_ms"] = fetching.choice((1000, 2000))
     if "fetch_min_bytes" not in found:
         found |= fetch_sizes(stream)
+    if (release := stream("client release")).random() < 0.15:
+        found["client_release"] = release.choice(("2.4", "2.8", *(() if "fetch_sessions" in found else ("0.11",))))
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -15,6 +16,7 @@ from pydantic import Field
 
 from squall.broker.env import Env
 from squall.broker.overriding import override
+from squall.broker.protocol.apis import ApiKey
 from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule, RecordSchedule
 from squall.workloads.appends import draws
 from squall.workloads.appends.renumbered import by_one_producer, on_one_topic
@@ -22,6 +24,7 @@ from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import (
     FETCH_MAX_BYTES,
     FETCH_PARTITION_MAX_BYTES,
+    ClientSettings,
     ConsumerSettings,
     ProducerSettings,
 )
@@ -47,6 +50,14 @@ TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024
 """Gives the size of each producer's buffer."""
 PLAIN_BYTES = 100
+NEWEST_VERSIONS: Mapping[str, Mapping[int, int]] = {
+    "0.11": {ApiKey.PRODUCE: 3, ApiKey.FETCH: 5},
+    "2.4": {ApiKey.PRODUCE: 8, ApiKey.FETCH: 11},
+    "2.8": {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12},
+}
+"""Maps a release of Apache Kafka to its newest versions of Produce and Fetch. Of these, 0.11 has the oldest that carry
+record batches of format 2, and 2.4 the newest that are not flexible.
+"""
 READER_POLL_MS = 1_000
 """Gives the longest time of a reader's poll, in ms. A Fetch may wait longer at the broker; the reader sends further
 requests only after the poll has ended.
@@ -123,9 +134,19 @@ class AppendsLoad(Scenario):
         description="Largest part of a response that a partition may have; a first batch may be larger.",
     )
 
+    client_release: Literal["newest", "0.11", "2.4", "2.8"] = Field(
+        "newest",
+        exclude_if=lambda release: release == "newest",
+        description="Release of Apache Kafka whose versions of Produce and Fetch Squall's own clients speak.",
+    )
+
     @override
     def contradictions(self) -> list[str]:
         found = super().contradictions()
+        if self.client_release != "newest" and self.client != "squall":
+            found.append(f"client_release {self.client_release}: client {self.client} has versions of its own")
+        if self.client_release == "0.11" and self.fetch_sessions:
+            found.append("client_release 0.11 has no fetch sessions (fetch_sessions): they came with 1.1")
         if self.min_bytes > self.max_bytes:
             found.append(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
         found += contradictions(
@@ -191,6 +212,10 @@ class AppendsLoad(Scenario):
             partition_max_bytes=self.fetch_partition_max_bytes,
             sessions=self.fetch_sessions,
         )
+
+    @override
+    def client_settings(self) -> ClientSettings:
+        return replace(super().client_settings(), newest_versions=NEWEST_VERSIONS.get(self.client_release, {}))
 
     def assignment(self, reader: int) -> list[Place]:
         """Return the partitions of a reader. Each partition has two readers, or one if the load has only one reader."""

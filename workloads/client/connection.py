@@ -136,6 +136,8 @@ class BrokerConnection:
     def version(self, api_key: int, ours_max: int, ours_min: int = 0) -> int:
         """Return the highest version that both sides support. Raises UnsupportedApi."""
         lowest, highest = self._versions.get(api_key, (0, -1))
+        if api_key in self._settings.newest_versions:
+            ours_max = min(ours_max, self._settings.newest_versions[api_key])
         version = ours_max if ours_max < highest else highest
         if version < lowest or version < ours_min:
             ours, theirs = f"{ours_min} to {ours_max}", f"{lowest} to {highest}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 IDEMPOTENT_IN_FLIGHT = 5
@@ -43,6 +44,8 @@ class ClientSettings:
     """Limits the size of a response: a larger response ends its connection."""
     max_unsent_bytes: int = 4 * 1024 * 1024
     """Limits the unsent bytes of a connection: nothing more is sent over it until they are fewer."""
+    newest_versions: Mapping[int, int] = field(default_factory=dict)
+    """Maps API keys to the newest version to use, as clients of earlier releases have it."""
 
     def __post_init__(self) -> None:
         for name in ("request_timeout_ms", "connect_timeout_ms", "control_timeout_ms", "metadata_max_age_ms"):

@@ -25,6 +25,7 @@ def true_wall_ms(mono_s: float) -> float:
     return WALL_MS + (mono_s - MONO_S) * 1000
 
 
+WINDOW = 512 * 1024
 _DELIVERY = Struct(">dII")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 """Lists the types whose values stay the same when they are written as JSON and read: most trace lines have no others.
@@ -65,6 +66,10 @@ class SimCore:
         """Lists every node's trace lines, in order, as in trace.jsonl."""
         self.messages: list[TracedFrame] | None = None
         """Lists the requests and responses, for diagrams; None if they are not collected."""
+        self.window = WINDOW
+        """Limits the bytes that one direction of a connection holds, unread bytes at the other end included, as
+        sockets' buffers do.
+        """
         self.frames_matter = True
         """Is True if connections' bytes are parsed into Kafka's requests and responses from the first byte on: for
         `messages`, or for protocol faults.

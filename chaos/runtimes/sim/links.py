@@ -25,8 +25,6 @@ from squall.chaos.runtimes.wire.conversation import FramedConnection, LinkFaultS
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.wires import SimLink
 
-WINDOW = 512 * 1024
-"""Limits the bytes of one direction that are in transit or not yet read by the receiver, as sockets' buffers do."""
 SHORT_READ = 0.02
 """Is the probability that a receive returns fewer bytes than there are: code that parses frames must not depend on how
 bytes arrive.
@@ -101,7 +99,7 @@ class SimTransport:
         if self.closed or self._reset:
             self._refuse()
         data = b"".join(pieces)
-        room = WINDOW - self.out.held
+        room = self.out.window - self.out.held
         if room < len(data):
             data = data[: max(0, room)]
         if data:
@@ -110,7 +108,7 @@ class SimTransport:
 
     def send_file(self, file: File, offset: int, length: int) -> int:
         """Send part of a file, as much as fits now. Returns the number of bytes taken."""
-        room = WINDOW - self.out.held
+        room = self.out.window - self.out.held
         # On a closed or reset connection `send` must raise below: for a result of 0 the caller would wait for room.
         if length <= 0 or (room <= 0 and not self._reset and not self.closed):
             return 0
@@ -140,7 +138,7 @@ class SimTransport:
     async def wait_writable(self) -> None:
         """Wait until something can be sent, or the connection has ended."""
         self._check_open()
-        if (self.out.held < WINDOW or self._reset) and not self.env.paused:
+        if (self.out.held < self.out.window or self._reset) and not self.env.paused:
             await trio.lowlevel.checkpoint()
         else:
             await self.env.wait(self._written_by, self._unwritten)
@@ -224,7 +222,7 @@ class SimTransport:
 
     def _written_by(self, task: trio.lowlevel.Task) -> None:
         assert self._writer is None, "two tasks wait to write to one connection"
-        if self.out.held < WINDOW or self._reset:
+        if self.out.held < self.out.window or self._reset:
             self.env.wake(task)
         else:
             self._writer = task
@@ -237,7 +235,7 @@ class OneWayStream:
     """Represents one direction of a connection."""
 
     __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "push", "rng", "sink",
-                 "source", "stream", "swallowed", "wire")  # fmt: skip
+                 "source", "stream", "swallowed", "window", "wire")  # fmt: skip
 
     def __init__(
         self,
@@ -248,7 +246,7 @@ class OneWayStream:
         sink: SimTransport,
     ) -> None:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
-        self.rng = wire.rng
+        self.rng, self.window = wire.rng, wire.world.window
         self.held = 0
         """Counts the bytes in transit and those that the receiver has not read yet."""
         self.swallowed = False
@@ -322,7 +320,7 @@ class OneWayStream:
         """Free the space in the window of bytes that the receiver has read."""
         held = self.held
         self.held = left = held - count if held > count else 0
-        if left < WINDOW <= held:
+        if left < self.window <= held:
             self.source.wake_writer()
 
     def pump(self) -> None:

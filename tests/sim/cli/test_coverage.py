@@ -34,7 +34,7 @@ def test_a_batch_lists_what_it_did_not_reach_with_reasons_on_its_page_and_none_o
     assert 0 < coverage["called"] < coverage["functions"]
     assert coverage["refuted"] == []
     kinds = {each["kind"] for each in coverage["unreached"]}
-    assert kinds == {"unexplained", "undrawn", "impossible"}
+    assert kinds == {"unexplained", "undrawn", "rare", "impossible"}
     assert all(bool(each["reason"]) == (each["kind"] != "unexplained") for each in coverage["unreached"])
     assert "should take every branch that has no reason" in err
     page = (tmp_path / "coverage.html").read_text()

@@ -181,6 +181,28 @@ def test_clients_fetch_little_and_logs_have_small_segments_and_dense_indexes() -
         assert {"segment.bytes", "index.interval.bytes"} <= drawn
 
 
+def test_some_seeds_have_small_windows_early_deletions_of_files_older_clients_and_every_codec() -> None:
+    plans = [swarm_plan(seed) for seed in range(400)]
+    assert {plan.cluster.window_kib for plan in plans} == {1, 4, 16, 512}
+    delays = {plan.cluster.settings.get("log.segment.delete.delay.ms") for plan in plans}
+    assert delays == {None, "0", "500", "3000"}
+    loads = [plan.workload.model_dump() for plan in plans]
+    assert {load.get("client_release", "newest") for load in loads} == {"newest", "0.11", "2.4", "2.8"}
+    assert {load["codec"] for load in loads} == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+def test_a_window_that_is_not_given_is_in_no_file_of_a_plan() -> None:
+    assert "window_kib" not in write_plan(make_plan({}))
+    assert "window_kib = 4" in write_plan(make_plan({**SIM, "cluster": {"window_kib": 4}}))
+
+
+def test_older_clients_are_squalls_own_and_have_no_fetch_sessions_before_there_were_any() -> None:
+    with pytest.raises(PlanError, match="client_release 2.8: client confluent has versions of its own"):
+        make_plan({"workload": {"client": "confluent", "client_release": "2.8"}})
+    with pytest.raises(PlanError, match="client_release 0.11 has no fetch sessions"):
+        make_plan({**SIM, "workload": {"client_release": "0.11", "fetch_sessions": True}})
+
+
 def test_a_plan_says_how_many_brokers_vote() -> None:
     assert make_plan({"cluster": {"nodes": 5, "voters": 5}}).cluster.voters == 5
     with pytest.raises(PlanError, match="cluster.voters 4 needs as many nodes; cluster.nodes is 3"):

@@ -18,6 +18,7 @@ from squall.chaos.runs.branch_coverage import (
     IMPOSSIBLE,
     LEFT_OUT,
     MEASURED,
+    RARE,
     REASONS,
     UNDRAWN,
     ArcRecorder,
@@ -164,6 +165,7 @@ def test_the_table_has_no_other_keys_and_names_rare_paths_that_there_are() -> No
     allowed = {
         IMPOSSIBLE: {"file", "functions", "branches", "reason"},
         UNDRAWN: {"file", "functions", "branches", "reason"},
+        RARE: {"file", "functions", "branches", "reason"},
         "path": {"name", "reason"},
     }
     assert table.keys() <= allowed.keys()

@@ -214,6 +214,10 @@ async def test_versions_are_negotiated_down_to_what_both_speak(clock: MockClock)
         assert connection.version(ApiKey.METADATA, 13) == 9
         with pytest.raises(UnsupportedApi):
             connection.version(ApiKey.METADATA, 13, 10)
+    older = ClientSettings(newest_versions={ApiKey.METADATA: 4})
+    async with connected(cluster, older) as connection:
+        assert connection.version(ApiKey.METADATA, 13) == 4
+        assert connection.version(ApiKey.API_VERSIONS, 4) == 2
 
 
 async def test_a_broker_that_refuses_the_handshake_is_no_broker(clock: MockClock) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.runtimes.contract import Bandwidth, Slicer, StreamDirection
+from squall.chaos.runtimes.sim.links import OneWayStream, SimTransport
 from squall.chaos.runtimes.sim.wires import SimLink
 
 
@@ -61,3 +62,16 @@ def test_what_passes_two_narrow_places_takes_as_long_as_both_and_no_longer(rates
     assert busy_until == pytest.approx(100 + expected_s)
     again_s, _ = wire.takes(StreamDirection.THERE, 8192, busy_until)
     assert again_s == pytest.approx(2 * expected_s, abs=0.01), "it waits until the line is free"
+
+
+def test_a_connection_holds_no_more_than_its_window_until_the_other_end_has_read() -> None:
+    kernel = SimpleNamespace(now=0.0, at=lambda *event: None)
+    world: Any = SimpleNamespace(kernel=kernel, rng=lambda *purpose: Random(7), window=1024)
+    end: Any = SimpleNamespace(alive=True, paused=False, links={}, gate=lambda *call: None)
+    connection: Any = SimpleNamespace(followed=False)
+    here, there = SimTransport(end, "2", 1), SimTransport(end, "1", 2)
+    out = OneWayStream(connection, SimLink(world, 1, 2), StreamDirection.THERE, here, there)
+    assert here.send([bytes(4000)]) == 1024
+    assert here.send([b"more"]) == 0
+    out.taken(24)
+    assert here.send([bytes(100)]) == 24
