@@ -152,6 +152,6 @@ GROUP_SCENES: tuple[GroupScene, ...] = (
     members_that_vanish,
 )
 TRANSACTIONAL_GROUP_SCENES: tuple[GroupScene, ...] = (*GROUP_SCENES, *(markers_while_loading,) * 4)
-"""Lists the scenes for groups whose members commit offsets in transactions. A scene that is listed several times is drawn
-as often.
+"""Lists the scenes for groups whose members commit offsets in transactions. A scene that is listed several times is
+drawn as often.
 """

@@ -55,13 +55,14 @@ class SceneBuilder:
 
 def refused_proposals(rng: Random) -> RarePathScene:
     """Kill a broker and start it again, while no leader can report to the controller that the broker is in sync again:
-    AlterPartition requests are dropped or refused.
+    AlterPartition requests are dropped, refused, late or sent twice.
     """
     faults, at_s = SceneBuilder(), 3.0
     for _ in range(2):
         down_s = rng.uniform(2, 3)
         faults.add(at_s, down_s, "kill", rng.choice(("follower", "leader")))
-        act = rng.choice(({"act": "drop"}, {"act": "error", "error": "NOT_CONTROLLER"}))
+        late = {"act": "delay", "delay_ms": rng.choice((500, 1500))}
+        act = rng.choice(({"act": "drop"}, {"act": "error", "error": "NOT_CONTROLLER"}, late, {"act": "duplicate"}))
         faults.add(at_s + down_s - 0.5, 7, "protocol", "all", api="AlterPartition", count=0, side="peers", **act)
         at_s += down_s + rng.uniform(7, 8)
     return RarePathScene(
@@ -202,6 +203,22 @@ def power_within_fsyncs(rng: Random) -> RarePathScene:
     return RarePathScene(tuple(faults.made), {**_in_sync(), **workload}, {})
 
 
+def truncations_within_fsyncs(rng: Random) -> RarePathScene:
+    """Cut a leader off from the other brokers while each of its records waits for a slow fsync. Producers do not wait
+    for followers, so it has to truncate its log when it comes back, while an fsync is in progress.
+    """
+    faults, at_s = SceneBuilder(), 2.0
+    for node in rng.sample((1, 2, 3), 2):
+        delay_ms = rng.choice((400, 800))
+        faults.add(at_s, 8, "disk", f"node:{node}", how="slow", op="fsync", nth=1, delay_ms=delay_ms)
+        faults.add(at_s + rng.uniform(0.5, 1), rng.uniform(3, 4), "partition", f"node:{node}", side="peers")
+        at_s += rng.uniform(10, 11)
+    workload = {"topics": 1, "partitions": 3, "rate": 40, "acks": 1, "idempotence": False}
+    workload |= {"min_bytes": 100, "max_bytes": 400}
+    flushed = {"topic_settings": dict(FLUSHED), "replication_factor": NODES, "min_isr": 1}
+    return RarePathScene(tuple(faults.made), {**workload, **flushed}, {})
+
+
 def deletions_with_a_kill(rng: Random) -> RarePathScene:
     """Delete records while followers fetch late, and kill the leader before they have deleted the records too."""
     faults, at_s = SceneBuilder(), rng.uniform(2, 3)
@@ -257,6 +274,7 @@ SCENES: tuple[Callable[[Random], RarePathScene], ...] = (
     lonely_voter,
     flapping_leaders,
     power_within_fsyncs,
+    truncations_within_fsyncs,
     deletions_with_a_kill,
     restarts_within_a_session,
     power_behind_rolls,

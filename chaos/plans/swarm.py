@@ -44,9 +44,9 @@ NEWER_SHARE, QUIET_SHARE, WAITING_SHARE, BESIDE_SHARE = 0.35, 0.1, 0.08, 0.25
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 VOTERS = (1, 3, 3, 3, 3, 4, 5, 5)
-WINDOWS_KIB, WINDOW_SHARE = (1, 4, 16), 0.12
+WINDOWS_KIB, WINDOW_SHARE = (4, 16, 64), 0.12
 """Give the windows of links that some seeds have, in KiB, and the share of these seeds: requests and responses wait for
-their receiver.
+their receiver. Smaller ones would cost a seed with large records minutes of CPU.
 """
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """Give, for long loads, the length in s, the records per second, and the share of seeds that have one. Some events need

@@ -183,7 +183,7 @@ def test_clients_fetch_little_and_logs_have_small_segments_and_dense_indexes() -
 
 def test_some_seeds_have_small_windows_early_deletions_of_files_older_clients_and_every_codec() -> None:
     plans = [swarm_plan(seed) for seed in range(400)]
-    assert {plan.cluster.window_kib for plan in plans} == {1, 4, 16, 512}
+    assert {plan.cluster.window_kib for plan in plans} == {4, 16, 64, 512}
     delays = {plan.cluster.settings.get("log.segment.delete.delay.ms") for plan in plans}
     assert delays == {None, "0", "500", "3000"}
     loads = [plan.workload.model_dump() for plan in plans]
