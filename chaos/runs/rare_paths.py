@@ -85,6 +85,7 @@ WORLD = (
     "marker between replay and service",
     "leader died while it deleted records",
     "power lost just after a roll",
+    "log truncated within an fsync",
     "rebalance while its coordinator loads",
     "coordinator lost in a rebalance",
     "member fenced",

@@ -33,6 +33,7 @@ def count_paths(counts: Counter[str]) -> Iterator[None]:
         *OF_GROUPS,
         (Log, "append_as_leader", _dedup),
         (Log, "offset_for_timestamp", _lookup),
+        (Log, "finish_flush", _flush),
         (FetchSessions, "open", _eviction),
         (TransactionCoordinatorShard, "decide", _decision),
         (TransactionCoordinator, "submit", _completion),
@@ -52,6 +53,15 @@ def _dedup(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]
         elif result.error == ErrorCode.INVALID_PRODUCER_EPOCH:
             counts["producer fenced"] += 1
         return result
+
+    return heard
+
+
+def _flush(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(log: Log, job: Any, *args: Any) -> Any:
+        counts["log truncated within an fsync"] += job.generation != log.generation
+        return rule(log, job, *args)
 
     return heard
 

@@ -33,6 +33,7 @@ from squall.chaos.plans.scenes import (
     rotten_segments,
     slow_follower,
     stale_sessions,
+    truncations_within_fsyncs,
 )
 from squall.chaos.plans.swarm import swarm_plan
 from squall.chaos.runs.simulation import simulate
@@ -46,6 +47,7 @@ TAKEN = {
     lonely_voter: "metadata log truncated",
     flapping_leaders: "leader elected",
     power_within_fsyncs: "log truncated",
+    truncations_within_fsyncs: "log truncated within an fsync",
     deletions_with_a_kill: "leader died while it deleted records",
     restarts_within_a_session: "broker started within its session",
     power_behind_rolls: "power lost just after a roll",
@@ -53,7 +55,7 @@ TAKEN = {
 AT_LEAST = {flapping_leaders: 10}
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", dict.fromkeys(SCENES))
 def test_a_scene_takes_the_path_that_it_is_there_for_and_proves_something(
     scene: Callable[[Random], RarePathScene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
