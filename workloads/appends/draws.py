@@ -142,7 +142,8 @@ def _of_clients(stream: RandomStreamFactory, drawn: Mapping[str, Any]) -> dict[s
     if "fetch_min_bytes" not in found:
         found |= fetch_sizes(stream)
     if (release := stream("client release")).random() < 0.15:
-        found["client_release"] = release.choice(("2.4", "2.8", *(() if "fetch_sessions" in found else ("0.11",))))
+        too_new = "fetch_sessions" in found or found.get("codec", drawn["codec"]) == "zstd"
+        found["client_release"] = release.choice(("2.4", "2.8", *(() if too_new else ("0.11",))))
     return found
 
 

@@ -147,6 +147,8 @@ class AppendsLoad(Scenario):
             found.append(f"client_release {self.client_release}: client {self.client} has versions of its own")
         if self.client_release == "0.11" and self.fetch_sessions:
             found.append("client_release 0.11 has no fetch sessions (fetch_sessions): they came with 1.1")
+        if self.client_release == "0.11" and self.codec == "zstd":
+            found.append("client_release 0.11 has no codec zstd: it came with 2.1")
         if self.min_bytes > self.max_bytes:
             found.append(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
         found += contradictions(

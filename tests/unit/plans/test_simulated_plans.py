@@ -196,11 +196,13 @@ def test_a_window_that_is_not_given_is_in_no_file_of_a_plan() -> None:
     assert "window_kib = 4" in write_plan(make_plan({**SIM, "cluster": {"window_kib": 4}}))
 
 
-def test_older_clients_are_squalls_own_and_have_no_fetch_sessions_before_there_were_any() -> None:
+def test_older_clients_are_squalls_own_and_have_nothing_that_came_later() -> None:
     with pytest.raises(PlanError, match="client_release 2.8: client confluent has versions of its own"):
         make_plan({"workload": {"client": "confluent", "client_release": "2.8"}})
     with pytest.raises(PlanError, match="client_release 0.11 has no fetch sessions"):
         make_plan({**SIM, "workload": {"client_release": "0.11", "fetch_sessions": True}})
+    with pytest.raises(PlanError, match="client_release 0.11 has no codec zstd"):
+        make_plan({**SIM, "workload": {"client_release": "0.11", "codec": "zstd"}})
 
 
 def test_a_plan_says_how_many_brokers_vote() -> None:
