@@ -192,6 +192,7 @@ class Node:
             said = {"controlled": False}
             if joined and config.controlled_shutdown_enable:
                 said = await self._leave(membership)
+            # In this order no record can come after the last flush: from clients, from leaders, from the quorum.
             server.close()
             self.fetchers.stop()
             await self.control.leave()

@@ -278,12 +278,12 @@ class RealEnv(Env):
 
     @override
     async def sleep(self, seconds: float) -> None:
-        self.mono()
+        self.mono()  # looks for a new rate of the node's clock
         await trio.sleep(max(0.0, seconds) / self._clock.rate)
 
     @override
     def timeout(self, seconds: float) -> trio.CancelScope:
-        self.mono()
+        self.mono()  # as in `sleep`
         return trio.move_on_after(max(0.0, seconds) / self._clock.rate)
 
     @override

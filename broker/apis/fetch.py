@@ -181,7 +181,7 @@ class FetchApi:
         """
         request = decode_fetch(view, at, slot.version)
         if request.topics and slot.version >= _TOPIC_IDS_FROM:
-            ask = self._of_plane.get(request.topics[0][0])
+            ask = self._of_plane.get(request.topics[0][0])  # nodes fetch such a log alone
             if ask is not None:
                 ask(slot, request)
                 return

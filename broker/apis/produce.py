@@ -100,7 +100,7 @@ class ProduceApi:
     def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
         """Append every batch of the request, then respond or park. MalformedFrame closes the connection."""
         request = decode_produce(view, at, slot.version, self._most_batches)
-        if request.size != _ONE_BATCH:
+        if request.size != _ONE_BATCH:  # a single batch repeats no partition
             request = request._replace(topics=_last_of_each(request.topics))
         slot.is_produce = request.acks != 0
         conn = slot.conn
@@ -127,6 +127,7 @@ class ProduceApi:
         """Append all batches except the `refused` ones. `refused` maps a batch to the error that refuses it."""
         if request.size > FEW_PARTITIONS:
             turns = self._turns(slot, request, checked, refused)
+            # The first chunk takes effect in this step. Later requests are held up only if more chunks follow.
             if next(turns, False):
                 slot.conn.hold(when_closed=True)
                 self._start_soon(self._append_rest, slot, turns)

@@ -82,5 +82,5 @@ class RecordValidator:
                     return
         finally:
             slot.conn.release()
-        go_on(found)
+        go_on(found)  # may hold the connection again: no other task has run since the release
         self._replicas.settle()

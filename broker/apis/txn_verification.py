@@ -129,6 +129,7 @@ class TxnVerification:
             hosted = find(key)
             for index, records in parts:
                 h = hosted.get(index) if hosted else None
+                # Such a batch is refused without its coordinator.
                 if h is None or not h.state.is_leader or records is None or len(records) < HEADER_SIZE:
                     continue
                 header = read_header(records, 0)

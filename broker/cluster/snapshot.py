@@ -22,6 +22,7 @@ LISTENER_PROTOCOL = 0
 def records_of(image: ClusterImage) -> list[MetadataRecord]:
     """Return the records that produce `image` if they are replayed in this order."""
     return [
+        # Features first, as in Kafka's snapshots: the level of metadata.version says how to read the other records.
         *(
             MetadataRecord(records.FeatureLevelRecord(name=name, feature_level=n), 0)
             for name, n in image.features.items()

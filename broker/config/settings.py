@@ -277,6 +277,7 @@ LONGEST_COMPARED = 60
 
 
 def _pairs(name: str) -> frozenset[str]:
+    # With blanks around it, the first and the last letter are in a pair of their own, and so count more.
     framed = f" {name} "
     return frozenset(map("".join, pairwise(framed)))
 

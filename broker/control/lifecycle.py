@@ -179,6 +179,7 @@ class BrokerLifecycle:
         if reply.error_code == ErrorCode.STALE_BROKER_EPOCH:
             # Another incarnation has taken over the registration; its session has to end first.
             self._env.trace("registration_lost", broker_epoch=self.broker_epoch)
+            # The marker of a clean stop was about the run before this one, which has written to the logs since.
             self._previous_broker_epoch = -1
             await self._register(again=True)
             return 0.0
@@ -201,6 +202,7 @@ class BrokerLifecycle:
         own = image.brokers.get(node_id)
         if node_id in delta.brokers and own is not None and own.fenced and own.epoch == self.broker_epoch:
             self.heartbeat_now()
+        # A stopping broker waits until every other one has replayed its changes, which only a heartbeat tells.
         if any(image.brokers[changed].in_controlled_shutdown for changed in delta.brokers if changed in image.brokers):
             self.heartbeat_now()
 

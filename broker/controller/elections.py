@@ -79,6 +79,7 @@ class PartitionChange:
                 target.isr, target.elr = (leader,), ()
                 if before.leader_recovery_state != RECOVERING:
                     record.leader_recovery_state = RECOVERING
+            # It has every committed record, and the others of the ELR are followers that have to catch up with it.
             elif leader in target.elr:
                 target.isr = (leader,)
                 target.elr = tuple(replica for replica in target.elr if replica != leader)

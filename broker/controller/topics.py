@@ -373,6 +373,7 @@ def delete_topics(
     writes: list[MetadataRecord] = []
     for (name, topic_id), times in asked.items():
         result = delete_wire.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+        # As with Kafka, a malformed entry has a row for each mention, and a topic one in all.
         rows = times
         try:
             _check_delete(command, name, topic_id)

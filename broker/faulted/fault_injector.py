@@ -111,6 +111,7 @@ class FaultInjector:
             self._crash_left -= 1
             if self._crash_left:
                 return
+            # Before the kill: the next incarnation reads it, and does not crash at the same point again.
             with open(f"{self._folder}/crashed.new", "w", encoding="utf-8") as file:
                 json.dump({"number": crash.number, "op": op, "at": what}, file)
             os.replace(f"{self._folder}/crashed.new", f"{self._folder}/crashed")

@@ -275,6 +275,7 @@ class FaultedFs(RealFs):
                 kept, beside = self._keep()
                 self._journal(directory).note(NameChange("rename", name, os.path.basename(new), kept))
                 self._used -= os.path.getsize(new)
+                # The replaced file stays under another name, because a power loss may undo the renaming.
                 os.link(new, beside)
             else:
                 self._journal(directory).note(NameChange("rename", name, os.path.basename(new)))

@@ -135,6 +135,7 @@ class FileJournal:
         rest = os.pread(self._fd, self._end - upto, upto)
         fresh = os.open(self.path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         os.pwrite(fresh, HEADER.pack(MAGIC, HEADER.size) + rest, 0)
+        # Without an fsync: the journal has to survive this OS process, and not the machine.
         os.replace(self.path + ".new", self.path)
         os.close(self._fd)
         self._fd = fresh

@@ -117,6 +117,7 @@ def _undo_name(directory: int, keep: str, change: NameChange) -> None:
     kept = f"{keep}/{change.kept}" if change.kept is not None else None
     if change.op == "create":
         if _is_there(change.name, directory):
+            # Moved and not deleted, so that `lose_power` can count the bytes that are lost with the name.
             os.rename(change.name, _free(keep), src_dir_fd=directory)
     elif change.op == "remove":
         if kept is not None and os.path.lexists(kept):

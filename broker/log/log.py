@@ -182,7 +182,7 @@ class Log:
             (segment.size + size > limits.segment_bytes or timestamp - segment.roll_timestamp > limits.segment_ms)
             or (last > segment.offset_limit or segment.full)
         ) and segment.size:
-            segment = self.roll(must=last > segment.offset_limit)
+            segment = self.roll(must=last > segment.offset_limit)  # else its indexes could not hold the offset
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base)
         if self.epochs.dirty:
@@ -487,7 +487,7 @@ class Log:
         """Flush batches, indexes and a producer snapshot, so that the next load needs no recovery; close the files."""
         self._active.become_inactive()
         write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
-        self.durability.file_created()
+        self.durability.file_created()  # the snapshot's name is fsynced with the flush
         self.flush(wall_ms, indexes=True)
         if self.epochs.dirty:
             self.epochs.flush()

@@ -52,6 +52,7 @@ def aborted_transactions(segments: Sequence[Segment], offset: int, end_offset: i
         for txn in segment.aborted.ending_from(offset):
             if txn.first_offset < end_offset:
                 found.append(txn)
+            # Later markers end transactions that began at or after this offset, so none of them has data here.
             if txn.last_stable_offset >= end_offset:
                 return found
     return found
@@ -104,5 +105,6 @@ def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) 
         window.append(BatchMetadata(header.base_sequence, last, header.base_offset, last_offset, header.max_timestamp))
     for producer_id, (epoch, window) in sent.items():
         entry = states.entries.get(producer_id)
+        # Compared without the timestamp: a snapshot may have that of a marker that came after the batch.
         if entry is not None and entry.window and entry.epoch == epoch and entry.window[-1][:4] == window[-1][:4]:
             entry.window = list(window)

@@ -174,6 +174,7 @@ class _LogLoader:
         if self._clean:
             first = count if self.segments[-1].open_end() else count - 1
         else:
+            # The segment that holds the recovery point is scanned from its start, which makes its indexes anew.
             inside = [at for at, segment in enumerate(self.segments) if segment.base_offset < self._recovery_point]
             first = inside[-1] if inside else 0
         # A segment without an index is scanned, with all segments after it: a scan rebuilds epochs and producer state.

@@ -236,8 +236,10 @@ class Segment:
         if first_stop - start > max_bytes:
             return FileSlice(self.file, start, first_stop - start) if at_least_one else None
         largest_stop = start + max_bytes
+        # All of the rest is wanted: do not read its headers.
         if limit >= self.next_offset and largest_stop >= self.size:
             return FileSlice(self.file, start, self.size - start)
+        # The index skips most batches; only the headers behind the last indexed one are read.
         stop = max(first_stop, self.index.boundary_before(max(0, limit - self.base_offset), largest_stop))
         for last_offset, _, batch_stop in walk_ends(self.file, stop, self.size, LOOKUP_CHUNK):
             if batch_stop > largest_stop or last_offset >= limit:

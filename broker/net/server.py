@@ -380,7 +380,7 @@ class Server:
                 await long.begin()
             answer = await wait()
             if slot.conn.closed:
-                answer = []
+                answer = []  # `reply` drops it, so nothing is encoded
             if not isinstance(answer, (bytes, list)) and not is_large:
                 answer = _encode(answer, slot)
             if long is not None:

@@ -110,6 +110,7 @@ def _growing(library: Any, data: memoryview, max_bytes: int, size: int) -> Itera
         try:
             written = library.decompress_into(data, out)
         except cramjam.DecompressionError as problem:
+            # The library has one error for everything. Only this text means that the buffer is too small.
             if "whole buffer" not in str(problem):
                 raise MalformedFrame(f"compressed records: {problem}") from problem
             if size == max_bytes:
@@ -165,6 +166,7 @@ def _lz4_frame(data: bytes) -> bytes:
         if len(packed) < len(block):
             pieces += (_LITTLE.pack(len(packed)), packed)
         else:
+            # A block that compression would make larger is stored as it is, which the highest bit of its size says.
             pieces += (_LITTLE.pack(len(block) | _LZ4_STORED), block)
     pieces.append(_LITTLE.pack(0))
     return b"".join(pieces)

@@ -415,7 +415,7 @@ class Raft:
             self._outbox.due(sender, retry_ms)
             if self._following.probing:
                 self.member.probe_next(retry_ms)
-            elif reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and reply.epoch == self.epoch:
+            elif reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and reply.epoch == self.epoch:  # it has resigned
                 self._leader_gone(now_ms, self._timers.jitter())
             return False
         self._following.heard(sender, now_ms)

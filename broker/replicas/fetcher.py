@@ -156,7 +156,7 @@ class Fetcher:
                     self._link = None
             if not self.following:
                 await self._pause(math.inf)
-            elif not self._renew:
+            elif not self._renew:  # else this node closed the link itself, to fetch again at once
                 await self._pause(backoff_s)
 
     async def _pause(self, seconds: float) -> None:

@@ -92,6 +92,7 @@ class IsrProposals:
                 self._env.trace("isr_proposal_failed", why=str(error))
                 done = False
             if self._open:
+                # What did not fit into the request follows at once, and what was not decided follows after a pause.
                 if not done:
                     await self._env.sleep(_RETRY_S)
                 self._wanted.set()

@@ -384,6 +384,7 @@ class Partition(PartitionRules):
         self.high_watermark = max(mine, self.log_start_offset)
         assert self.log_start_offset <= self.high_watermark
         assert self.high_watermark <= log_end_offset
+        # This replica may be behind the leader's log start: it deletes these records once it has them as committed.
         log_start = min(log_start_offset, self.high_watermark)
         if log_start > self.log_start_offset:
             return (AdvanceLogStart(log_start),)
@@ -434,7 +435,7 @@ class Partition(PartitionRules):
             return (TruncateTo(leader_log_end, reason),)
         if leader_log_start > self.log_end_offset:
             return (TruncateFullyAndStartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
-        return NO_EFFECTS
+        return NO_EFFECTS  # the offset is in range by now: fetch again
 
     # ---------------------------------------------------------------------------------------------------------- state
 
@@ -482,6 +483,7 @@ class Partition(PartitionRules):
                 continue
             replica = known.get(broker_id) or FollowerReplicaState(broker_id)
             if new_epoch:
+                # A member of the ISR has a whole lag time for its first fetch. Any other replica has to catch up first.
                 replica.forget(now_ms if broker_id in self.isr else NEVER_MS)
             replica.in_maximal_isr = broker_id in self.maximal_isr
             self.followers[broker_id] = replica

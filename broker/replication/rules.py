@@ -165,6 +165,7 @@ class PartitionRules:
             return self.high_watermark
         lowest = self.log_end_offset
         for replica in self.followers.values():
+            # The cheap comparison first: this runs for every fetch of every follower.
             if replica.log_end_offset < lowest and self.counts_for_high_watermark(replica, now_ms):
                 lowest = replica.log_end_offset
         return lowest if lowest > self.high_watermark else self.high_watermark
@@ -286,6 +287,7 @@ class PartitionRules:
 
         Check this before the log end offset: a follower whose log is too long must learn where it diverges.
         """
+        # Only this leader wrote records of this epoch, so a log that ends with one of them is a prefix of this log.
         if last_fetched_epoch == self.leader_epoch and fetch_offset <= self.log_end_offset:
             return None
         return self.settings.truncation.divergence(epochs, last_fetched_epoch, fetch_offset, self.log_end_offset)

@@ -399,7 +399,7 @@ class MetadataQuorum:
             self._env.trace(note.event, **where, **note.fields)
         for message in ready.messages:
             if not isinstance(message.body, REPLIES):
-                self._unanswered_end_epochs += isinstance(message.body, EndEpoch)
+                self._unanswered_end_epochs += isinstance(message.body, EndEpoch)  # `resign` waits for them
                 if message.receiver == self._current_receiver and self._next is None:
                     self._next = message
                 else:

@@ -92,6 +92,7 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
 def _encode_fetch(request: Fetch, sender: int, cluster_id: str) -> bytes:
     high_watermark = request.high_watermark
     part = FetchRequestPartition(0, request.epoch, request.offset, request.last_epoch, 0, MAX_BYTES, high_watermark)
+    # Session 0 and session epoch -1: without a fetch session, as there is only one partition.
     asked = FetchIn(
         sender, -1, request.max_wait_ms, 1, MAX_BYTES, 0, 0, -1, cluster_id, [(METADATA_TOPIC_ID, [part])], [], ""
     )

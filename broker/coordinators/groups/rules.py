@@ -121,6 +121,7 @@ class ClassicGroupRules:
         if member_id in self.members:
             return True
         joined = [m for m in self.members.values() if m.joining is not None]
+        # In a rebalance only those that have joined count: the others may not come back.
         return len(joined if self.state == GroupState.PREPARING else self.members) < most
 
     def all_joined(self) -> bool:

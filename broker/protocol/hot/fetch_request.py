@@ -65,6 +65,7 @@ def decode_fetch(view: memoryview, at: int, version: int) -> FetchIn:
 
 def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, int]:
     if version >= 15:
+        # From version 15 on the replica is in a tagged field (KIP-903).
         replica_id = -1
         max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _FETCH_15(view, at)
         at += 22

@@ -174,7 +174,7 @@ class GroupCoordinator:
             machine = GroupCoordinatorShard(self._settings, self.topics, held=self._held, matching=self._matching)
             made = self.shards[log.index] = HostedGroupShard(log, machine)
             assert self._start_soon is not None
-            if not self._runs:
+            if not self._runs:  # a broker without groups has nothing to time out
                 self._runs = True
                 self._start_soon(self._watch_clock)
                 self._start_soon(self._expire_offsets)
