@@ -121,6 +121,7 @@ class ConsumerGroupApis:
         return beat_wire.ConsumerGroupHeartbeatResponse(
             member_id=answer.member_id,
             member_epoch=answer.epoch,
+            # A member that leaves sends no more heartbeats.
             heartbeat_interval_ms=self._interval_ms(group_id) if answer.epoch >= 0 else 0,
             assignment=assignment,
         )

@@ -111,6 +111,7 @@ class DeleteRecordsApi:
         elif not h.state.is_leader:
             result.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif "delete" not in h.log.config.cleanup_policy:
+            # As with Kafka: records of a compacted log go by their keys, and not by their offsets.
             result.error_code = int(ErrorCode.POLICY_VIOLATION)
         elif (offset := h.state.deletion_offset(asked.offset)) is None:
             result.error_code = int(ErrorCode.OFFSET_OUT_OF_RANGE)

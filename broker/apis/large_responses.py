@@ -45,6 +45,7 @@ class LargeResponseLane:
             making: ResponseSteps | None = None
             while not slot.conn.closed:
                 if making is None:
+                    # Only now: data collected earlier would take the memory that the lane saves, while it waits.
                     making = await begin()
                 try:
                     next(making)

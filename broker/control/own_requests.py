@@ -68,6 +68,8 @@ def alter_partition(proposals: Sequence[IsrProposal], node_id: int, broker_epoch
                 partition_index=proposal.index,
                 leader_epoch=proposal.leader_epoch,
                 new_isr_with_epochs=[BrokerState(broker_id=b, broker_epoch=e) for b, e in proposal.isr],
+                # RECOVERED: leaders need no recovery here, and the first proposal after an unclean election says so
+                # (KIP-704).
                 leader_recovery_state=0,
                 partition_epoch=proposal.partition_epoch,
             )

@@ -125,6 +125,7 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
 def _update(command: Command, update: wire.FeatureUpdateKey) -> list[MetadataRecord]:
     name, level = update.feature, update.max_version_level
     now = command.image.features.get(name, 0)
+    # Version 0 of the request has only the flag, and later versions have only the type.
     kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refuse(name, level, "The controller does not support the given upgrade type.")

@@ -51,6 +51,7 @@ def _replicas(live: list[Broker], spare: list[Broker], nth: int, shift: int, wan
     assert not leader.fenced
     others = live[at + 1 :] + live[:at]
     if others:
+        # Each round over the leaders begins with other followers: else the same brokers would share all partitions.
         distance = (shift + turn) % len(others)
         others = others[distance:] + others[:distance]
     others += spare[nth % len(spare) :] + spare[: nth % len(spare)] if spare else []

@@ -187,6 +187,7 @@ class ExistingTopicNames:
         if fault is not None:
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
         if name == METADATA_TOPIC:
+            # Kafka's controllers treat this name as one that the client may not create.
             raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         if name in self._image.topic_ids:
             raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")

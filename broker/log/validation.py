@@ -190,6 +190,7 @@ def _untimely(header: BatchHeader, config: LogConfig, wall_ms: int) -> AppendRes
     ahead, behind = header.max_timestamp - wall_ms, wall_ms - header.base_timestamp
     if ahead > config.message_timestamp_after_max_ms:
         return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, f"a timestamp {ahead} ms ahead of the broker's clock")
+    # -1 means that there is no timestamp, so it cannot be too old.
     if behind > config.message_timestamp_before_max_ms and header.base_timestamp >= 0:
         return AppendResult.refused(ErrorCode.INVALID_TIMESTAMP, f"a timestamp {behind} ms behind the broker's clock")
     return None

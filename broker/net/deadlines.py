@@ -57,6 +57,7 @@ class ParkedRequestTimers:
     def expire(self, now_ms: int) -> None:
         """Expire the items that were due before the current tick, oldest first."""
         current = now_ms // TICK_MS
+        # A bucket whose tick is not over may hold deadlines that have not passed.
         for key in sorted([k for k in self._buckets if k < current]):
             for item in self._buckets.pop(key):
                 item.expire()

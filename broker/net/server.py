@@ -183,6 +183,7 @@ class Server:
             self._of_brokers[conn] = None
         turns = self._scheduler_of(listener)
         max_parked, max_unsent, mono = self._max_parked, self._max_unsent, self._env.mono
+        # `began` limits this connection's slice of a burst. `busy_since` leaves waits out: the clients' budget pays.
         busy_since = mono()
         try:
             while not conn.closed:

@@ -124,6 +124,7 @@ class LeaderState:
         assert message.sender != self._settings.node_id, "a leader does not fetch from itself"
         assert fetch.epoch == self.epoch, f"a fetch of epoch {fetch.epoch} in epoch {self.epoch}"
         replica = self.replica(message.sender, now_ms)
+        # First, because `agrees` cannot judge records that the log has dropped.
         if log.has_left(fetch.offset, fetch.last_epoch):
             assert snapshot is not None, "what the log no longer holds is in a snapshot"
             return FetchReply(ErrorCode.NONE, self.epoch, self._settings.node_id, snapshot=snapshot)

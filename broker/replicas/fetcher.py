@@ -410,6 +410,7 @@ class ReplicaFetcherManager:
                 self._broker_epoch,
                 self._nursery.start_soon,
             )
+            # Before `run`, which pauses if there is no partition to fetch.
             found.follow(hosted)
             self._nursery.start_soon(found.run)
             return

@@ -283,6 +283,7 @@ class Partition(PartitionRules):
             replica.followed_s = last_response_s
         moved = replica.log_end_offset != fetch_offset
         replica.log_end_offset = fetch_offset
+        # One proposal at a time: the next one has to name the partition epoch that the answer brings.
         joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._maybe_expand_isr(replica)
         # Only a follower that fetches above the high watermark can let it move.
         if moved and fetch_offset > self.high_watermark:

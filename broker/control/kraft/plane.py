@@ -72,6 +72,7 @@ class KraftControlPlane:
         """
         self._env, self._config, self._cluster_id, self._logs = env, config, cluster_id, logs
         self.feed = feed
+        # The first subscriber: no other may act on metadata of a feature level that this version lacks.
         feed.follow(self._check_features)
         log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, env.wall_ms())
         formatted = formatted_records(env.fs, config.data_dir)

@@ -117,8 +117,10 @@ class QuorumStorage:
     def extent(self) -> LogExtent:
         """Return the log's start and end offset and the first offset of each epoch."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
+        # A trimmed log starts where a snapshot ends (`_load_snapshot`), so its epoch is that of the record before.
         before = [found.epoch for found in self.snapshots.ids if found.end_offset == start]
         entries = self._log.epochs.entries
+        # The epoch that spans the start begins there, as after `LogExtent.trim_to`.
         within = [epoch for epoch, first in entries if first <= start]
         epochs = [(within[-1], start)] if within and start < end else []
         epochs += [(epoch, first) for epoch, first in entries if start < first < end]

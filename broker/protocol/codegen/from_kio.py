@@ -115,6 +115,7 @@ def _default(field: dataclasses.Field[Any], wire: FieldEncoding) -> object:
     if value is None:
         if wire.kind == "uuid" and not wire.array:
             return ZERO_UUID
+        # kio says None for a time of -1.
         return None if wire.nullable else -1
     if wire.kind == "struct":
         return () if wire.array else ...

@@ -138,6 +138,7 @@ class ReaderEmitter(FunctionEmitter):
         """Add the first byte of a varint to the gathered fields. Return False, without adding it, if none are gathered.
         """
         if self.run:
+            # Nearly all varints have one byte: so one unpacking reads it together with the fields before it.
             self.run.append((name, "B"))
         return bool(self.run)
 
@@ -396,6 +397,7 @@ class WriterEmitter(FunctionEmitter):
             out(f"{function}({value}, w)")
             return
         if wire.tag is not None and self.struct.fields[wire.name].default is None:
+            # A tagged field that is null is not written at all, so there is nothing to test here.
             out(r'w(b"\x01")')
             out(f"{function}({value}, w)")
             return
@@ -429,6 +431,7 @@ class WriterEmitter(FunctionEmitter):
             self.field(wire, f"o.{wire.name}")
             self.flush()
             for index in range(before, len(out.lines)):
+                # The size of a tagged field comes before its content, so the content is collected before it is written.
                 line = re.sub(r"\bw\(", "parts.append(", out.lines[index], count=1)
                 out.lines[index] = re.sub(r", w\)$", ", parts.append)", line)
             out(f'tags.append(tagged({wire.tag}, b"".join(parts)))')

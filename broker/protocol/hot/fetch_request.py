@@ -32,6 +32,7 @@ from squall.broker.protocol.wire import (
 _u_i: Final = Struct(">i").unpack_from
 _u_q: Final = Struct(">q").unpack_from
 _p_i: Final = Struct(">i").pack
+# A NamedTuple's own constructor would cost one more Python call for each partition.
 _new_part: Final = tuple.__new__
 _FETCH_4: Final = Struct(">iiiib").unpack_from
 _FETCH_7: Final = Struct(">iiiibii").unpack_from

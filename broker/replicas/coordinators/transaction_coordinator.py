@@ -168,6 +168,7 @@ class TransactionCoordinator:
         del self.shards[index]
         shard.serves = False
         shard.log.close()
+        # By this `_decide_waiting` finds that its requests have been answered.
         turns, shard.turns = shard.turns, {}
         for turn in turns.values():
             turn.ready.set()

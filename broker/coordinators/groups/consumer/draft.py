@@ -35,6 +35,7 @@ class GroupDraft:
     def add(self, written: ConsumerGroupLogRecord) -> None:
         """Add one more record, and replay it into the group."""
         if not self._own:
+            # Not earlier, because most heartbeats change nothing.
             self.group, self._own = self.group.copy(), True
         self.records.append(written)
         self.group.replay(written)

@@ -62,6 +62,7 @@ def encode_assignment(places: tuple[Place, ...], subscription: bytes, topics: To
         for topic_id, indexes in by_topic(places).items()
         if (name := topics.name_of(topic_id)) is not None
     ]
+    # A subscription begins with its version, and its member can read an assignment of that version.
     version = int.from_bytes(subscription[:2], "big", signed=True)
     newest = ConsumerProtocolAssignment.MAX_VERSION
     return encode_versioned(ConsumerProtocolAssignment(named), max(0, min(version, newest)))

@@ -90,5 +90,6 @@ class Reconciliation:
         return self._changed(current, CurrentAssignment(self._target_epoch, current.epoch, state, {**kept, **given}))
 
     def _changed(self, before: CurrentAssignment, after: CurrentAssignment) -> CurrentAssignment:
+        # The previous epoch alone is no change. It has to stay: a member whose response got lost still sends it.
         same = replace(after, previous_epoch=before.previous_epoch) == before
         return before if same else after

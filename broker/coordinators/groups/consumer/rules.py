@@ -23,6 +23,7 @@ EPOCHS_FROM = 9
 
 def heartbeat_error(beat: ConsumerHeartbeat, assignors: tuple[str, ...]) -> tuple[ErrorCode, str]:
     """Return the error and message for a heartbeat that is invalid for any group; NONE if it is valid."""
+    # Order and texts are those of Kafka, whose clients show them.
     if not beat.group_id:
         return ErrorCode.INVALID_REQUEST, "GroupId can't be empty."
     if beat.epoch < LEAVES_FOR_NOW:
