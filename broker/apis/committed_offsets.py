@@ -320,6 +320,7 @@ def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPart
         return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
     found = answer.offsets if isinstance(answer, FetchOffsetsResult) else ()
     if answer.error:
+        # These versions have no error of the group, so each partition that was asked for carries it.
         found = tuple((where, None, answer.error) for where in partitions)
     topics: dict[str, list[fetch_wire.OffsetFetchResponsePartition]] = {}
     for number, ((name, index), committed, error) in enumerate(found, 1):

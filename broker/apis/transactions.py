@@ -127,7 +127,7 @@ class TransactionApis:
                 return InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1)
             return InitProducerIdResponse(producer_id=ids.take(), producer_epoch=0)
 
-        return DeferredResponse(wait, holds=True)
+        return DeferredResponse(wait, holds=True)  # the id is taken during the wait
 
     # ---------------------------------------------------------------------------------------------- AddPartitionsToTxn
 

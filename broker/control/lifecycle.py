@@ -92,6 +92,7 @@ class BrokerLifecycle:
         await self._register()
         task_status.started()
         while not self.may_stop.is_set():
+            # A call of `heartbeat_now` while a heartbeat is on its way ends the wait after it at once.
             await self._heartbeat_due.wait(await self._heartbeat())
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:

@@ -179,6 +179,7 @@ class Connection:
                     out.append(chunk)
                     self._out_bytes += len(chunk)
         self._answered_bytes -= self._out_bytes - before
+        # While the socket is full, `_drain` sends what is queued here.
         if out and not self._blocked and not self.closed:
             self._send()
         if self._uncongested is not None:

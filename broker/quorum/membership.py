@@ -150,6 +150,7 @@ class QuorumMembership:
         """Fetch from the known leader. If no answer comes for `patience_ms`, the follower's time-out expires."""
         leader_id = self.state.leader_id
         self.become(Role.FOLLOWER, now_ms + patience_ms, f"follows {leader_id}")
+        # After `become`, which forgets the node that was fetched from before.
         self.following.begin(leader_id)
         self.outbox.due(leader_id, now_ms)
 

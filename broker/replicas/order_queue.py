@@ -57,7 +57,7 @@ class OrderQueue:
         waits = bool(self._owed)
         self._owed.extend(orders)
         if waits:
-            return
+            return  # the task that carries out the earlier ones takes these as well
         self._obey_for_a_turn()
         if self._owed:
             assert self.start_soon is not None

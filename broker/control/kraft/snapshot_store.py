@@ -102,6 +102,7 @@ class SnapshotStore:
             file.close()
         self._fs.rename(self._part(snapshot), self._path(snapshot))
         self._fs.fsync_dir(self._directory)
+        # Not earlier: until the new name is durable, only the older snapshots surely survive a power loss.
         for older in self.ids:
             if older != snapshot:
                 self._fs.remove(self._path(older))
