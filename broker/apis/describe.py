@@ -223,6 +223,7 @@ def describe_configs(
             most = context.config.squall_request_max_elements
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"a request is told {most} settings (squall.request.max.elements): ask in several"
+        # A message may quote a name of 32 KB, and would then be longer than a string may be.
         result.error_message = cut_short(result.error_message or "")
         response.results.append(result)
 
@@ -259,6 +260,7 @@ def _entries(
         result.error_message = fault and f"Topic name is invalid: {fault}"
     elif resource.resource_type == BROKER_RESOURCE:
         if not name:
+            # Of all brokers, Kafka shows only what was altered for all of them.
             everyone = image.configs.get((BROKER_RESOURCE, ""), {})
             of_all = layers._replace(own={}, file={})
             entries = describe_broker(with_altered(context.config, everyone), of_all)

@@ -155,6 +155,7 @@ class FetchSessions:
         its version; the fetcher then begins a new session.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            # The fetcher begins anew, or ends: it does not use the session that it names any more.
             self._drop(request.session_id)
             session = self._create(request, now_ms, by_ids) if request.session_epoch == INITIAL_EPOCH else None
             return session, without_duplicates(request.topics)

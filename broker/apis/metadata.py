@@ -146,6 +146,7 @@ def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[byt
     topic requested by id. A request with any id asks by id alone and its names are ignored: Java's clients send the
     empty name beside an id (KIP-516, KAFKA-10774; measured with Kafka 4.3.1).
     """
+    # Version 0 asks for all topics by an empty list. Later versions do so by null, and ask for none by an empty list.
     if request.topics is None or (version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
         return None
     ids = [topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID]

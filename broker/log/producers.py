@@ -82,6 +82,7 @@ class ProducerStates(ProducerRules):
                 return ErrorCode.INVALID_TXN_STATE
             if entry is None and self.begins_too_late(asked, first):
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        # Any first sequence of an unknown producer is accepted, because the state of an idle producer expires.
         if entry is None or first < 0:
             return None  # a group coordinator writes offsets for the producer without sequences
         if first != self.expected_sequence(entry, epoch):
