@@ -46,6 +46,7 @@ def attributed(case: VerdictInputs) -> list[Finding]:
         if each.evidence == stuck.CLIENT and not blamed:
             found[number] = _with(each, stuck.LOAD if each.anomaly == stuck.PRODUCER else stuck.LIVE)
         elif each.anomaly == stuck.CONSUMER and not each.evidence and blamed:
+            # run.json names the same reader there: fresh readers got everything meanwhile.
             if {(each.proc, part) for part in parts} <= readers:
                 found[number] = _with(each, stuck.CLIENT)
     return found

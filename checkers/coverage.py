@@ -25,6 +25,7 @@ def missing_evidence(case: VerdictInputs) -> list[str]:
     for partition in case.partitions:
         if partition.deleted:
             continue
+        # The load does not write to partitions that a fault added.
         if not partition.added and not reported.get(partition.name, {}).get("acked", 0):
             lacking.append(f"no write to {partition.name} was acknowledged")
         if not partition.described and partition.log_start > 0:

@@ -67,6 +67,7 @@ def read_logs(
         try:
             if not path.parent.name.isdigit() or path.stat().st_size > BYTES_AT_MOST:
                 continue
+            # A damaged byte spoils its own line only.
             with path.open(errors="replace") as lines:
                 first = first_ms(lines)
             if first is not None:
@@ -277,6 +278,7 @@ class _BrokerLogReader:
 
     def _isr(self, match: re.Match[str]) -> None:
         isr = _ids(match["isr"])
+        # The line has no leader epoch; the one with which this broker became the leader had it.
         epoch = {"epoch": self._leads[match["p"]]} if match["p"] in self._leads else {}
         self._tell("isr_changed", match["p"], isr=isr, maximal=isr, **_numbers(match, "partition_epoch"), **epoch)
 

@@ -86,6 +86,7 @@ def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Si
     there = (run_dir / FILE).exists()
     expected = FILE in seals or reported.get(STAMP) is not None or kind == INVARIANT
     troubles = [GONE] if expected and not there else [unread] if unread else [CHANGED] if changed else []
+    # A changed file proves nothing, but run.json still names the failure.
     lines = [] if changed else [_line(each) for each in violations]
     if kind and kind != OF_A_HISTORY and name not in CATALOG:
         words = [str(each) for each in reported.get("told") or ()] or [f"{kind} {name}"]

@@ -40,6 +40,7 @@ class GroupPartitionHistory:
         """
         held = [hold for hold in self.holds if hold.t0 <= t]
         by_reset = [hold.pos for hold in held if not hold.begun]
+        # The highest one: a member that found no committed position passed over all before it, as configured.
         return max(by_reset) if by_reset else min(hold.pos for hold in held)
 
 

@@ -211,6 +211,7 @@ def _of_final_readers(
 ) -> None:
     for each in reads:
         idle_s = each.get("idle_s", 0.0)
+        # A read that still got records was slow: it makes the run `unknown`.
         for name in each.get("waiting", ()) if idle_s >= limit_s else ():
             part, proc = parts.get(name, -1), each["process"]
             witnesses.append(Witness(CONSUMER, FINAL, part, -1, -1, -1, proc, int(idle_s * 1e9)))

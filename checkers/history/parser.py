@@ -60,7 +60,6 @@ LISTS = ("latest", "lso", "earliest", "timestamp")
 """Lists what `list_offsets` may ask for."""
 DRAIN_ROWS = 1 << 20
 """Is the number of rows at which tables are passed to `drain`, to bound memory."""
-
 END = "end"
 """Is the kind of the last line, which counts the lines before it; `"ends": true` in the header announces that line."""
 SEAL = "crc32"
@@ -321,6 +320,7 @@ class HistoryParser:
             stood = invoked["at"].get(str(part), position)
             if pairs and self._positions.last_read(proc, part)[0] >= 0:
                 stood = -1
+            # What a final read leaves out is judged as lost (`loss`, `atomicity`), and not as a skip.
             for before, after in () if pairs and final else passages(stood, pairs, partition, position, log_start):
                 self.history.holes += before >= 0
                 self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, after, -1, *tail, before, 0, -1, -1))

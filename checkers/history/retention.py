@@ -80,6 +80,7 @@ class PartitionRetentionTracker:
         """Record the topic's settings in force, as text by name. The first call replaces all settings. A later call
         changes only the settings that let retention remove more, and these then count for the whole run.
         """
+        # `min_isr` is not known before the first description.
         partition, first = self.partition, self.partition.min_isr < 0
         partition.described = bool(settings)
         if not settings:

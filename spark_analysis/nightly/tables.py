@@ -92,6 +92,7 @@ def stage(runs: Sequence[ConvertedRun], folder: Path) -> None:
         for name in NAMES:
             place = folder / name / f"run={number}"
             place.mkdir(parents=True)
+            # Links: copies of a night's tables would take their space once more.
             (place / "part.parquet").symlink_to((run.folder / f"{name}.parquet").absolute())
 
 

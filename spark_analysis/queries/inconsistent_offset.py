@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from squall.checkers.history.conversion import ConversionResult
 from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
+# `level` is 0 for an acknowledgement, 1 for a read, 2 for a final read, as in `logs.EVIDENCE`.
 SQL = """
 select 'inconsistent-offset' anomaly, if(finals > 1, 'final', if(reads > 1, 'reads', 'acks')) evidence,
        part, off, displaced.val val, displaced.op op, shiftright(displaced.val, 40) proc, stands.val other
