@@ -10,7 +10,9 @@ def java_hash(text: str) -> int:
     found = 0
     for at in range(0, len(units), 2):
         found = (31 * found + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return found - (1 << 32) if found >= 1 << 31 else found
+    signed = found - (1 << 32) if found >= 1 << 31 else found
+    assert -(1 << 31) <= signed < 1 << 31
+    return signed
 
 
 def partition_of(key: str, partitions: int) -> int:

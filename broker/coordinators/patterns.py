@@ -54,6 +54,8 @@ class _CharacterSet:
     __slots__ = ("negated", "ranges")
 
     def __init__(self, ranges: Ranges, *, negated: bool = False) -> None:
+        assert ranges
+        assert all(low <= high for low, high in ranges)
         self.ranges, self.negated = ranges, negated
 
     def has(self, char: str) -> bool:
@@ -68,6 +70,7 @@ class _NfaState:
     __slots__ = ("at", "chars", "ways")
 
     def __init__(self, chars: _CharacterSet | None = None, at: str = "") -> None:
+        assert at in ("", "^", "$")
         self.chars, self.at = chars, at
         self.ways: list[int] = []
 
@@ -105,6 +108,7 @@ class _NfaMatcher:
         if name:
             # Not from the cache: only behind the last character does "$" lead on.
             now = self._next_states(now, name[-1], is_end=True)
+        assert len(steps) <= MOST_STEPS_KEPT
         return bool(now & self._last)
 
     def _next_states(self, now: int, char: str, *, is_end: bool) -> int:
@@ -116,6 +120,7 @@ class _NfaMatcher:
             for way in state.ways:
                 led |= self._reached(way, False, is_end)
             left &= (1 << (left.bit_length() - 1)) - 1
+        assert led.bit_length() <= len(self._states)
         return led
 
     def _states_accepting(self, char: str) -> int:
@@ -127,6 +132,8 @@ class _NfaMatcher:
             if len(self._having) >= MOST_CHARS_KEPT:
                 self._having.clear()
             self._having[char] = found
+        assert len(self._having) <= MOST_CHARS_KEPT
+        assert found.bit_length() <= len(self._states)
         return found
 
     def _reached(self, start: int, is_start: bool, is_end: bool) -> int:
@@ -147,6 +154,7 @@ class _NfaMatcher:
             if state.chars is None and open_:
                 todo += state.ways
         assert found >> start & 1
+        assert found.bit_length() <= len(self._states)
         self._reach[start, is_start, is_end] = found
         return found
 
@@ -182,6 +190,7 @@ class ResumableNameSearch:
                 self.found.append(name)
         assert self._at <= len(names)
         assert len(self.found) <= self._at
+        assert before <= matching.spent
         DONE.steps += matching.spent - before
         return self._at == len(names)
 
@@ -202,6 +211,9 @@ class RegexPattern:
         assert self._at == len(text)
         assert self._depth == 0
         assert len(self._states) <= MOST_STATES
+        # Nothing leads out of the last state: it is reached by the end of a name only.
+        assert not self._states[self._last].ways
+        assert self._states[self._first].chars is None
 
     # --------------------------------------------------------------------------------------------------------- matching
 
@@ -271,6 +283,7 @@ class RegexPattern:
         if (low, high) == (1, 1):
             return piece
         ends = self._at
+        assert begins < ends
         first = last = self._state()
         for n in range(max(low, 0 if high is None else high)):
             begin, end = piece if n == 0 else self._again(begins)
@@ -285,7 +298,9 @@ class RegexPattern:
             self._link(loop, begin)
             self._link(end, loop)
             last = loop
-        self._at = ends  # `_again` has moved it back to parse copies of the piece
+        # Copies are parsed from the text again, and end where the piece does, before its repetition.
+        assert self._at <= ends
+        self._at = ends
         after = self._state()
         self._link(last, after)
         return first, after
@@ -321,6 +336,10 @@ class RegexPattern:
                 self._at += 1
             if self._peek() and self._peek() in "*+?{":
                 raise BadPattern("a repetition is repeated")
+        low_bound, high_bound = found
+        assert 0 <= low_bound <= MOST_REPEATS
+        assert high_bound is None or low_bound <= high_bound <= MOST_REPEATS
+        assert self._at <= len(self._text)
         return found
 
     def _one(self) -> tuple[int, int]:

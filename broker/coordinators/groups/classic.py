@@ -8,8 +8,7 @@
 | Stable | Preparing | its assignment | 0 | Preparing |
 
 25: UNKNOWN_MEMBER_ID. 27: REBALANCE_IN_PROGRESS. Members have to join again within the longest rebalance time-out of
-all members. A member that has not joined by then is removed, unless it is static: a static member is removed when its
-session ends.
+all members. Then dynamic members that have not joined are removed. A static member is removed when its session ends.
 
 Only the result of `record` is durable. It is appended when a generation has its assignments or loses its last member. A
 waiting request is identified by a token; its response is in `effects`, in order.
@@ -20,8 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.member import NEW_MEMBER_MS, ClassicGroupMember
-from squall.broker.coordinators.groups.memory_budget import OF_EACH, size_of_names
-from squall.broker.coordinators.groups.rules import ClassicGroupRules
+from squall.broker.coordinators.groups.rules import LEGAL, ClassicGroupRules
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     AppendCompletion,
@@ -87,13 +85,9 @@ class ClassicGroup(ClassicGroupRules):
         self.leader = record.leader if record.leader in self.members else next(iter(self.members), None)
         assert (self.leader is None) == (not self.members)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
+        self.check_members()
         if self.members and record.leader is None:
             self._rebalance(now)  # a downgraded consumer group has no assignments yet
-
-    def memory_bytes(self) -> int:
-        """Return the memory, in bytes, for the group's name, its members' data, and member ids without a member."""
-        of_members = sum(member.memory_bytes() for member in self.members.values())
-        return of_members + OF_EACH * len(self.pending) + size_of_names(self.group_id, *self.pending)
 
     # ------------------------------------------------------------------------------------------------------------ time
 
@@ -136,6 +130,7 @@ class ClassicGroup(ClassicGroupRules):
 
     def join(self, request: JoinGroup, token: Token, now: ClockReading) -> None:
         """Handle a JoinGroup. The member waits for the next generation until all members have joined."""
+        assert request.group_id == self.group_id
         names = frozenset(name for name, _ in request.protocols)
         if not self.has_room(request.member_id, self._settings.max_size):
             self._refuse(token, request, ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -172,6 +167,7 @@ class ClassicGroup(ClassicGroupRules):
         """Add a member to the group, which starts a rebalance."""
         assert member_id not in self.members
         assert member_id != NO_MEMBER
+        assert member_id not in self.pending
         member = ClassicGroupMember(request, member_id)
         if not self.members:
             self.protocol_type = request.protocol_type
@@ -191,13 +187,14 @@ class ClassicGroup(ClassicGroupRules):
 
     def _take_over(self, member: ClassicGroupMember, request: JoinGroup, token: Token, now: ClockReading) -> None:
         """Give a returning static member a new member id. A client with the old member id is fenced (KIP-345)."""
+        assert member.instance_id is not None
+        assert self.static[member.instance_id] == member.member_id
         leader_before = self.leader
         self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
         assert request.fresh_id not in self.members
         place = list(self.members.values())
         member.member_id = request.fresh_id
         self.members = {m.member_id: m for m in place}  # keeps the order in which members joined
-        assert member.instance_id is not None
         if self.leader == self.static[member.instance_id]:
             self.leader = request.fresh_id
         self.static[member.instance_id] = request.fresh_id
@@ -230,9 +227,8 @@ class ClassicGroup(ClassicGroupRules):
         member = self.members[request.member_id]
         if self.state == GroupState.PREPARING or self.asks_for_rebalance(member, request.protocols):
             if member.joining is not None:  # the client timed out and joins again
-                self.effects.append(
-                    SendResponse(member.joining, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-                )
+                again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+                self.effects.append(SendResponse(member.joining, again))
             member.update(request)
             member.joining = token
             self._wait_for(member, now)
@@ -283,6 +279,7 @@ class ClassicGroup(ClassicGroupRules):
             self._begin_generation(now)
 
     def _join_phase_ends(self, now: ClockReading) -> None:
+        assert self.state == GroupState.PREPARING
         if self._joining_until_ms is not None:
             remaining_ms = self._joining_until_ms - now.mono_ms
             if self._grew and remaining_ms > 0:
@@ -327,8 +324,11 @@ class ClassicGroup(ClassicGroupRules):
                 token, member.joining, member.is_new = member.joining, None, False
                 self._wait_for(member, now)
                 self.effects.append(SendResponse(token, self._generation_of(member)))
+        self.check_generation()
 
     def _become(self, state: GroupState, now: ClockReading) -> None:
+        assert (self.state, state) in LEGAL, f"{self.state} -> {state}"
+        assert all(member.syncing is None for member in self.members.values())
         self.state, self.since_ms = state, now.wall_ms
 
     # ----------------------------------------------------------------------------------------------------- assignments
@@ -360,6 +360,7 @@ class ClassicGroup(ClassicGroupRules):
 
     def assigned(self, generation: int, error: ErrorCode, now: ClockReading) -> None:
         """Answer waiting SyncGroups, because the assignments of a generation are committed or could not be appended."""
+        assert generation <= self.generation
         if self.state != GroupState.COMPLETING or generation != self.generation:
             return
         if error:
@@ -371,6 +372,7 @@ class ClassicGroup(ClassicGroupRules):
             self._rebalance(now)
             return
         assert self.members
+        assert all(member.joining is None for member in self.members.values())
         self.state = GroupState.STABLE  # since_ms stays as the record has it
         for member in self.members.values():
             if member.syncing is not None:
@@ -390,6 +392,7 @@ class ClassicGroup(ClassicGroupRules):
                 break
             self._remove(member, ErrorCode.GROUP_MAX_SIZE_REACHED)
             total -= size
+        assert total >= 0
 
     def _assignment_of(self, member: ClassicGroupMember) -> SyncResult:
         return SyncResult(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
@@ -432,14 +435,14 @@ class ClassicGroup(ClassicGroupRules):
 
     def _check(self) -> None:
         """Assert the invariants between two calls."""
-        assert not self.members or self.state != GroupState.EMPTY
+        self.check_members()
         assert all(member_id in self.members for member_id in self.static.values())
-        assert not self.pending.keys() & self.members.keys()
-        assert self._joining_until_ms is None or self._join_deadline_ms is not None
+        assert self.pending.keys().isdisjoint(self.members)
         assert self.state == GroupState.PREPARING or all(m.joining is None for m in self.members.values())
         assert self.state == GroupState.COMPLETING or all(m.syncing is None for m in self.members.values())
         assert (self.leader is None) == (not self.members)
         assert self._join_deadline_ms is None or self.state == GroupState.PREPARING
+        assert self._joining_until_ms is None or self._join_deadline_ms is not None
         assert self._sync_deadline_ms is None or self.state in (GroupState.COMPLETING, GroupState.STABLE)
 
     def _leave_one(self, member_id: str, instance_id: str | None, now: ClockReading) -> ErrorCode:
@@ -460,6 +463,7 @@ class ClassicGroup(ClassicGroupRules):
 
     def _remove(self, member: ClassicGroupMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """Remove a member. Call `_rebalance_after_removal` next."""
+        assert self.members[member.member_id] is member
         self._answer_waiting(member, error)
         del self.members[member.member_id]
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
@@ -490,11 +494,6 @@ class ClassicGroup(ClassicGroupRules):
         self.state = GroupState.DEAD
 
     # --------------------------------------------------------------------------------------------------------- records
-
-    def record(self) -> GroupRecord:
-        """Return the generation as it is written to the log."""
-        members = tuple(member.record(self.protocol) for member in self.members.values())
-        return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
 
     def _append(self, now: ClockReading, completion: AppendCompletion) -> None:
         self.effects.append(AppendRecords((GroupMetadataRecord(self.group_id, self.record()),), completion))

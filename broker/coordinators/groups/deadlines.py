@@ -55,6 +55,7 @@ class GroupDeadlines:
             # The group's old heap entry stays and is skipped when it is due: a heap has no cheap removal.
             heappush(self._heap, (at_ms, group_id))
             self._clear_away()
+        assert (group_id in self._known) == (at_ms is not None)
         assert at_ms is None or self._known[group_id] <= at_ms
         self._check()
 
@@ -63,6 +64,8 @@ class GroupDeadlines:
         assert 0 <= self._needed
         assert self._needed <= self._taken
         assert len(self._known) <= len(self._heap)
+        assert (self._needed == 0) == (not self._known)
+        assert (self._taken == 0) == (not self._heap)
 
     def _forget(self, group_id: str) -> None:
         del self._known[group_id]
@@ -91,6 +94,7 @@ class GroupDeadlines:
                 real_ms = deadline_of(group_id)
                 if real_ms is not None and real_ms <= at_ms:
                     return at_ms
+                # The deadline has moved since. With its real time another group may be the earliest: look again.
                 self._forget(group_id)
                 self._pop()
                 self.put(group_id, real_ms)

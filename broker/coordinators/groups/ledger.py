@@ -79,6 +79,20 @@ class ReplayedGroupState:
         self._drop_if_gone(group_id)
         assert self.offsets.get(group_id) != {}
         assert self.pending.get(producer_id) != {}
+        assert self.required_offset(group_id) >= at
+
+    def check(self) -> None:
+        """Assert the invariants among the collections, once a log is loaded. The time grows with the number of groups.
+        """
+        of_pending = [group_id for groups in self.pending.values() for group_id in groups]
+        # A group without an offset in `_last` would be answered before its records are committed.
+        assert self._last.keys() >= {*self.groups, *self.consumers, *self.offsets, *of_pending}
+        assert all(self.offsets.values())
+        assert all(self.pending.values())
+        assert all(owed for groups in self.pending.values() for owed in groups.values())
+        assert all(producer_id >= 0 for producer_id in self.pending)
+        assert all(group.group_id == group_id for group_id, group in self.consumers.items())
+        assert not any(group.is_forgotten for group in self.consumers.values())
 
     def _drop_if_gone(self, group_id: str) -> None:
         assert group_id in self._last
@@ -101,6 +115,7 @@ class ReplayedGroupState:
             if owed is not None:
                 owed.pop(partition, None)
                 self._drop_empty(producer_id, group_id)
+        assert not self.is_pending(group_id, partition)
 
     def _drop_empty(self, producer_id: int, group_id: str) -> None:
         groups = self.pending[producer_id]
@@ -124,6 +139,7 @@ class ReplayedGroupState:
             if commit:
                 self._materialize(group_id, owed)
             self._drop_if_gone(group_id)
+            assert self.required_offset(group_id) >= at
         return tuple(ended)
 
     def _materialize(self, group_id: str, owed: Offsets) -> None:
@@ -133,6 +149,7 @@ class ReplayedGroupState:
             present = found.get(partition)
             if present is None or present.written_at < committed.written_at:
                 found[partition] = committed
+            assert found[partition].written_at >= committed.written_at
         assert found
 
     def is_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:

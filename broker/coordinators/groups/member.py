@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.coordinators.groups.memory_budget import size_of
-from squall.broker.coordinators.groups.values import JoinGroup, MemberRecord, Token
+from squall.broker.coordinators.groups.values import NO_MEMBER, JoinGroup, MemberRecord, Token
 
 OF_EACH_RECORDED = 40
 """Gives the bytes of a member in a record, not counting its strings."""
@@ -34,6 +34,7 @@ class ClassicGroupMember:
     )
 
     def __init__(self, request: JoinGroup, member_id: str) -> None:
+        assert request.member_id in (NO_MEMBER, member_id)
         self.member_id, self.instance_id = member_id, request.instance_id
         self.client_id, self.client_host = request.client_id, request.client_host
         self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
@@ -74,6 +75,7 @@ class ClassicGroupMember:
 
     def update(self, request: JoinGroup) -> None:
         """Take over the protocols, time-outs and client data of a JoinGroup."""
+        assert request.member_id in (NO_MEMBER, self.member_id)
         self._know(request.protocols)
         self.rebalance_ms, self.session_ms = request.rebalance_ms, request.session_ms
         self.client_id, self.client_host = request.client_id, request.client_host

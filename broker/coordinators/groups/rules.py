@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from squall.broker.coordinators.groups.memory_budget import OF_EACH, size_of_names
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     NO_TIME,
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 
 CONSUMER: str = "consumer"
 """Is the protocol type of Kafka's own consumers, whose subscriptions a coordinator can decode."""
+LEGAL = frozenset(
+    {
+        (GroupState.EMPTY, GroupState.PREPARING),
+        (GroupState.PREPARING, GroupState.EMPTY),
+        (GroupState.PREPARING, GroupState.COMPLETING),
+        (GroupState.COMPLETING, GroupState.PREPARING),
+        (GroupState.STABLE, GroupState.PREPARING),
+    }
+)
+"""Lists the changes of a classic group's state, (from, to), that set the time `since_ms`. Two changes do not: a group
+becomes Stable once its assignments are committed, with the time in their record, and Dead when it is unloaded.
+"""
 
 
 def refusal(static: Mapping[str, str], members: Collection[str], member_id: str, instance_id: str | None) -> ErrorCode:
@@ -39,6 +52,7 @@ def refusal(static: Mapping[str, str], members: Collection[str], member_id: str,
         current = static.get(instance_id)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        assert current in members
         if current != member_id:
             return ErrorCode.FENCED_INSTANCE_ID
     return ErrorCode.NONE if member_id in members else ErrorCode.UNKNOWN_MEMBER_ID
@@ -79,6 +93,33 @@ class ClassicGroupRules:
     """Maps an instance id to the member id that it has now (KIP-345)."""
     pending: dict[str, int]
     """Maps each member id that was handed out but not used yet to the time at which it is dropped."""
+
+    def check_members(self) -> None:
+        """Assert the invariants among members and state. The time does not depend on the number of members."""
+        assert self.members or self.state in (GroupState.EMPTY, GroupState.PREPARING, GroupState.DEAD)
+        assert not self.members or self.state != GroupState.EMPTY
+        assert len(self.static) <= len(self.members)
+
+    def check_generation(self) -> None:
+        """Assert what holds when a generation with members begins. The time grows with the number of members."""
+        assert all(member.member_id == member_id for member_id, member in self.members.items())
+        assert all(self.members[one].instance_id == instance_id for instance_id, one in self.static.items())
+        assert self.pending.keys().isdisjoint(self.members)
+        # Only static members may be absent: their assignments are kept until their sessions end (KIP-345).
+        assert all(member.unsynced or member.instance_id is not None for member in self.members.values())
+        assert all(member.joining is None for member in self.members.values())
+        # The leader assigns the partitions, and only a member that has joined learns that it is the leader.
+        assert any(member.unsynced and member.member_id == self.leader for member in self.members.values())
+
+    def record(self) -> GroupRecord:
+        """Return the generation as it is written to the log."""
+        members = tuple(member.record(self.protocol) for member in self.members.values())
+        return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
+
+    def memory_bytes(self) -> int:
+        """Return the memory, in bytes, for the group's name, its members' data, and member ids without a member."""
+        of_members = sum(member.memory_bytes() for member in self.members.values())
+        return of_members + OF_EACH * len(self.pending) + size_of_names(self.group_id, *self.pending)
 
     # ------------------------------------------------------------------------------------------------------- who is who
 

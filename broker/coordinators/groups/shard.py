@@ -107,6 +107,7 @@ class GroupCoordinatorShard:
     def begin(self, now: ClockReading) -> None:
         """Start the sessions of all members, because the whole log is replayed."""
         assert not self.groups
+        self.ledger.check()
         self._now = now
         for group_id, record in self.ledger.groups.items():
             self.groups[group_id] = ClassicGroup(group_id, self.settings, now, record)
@@ -170,9 +171,9 @@ class GroupCoordinatorShard:
 
     def _drop_if_unused(self, group: ClassicGroup) -> None:
         """Drop a group that only handed out a member id which was never used."""
+        assert not group.effects
         if group.generation == 0 and group.state == GroupState.EMPTY and not group.pending:
             assert not group.members
-            assert not group.effects
             del self.groups[group.group_id]
 
     def settle(self, completion: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
@@ -401,9 +402,8 @@ class GroupCoordinatorShard:
         group_id, group = request.group_id, self.groups.get(request.group_id)
         if group is not None:
             protocol = (group.protocol or "") if group.state == GroupState.STABLE else ""
-            members = group.record().members
-            described = DescribeResult(ErrorCode.NONE, group.state, group.protocol_type, protocol, members)
-            return [SendResponse(token, described)]
+            answer = DescribeResult(ErrorCode.NONE, group.state, group.protocol_type, protocol, group.record().members)
+            return [SendResponse(token, answer)]
         if group_id in self.ledger.consumers:
             message = f"Group {group_id} is not a classic group."
             described = DescribeResult(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
@@ -448,10 +448,9 @@ class GroupCoordinatorShard:
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
     def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
-        """Return tombstones for offsets of deleted topics (`OffsetMetadataManager.onTopicsDeleted`), or else for
-        offsets past their retention, except those that a live group reads or that a transaction may change.
-        """
+        """Return tombstones of offsets whose topic was deleted, or else of expired ones that no client needs."""
         group_id, ledger = request.group_id, self.ledger
+        # As Kafka's OffsetMetadataManager.onTopicsDeleted: at once, and whether or not a live group reads the topic.
         orphans = ledger.orphans(group_id, request.partitions, self._is_orphan)
         if orphans or not request.retention:
             return [OffsetCommitRecord(group_id, where, None) for where in orphans]
@@ -496,5 +495,6 @@ class GroupCoordinatorShard:
 
 
 def _pop_effects(group: ClassicGroup) -> list[Effect]:
+    group.check_members()
     effects, group.effects = group.effects, []
     return effects

@@ -89,6 +89,7 @@ def _v2(
         return _ILLEGAL if request.commit else _prepared(rules, found, request, now_ms, fresh_id)
     if _DECIDED.get(found.state) != request.commit:
         return _ILLEGAL
+    assert retry
     return TxnCoordinatorResult(TxnResponse(producer_id=found.producer_id, epoch=found.epoch))
 
 

@@ -74,6 +74,7 @@ class TransactionRules:
         """Return whether a producer that claims an earlier id and epoch may continue: its id is the current id, or the
         previous id with an exhausted epoch if the response with the new id got lost (KIP-360).
         """
+        assert request.producer_id >= 0
         if request.producer_id == transaction.producer_id:
             return True
         return request.producer_id == transaction.previous_producer_id and self.is_exhausted(request.epoch)
@@ -94,6 +95,7 @@ class TransactionRules:
         """Return whether an EndTxn of transaction version 2 repeats an EndTxn that was done and whose response got
         lost: it has the epoch before the bump, or the producer id before the overflow.
         """
+        assert request.client_version >= V2
         return self.is_retry_of_overflow(transaction, request) or transaction.epoch == request.epoch + 1
 
     def may_end(self, transaction: TransactionMetadata, request: EndTransaction) -> bool:
@@ -103,6 +105,7 @@ class TransactionRules:
         Only a fence ends a transaction in the last epoch. If its producer's abort counted as a retry, the response
         would give this epoch to a client, whose next transaction could be neither ended nor fenced (KAFKA-20090).
         """
+        assert transaction.state not in PREPARED
         retry, state = self.is_retry_of_end(transaction, request), transaction.state
         if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
             return (retry or request.epoch == transaction.epoch) and transaction.epoch < MAX_EPOCH
@@ -120,6 +123,7 @@ class TransactionRules:
         """Return whether a partition's leader may append records of this transaction: otherwise it would open a
         transaction that never ends (KIP-890 part 1, KAFKA-14402).
         """
+        assert transaction.state not in PREPARED
         return partition in transaction.partitions
 
     def awaits_markers(self, transaction: TransactionMetadata) -> bool:
@@ -150,6 +154,7 @@ class TransactionRules:
         claimed epoch is current. A claim of the epoch before the last bump is a retry of that bump, and gets the
         current epoch (KIP-360).
         """
+        assert (request.producer_id < 0) == (request.epoch < 0)
         if request.producer_id < 0:
             return transaction.epoch + 1, NO_EPOCH
         if request.epoch == transaction.epoch:

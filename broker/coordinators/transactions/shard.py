@@ -19,6 +19,7 @@ from squall.broker.coordinators.transactions.values import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     NO_TIME,
+    PREPARED,
     V1,
     V2,
     AbortTimedOutTransaction,
@@ -92,6 +93,8 @@ class TransactionCoordinatorShard(TransactionRules):
 
     def awaiting_markers(self) -> list[TransactionMetadata]:
         """Return the transactions that are decided but not complete, in the order of their ids' first records."""
+        assert self._offsets.keys() == self.transactions.keys()
+        assert all(t.transactional_id == name for name, t in self.transactions.items())
         return [t for t in self.transactions.values() if self.awaits_markers(t)]
 
     def timed_out(self, now_ms: int) -> list[AbortTimedOutTransaction]:
@@ -114,12 +117,16 @@ class TransactionCoordinatorShard(TransactionRules):
         """Decide a request. `fresh_producer_id` is an unused producer id, or -1 if none is available."""
         found = self.transactions.get(request.transactional_id)
         decision: TxnCoordinatorResult = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
+        # A single record per decision: the log may end after any record, and no decision may be there in part.
+        assert len(decision.records) <= 1
         for written in decision.records:
             assert written.transactional_id == request.transactional_id
             self._check(found, written.transaction)
+        # A refused request changes nothing. InitProducerId of an open transaction is refused until its abort is done.
+        assert not decision.records or decision.answer.error in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
         assert not (decision.needs_producer_id and decision.records)
-        assert len(decision.records) <= 1
         assert not decision.used_producer_id or fresh_producer_id >= 0
+        assert not decision.used_producer_id or decision.records
         return decision
 
     def _check(self, before: TransactionMetadata | None, after: TransactionMetadata | None) -> None:
@@ -143,6 +150,13 @@ class TransactionCoordinatorShard(TransactionRules):
             assert after.epoch == 0
         if after.state == TxnState.ONGOING:
             assert set(before.partitions) <= set(after.partitions)
+            assert (after.producer_id, after.epoch) == (before.producer_id, before.epoch)
+        if after.state in AT_REST:
+            assert after.next_producer_id == NO_PRODUCER_ID
+        if after.state in PREPARED:
+            # Markers go to these partitions: one too few would leave a transaction open for ever.
+            assert after.partitions == before.partitions
+            assert after.producer_id == before.producer_id
 
     def _init_producer(
         self, found: TransactionMetadata | None, request: InitProducer, now_ms: int, fresh_id: int
@@ -183,7 +197,6 @@ class TransactionCoordinatorShard(TransactionRules):
 
     def _given(self, transaction: TransactionMetadata, *, used: bool = False) -> TxnCoordinatorResult:
         assert transaction.state == TxnState.EMPTY
-        assert transaction.next_producer_id == NO_PRODUCER_ID
         answer = TxnResponse(producer_id=transaction.producer_id, epoch=transaction.epoch)
         return TxnCoordinatorResult(
             answer, (TransactionLogRecord(transaction.transactional_id, transaction),), used_producer_id=used
@@ -213,6 +226,9 @@ class TransactionCoordinatorShard(TransactionRules):
         self, found: TransactionMetadata, request: InitProducer, now_ms: int
     ) -> TransactionMetadata:
         """Return the metadata of the id without a transaction, ready for the next transaction."""
+        assert found.transactional_id == request.transactional_id
+        assert found.state != TxnState.ONGOING
+        assert found.state not in PREPARED
         return replace(
             found,
             timeout_ms=request.timeout_ms,

@@ -61,6 +61,7 @@ def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes
         free = [(topic_id, index) for index in range(partitions[topic_id]) if (topic_id, index) not in taken]
         if not free:
             continue
+        # Equal counts are ordered by member id: the assignment must not depend on the order in which members joined.
         sizes = [(len(held[name]), at) for at, name in enumerate(names)]
         heapify(sizes)
         for place in free:
@@ -68,8 +69,25 @@ def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes
             held[names[at]].append(place)
             heapreplace(sizes, (size + 1, at))
     _balance(held, readers)
-    assert len(held) == len(members)
-    assert sum(map(len, held.values())) == sum(partitions[topic_id] for topic_id in readers)
+    if len({frozenset(one.topics) for one in order}) == 1:
+        sizes_of_all = [len(places) for places in held.values()]
+        assert max(sizes_of_all) <= min(sizes_of_all) + 1
+    return _checked(held, members, partitions)
+
+
+def _checked(
+    held: Mapping[str, list[Place]], members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes, int]
+) -> Targets:
+    """Return the sorted partitions of each member, after the invariants of every assignor are asserted: each partition
+    of a subscribed topic has exactly one owner, which subscribes to the topic.
+    """
+    topics = {one.member_id: frozenset(one.topics) for one in members}
+    given = [place for places in held.values() for place in places]
+    assert held.keys() == topics.keys()
+    assert len(set(given)) == len(given)
+    assert len(given) == sum(partitions[topic_id] for topic_id in frozenset[bytes]().union(*topics.values()))
+    assert all(0 <= index < partitions[topic_id] for topic_id, index in given)
+    assert all(topic_id in topics[name] for name, places in held.items() for topic_id, _ in places)
     return {name: tuple(sorted(places)) for name, places in held.items()}
 
 
@@ -96,6 +114,7 @@ def _balance(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) -> N
         assert len(held[taker]) + 1 < len(held[giver])
         held[giver].remove(place)
         held[taker].append(place)
+        assert len(held[taker]) <= len(held[giver])
 
 
 def _next_move(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) -> tuple[Place, str, str] | None:
@@ -129,8 +148,7 @@ def range_(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes,
             given[name] += [(topic_id, index) for index in range(first, end)]
             first = end
         assert first == partitions[topic_id]
-    assert len(given) == len(members)
-    return {name: tuple(sorted(places)) for name, places in given.items()}
+    return _checked(given, members, partitions)
 
 
 def elected_assignor(members: Iterable[MemberSubscription], known: tuple[str, ...]) -> str:

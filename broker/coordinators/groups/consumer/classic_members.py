@@ -55,6 +55,7 @@ def join(
 ) -> list[Effect]:
     """Handle the JoinGroup of a classic member: it joins the group, or reconciles one step further."""
     assert group.members
+    assert request.group_id == group.group_id
     required_offset = of.required_offset(group.group_id)
     refused = _refusal_of_join(of, group, request)
     if not refused:
@@ -68,6 +69,7 @@ def join(
         return [SendResponse(token, JoinResult(refused, known), required_offset)]
     assert request.protocol_type == CONSUMER
     is_new = request.member_id == NO_MEMBER
+    assert not is_new or request.fresh_id not in group.members
     if is_new and request.instance_id is None and request.needs_id:
         return [SendResponse(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), required_offset)]
     beat = ConsumerHeartbeat(
@@ -201,6 +203,7 @@ def leave(
     # The group becomes a classic one, by records that belong together. (`_downgrade_fits`: one batch holds them.)
     if not isinstance(records[-1], GroupEpochRecord):
         return [AppendRecords(records, AppendCompletion(token, answer))]
+    assert sum(isinstance(written, GroupEpochRecord) for written in records) == 1
     # Thousands of members need several batches. If the log ends between two batches, the remaining members are in the
     # new epoch, and a partly removed member times out or joins again.
     return [AppendRecords((records[-1], *records[:-1]), AppendCompletion(token, answer), whole=1)]

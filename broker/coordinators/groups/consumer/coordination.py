@@ -18,6 +18,7 @@ from squall.broker.coordinators.groups.consumer.answers import (
 from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, AssignmentMemberSpec, elected_assignor
 from squall.broker.coordinators.groups.consumer.draft import (
     GroupDraft,
+    tombstones_of_group,
     tombstones_of_member,
     updated_subscription,
 )
@@ -106,6 +107,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         """Give every member a whole session time-out, because the whole log is replayed."""
         assert not self._sessions
         for group_id, group in self._ledger.consumers.items():
+            group.check()
             sessions = self._sessions[group_id] = MemberSessions()
             for member_id in group.members:
                 sessions.extend_session(member_id, now.mono_ms + self._session_ms(group, member_id))
@@ -223,6 +225,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         group, member_id = draft.group, beat.member_id
         self.extend_session(group, member_id, now)
         current = group.now_of(member_id)
+        assert current.epoch > JOINS
         after = tuple(sorted(current.assigned))
         full = self.is_answer_full(beat, tuple(sorted(before)), after)
         answer = HeartbeatResult(ErrorCode.NONE, member_id, current.epoch, after if full else None)
@@ -285,6 +288,7 @@ class ConsumerCoordination(ConsumerGroupRules):
                         group_id, regex, ResolvedRegularExpression(topics, self.topics.version(), now.wall_ms)
                     )
                 )
+        assert draft.group.regexes.keys() <= wanted.keys()
 
     def _take_over(self, draft: GroupDraft, instance_id: str, member_id: str) -> None:
         """Give a returning static member its old assignment, even under a new id, without a rebalance (KIP-345)."""
@@ -367,6 +371,7 @@ class ConsumerCoordination(ConsumerGroupRules):
         """Return the records that remove the members `gone` and raise the group epoch. If they were the last members of
         the consumer protocol, the records turn the rest into a classic group.
         """
+        assert group.members.keys() >= set(gone)
         draft = GroupDraft(group)
         group_id = group.group_id
         for member_id in gone:
@@ -381,17 +386,9 @@ class ConsumerCoordination(ConsumerGroupRules):
         return tuple(draft.records)
 
     def tombstones_of_group(self, group_id: str) -> list[GroupLogRecord]:
-        """Return the tombstones of all records of a group without members. A log whose start was deleted may hold
-        records of an unknown member; without tombstones for them the group would never be gone.
-        """
+        """Return the tombstones of all records of a group without members; none if there is no such group."""
         group = self._ledger.consumers.get(group_id)
-        if group is None:
-            return []
-        assert not group.members
-        gone: list[GroupLogRecord] = [CurrentAssignmentRecord(group_id, member_id, None) for member_id in group.current]
-        gone += [TargetAssignmentRecord(group_id, member_id, None) for member_id in group.target]
-        gone += [RegularExpressionRecord(group_id, regex, None) for regex in group.regexes]
-        return [*gone, TargetEpochRecord(group_id, None), GroupEpochRecord(group_id, None)]
+        return [] if group is None else tombstones_of_group(group)
 
     # -------------------------------------------------------------------------------------------------- classic members
 

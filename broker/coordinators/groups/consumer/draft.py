@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.consumer.members import (
+    JOINS,
     CurrentAssignmentRecord,
+    GroupEpochRecord,
     MemberSubscription,
+    RegularExpressionRecord,
     SubscriptionRecord,
     TargetAssignmentRecord,
+    TargetEpochRecord,
 )
 
 if TYPE_CHECKING:
@@ -42,8 +46,22 @@ class GroupDraft:
         assert self.whole is None or self.whole <= len(self.records)
 
 
+def tombstones_of_group(group: ConsumerGroup) -> list[GroupLogRecord]:
+    """Return the tombstones of all records of a group without members. A log whose start was deleted may hold records
+    of an unknown member; without tombstones for them the group would never be gone.
+    """
+    assert not group.members
+    group_id = group.group_id
+    gone: list[GroupLogRecord] = [CurrentAssignmentRecord(group_id, member_id, None) for member_id in group.current]
+    gone += [TargetAssignmentRecord(group_id, member_id, None) for member_id in group.target]
+    gone += [RegularExpressionRecord(group_id, regex, None) for regex in group.regexes]
+    return [*gone, TargetEpochRecord(group_id, None), GroupEpochRecord(group_id, None)]
+
+
 def tombstones_of_member(group_id: str, member_id: str) -> tuple[ConsumerGroupLogRecord, ...]:
-    """Return the tombstones of a member. Its subscription is last: until then it counts as a member."""
+    """Return the tombstones of a member's records. The subscription is the last: a log that ends between two of them
+    holds a member without partitions, which times out or joins again.
+    """
     return (
         CurrentAssignmentRecord(group_id, member_id, None),
         TargetAssignmentRecord(group_id, member_id, None),
@@ -54,9 +72,10 @@ def tombstones_of_member(group_id: str, member_id: str) -> tuple[ConsumerGroupLo
 def updated_subscription(
     known: MemberSubscription, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None
 ) -> MemberSubscription:
-    """Return a member's subscription with the changes of a heartbeat. `classic` is None for a member of the new
+    """Return a member's subscription with the changes of a heartbeat. `classic` is None for a member of the consumer
     protocol.
     """
+    assert classic is None or beat.epoch == JOINS
     return MemberSubscription(
         known.instance_id if beat.instance_id is None else beat.instance_id,
         known.rack_id if beat.rack_id is None else beat.rack_id,

@@ -116,6 +116,14 @@ class ConsumerGroup:
                 self._set_current(member_id, current)
             case RegularExpressionRecord(_, regex, resolved):
                 _put(self.regexes, regex, resolved)
+        assert self.current or not self.owners
+
+    def check(self) -> None:
+        """Assert the invariants among the collections. They hold after any sequence of records, also after the records
+        of a log whose start was deleted. The time grows with the number of members and partitions.
+        """
+        assert all(self.members[one].instance_id == instance_id for instance_id, one in self.static.items())
+        assert all(self.current[one].holds(place) for place, one in self.owners.items())
 
     def _subscribe(self, member_id: str, subscription: MemberSubscription | None) -> None:
         # An update keeps the member's place in `members`; only a tombstone gives it up.

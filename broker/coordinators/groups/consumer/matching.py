@@ -115,6 +115,7 @@ class RegexMatchCache:
 
     def _look(self, regex: str, steps: int) -> tuple[tuple[str, ...] | None, int]:
         """Match an expression that is not cached. Return its topics (None if pending) and the cost in steps."""
+        assert self._known(regex) is None
         # `advance` continues it between other requests, so a heartbeat spends no steps on it.
         if regex in self.waiting:
             return None, 0
@@ -150,14 +151,19 @@ class RegexMatchCache:
             listed = tuple(self._topics.names())
             if listed != self._names.listed:
                 self._names = TopicNameSnapshot(listed, frozenset(listed))
+                assert self._kept_names == sum(len(found.topics) for found in self._found.values())
         assert len(self._names.known) == len(self._names.listed)
         return self._names
 
     def _learn(self, regex: str, waiting: PendingRegexMatch) -> tuple[str, ...]:
-        assert not set(waiting.kept) & set(waiting.search.found)
-        return self._keep(regex, waiting.names, tuple(sorted(waiting.kept + waiting.search.found)))
+        assert regex not in self.waiting
+        topics = tuple(sorted(waiting.kept + waiting.search.found))
+        # Names of the previous snapshot were not searched again: each name is in one of the two lists.
+        assert len(set(topics)) == len(topics)
+        return self._keep(regex, waiting.names, topics)
 
     def _keep(self, regex: str, names: TopicNameSnapshot, topics: tuple[str, ...]) -> tuple[str, ...]:
+        assert names.known.issuperset(topics)
         self._forget(regex)
         self._found[regex] = MatchedNames(names, topics)
         self._kept_names += len(topics)
@@ -165,6 +171,7 @@ class RegexMatchCache:
         while len(self._found) > MOST_FOUND or (self._kept_names > MOST_NAMES_FOUND and len(self._found) > 1):
             self._forget(next(iter(self._found)))
         assert len(self._found) <= MOST_FOUND
+        assert self._kept_names <= MOST_NAMES_FOUND or len(self._found) == 1
         assert regex in self._found
         return topics
 
@@ -173,6 +180,7 @@ class RegexMatchCache:
         if gone is not None:
             self._kept_names -= len(gone.topics)
         assert self._kept_names >= 0
+        assert self._found or self._kept_names == 0
 
     def advance(self) -> None:
         """Continue the match that has been pending longest, by STEPS_IN_A_TURN steps."""

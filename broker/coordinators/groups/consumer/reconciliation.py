@@ -47,8 +47,13 @@ class Reconciliation:
         if current.state == MemberState.STABLE and current.epoch == self._target_epoch:
             return current
         if current.state == MemberState.UNREVOKED and self.still_owns(current.revoking):
-            return self._without_unread(current)
-        return self._next(current)
+            after = self._without_unread(current)
+        else:
+            after = self._next(current)
+        assert after.epoch in (current.epoch, self._target_epoch)
+        # In any other state nothing waits for a revocation, so these partitions would never become free.
+        assert after is current or bool(after.revoking) == (after.state == MemberState.UNREVOKED)
+        return after
 
     def still_owns(self, revoking: Mapping[Place, int]) -> bool:
         """Return whether the member has not yet confirmed that it revoked these partitions."""
@@ -70,6 +75,7 @@ class Reconciliation:
         if not unread:
             return current
         kept = {place: since for place, since in current.assigned.items() if place not in unread}
+        assert len(kept) + len(unread) == len(current.assigned)
         return CurrentAssignment(current.epoch, current.epoch, current.state, kept, {**current.revoking, **unread})
 
     def _next(self, current: CurrentAssignment) -> CurrentAssignment:
@@ -87,6 +93,7 @@ class Reconciliation:
         assert not kept.keys() & given.keys()
         assert kept.keys() | given.keys() <= wanted.keys()
         state = MemberState.STABLE if len(given) == len(lacking) else MemberState.UNRELEASED
+        assert state != MemberState.STABLE or len(kept) + len(given) == len(wanted)
         return self._changed(current, CurrentAssignment(self._target_epoch, current.epoch, state, {**kept, **given}))
 
     def _changed(self, before: CurrentAssignment, after: CurrentAssignment) -> CurrentAssignment:

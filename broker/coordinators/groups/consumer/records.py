@@ -151,6 +151,8 @@ def _read_subscription(value: wire.ConsumerGroupMemberMetadataValue) -> MemberSu
 
 
 def _read_current(value: wire.ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
+    # A later release may have written a state that is unknown here. As Unreleased, the member reconciles from what it
+    # has at its next heartbeat. If the record were skipped instead, partitions that the member reads could seem free.
     known = value.state in tuple(MemberState)
     return CurrentAssignment(
         value.member_epoch,

@@ -119,6 +119,7 @@ class ConsumerGroupRules:
         A client that is no member may commit if the group has no members, and in a transaction always, because its
         producer epoch fences it.
         """
+        assert len(places) == len(request.offsets)
         in_transaction = isinstance(request, TxnOffsetCommit)
         if request.generation < 0 and not group.members:
             return ErrorCode.NONE

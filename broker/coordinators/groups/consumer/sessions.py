@@ -44,6 +44,7 @@ class MemberSessions:
         # Heartbeats do not extend this deadline: a live member that revokes nothing would block the group for ever.
         elif self._revoking.get(member_id, (None, 0))[0] != current.epoch:
             self._revoking[member_id] = current.epoch, now_ms + group.members[member_id].rebalance_ms
+        assert (member_id in self._revoking) == (current.state == MemberState.UNREVOKED)
 
     def expect_request(self, member_id: str, until_ms: int) -> None:
         """Set the deadline for a classic member's next JoinGroup or SyncGroup, unless it has a deadline already."""
@@ -72,6 +73,7 @@ class MemberSessions:
             self._sessions[one] = now_ms + AGAIN_MS
         for one in owing:
             self._revoking[one] = self._revoking[one][0], now_ms + AGAIN_MS
+        # A deadline that stays in the past would be due in each tick.
         assert all(at > now_ms for at in self._moments())
         return list(dict.fromkeys((*silent, *owing, *late)))
 

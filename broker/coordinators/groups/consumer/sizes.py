@@ -41,6 +41,7 @@ def of_removal(group: ConsumerGroup, member_id: str) -> int:
 def as_many_as_fit(group: ConsumerGroup, member_ids: list[str], most_bytes: int) -> list[str]:
     """Return the first members whose tombstones fit into `most_bytes`, but at least one member."""
     assert member_ids
+    assert most_bytes >= 0
     left = most_bytes
     for n, member_id in enumerate(member_ids):
         left -= of_removal(group, member_id)

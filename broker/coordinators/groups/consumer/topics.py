@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
+from squall.broker.protocol.wire import ZERO_UUID
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -97,5 +99,7 @@ def metadata_hash(topics: TopicLookup, names: Iterable[str]) -> int:
         topic = topics.find(name)
         if topic is not None:
             found = True
+            # Ids of one length: otherwise the bytes of two lists of topics could be the same.
+            assert len(topic[0]) == len(ZERO_UUID)
             digest.update(topic[0] + topic[1].to_bytes(4, "big"))
     return int.from_bytes(digest.digest(), "big", signed=True) if found else NO_TOPICS
