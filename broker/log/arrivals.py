@@ -50,6 +50,7 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
         at = stop
     assert at <= end
     assert not found or found[-1].stop == at
+    assert not found or found[0].start == 0
     return found
 
 

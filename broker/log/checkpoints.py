@@ -168,6 +168,7 @@ def read_topic_id(fs: Fs, directory: str) -> bytes | None:
 def write_topic_id(fs: Fs, directory: str, topic_id: bytes) -> None:
     """Write a partition directory's topic id to its partition.metadata, durably."""
     assert len(topic_id) == 16
+    assert any(topic_id), "a log without an id is used for any topic of its name"
     replace_file(fs, f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode())
 
 

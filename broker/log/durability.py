@@ -83,6 +83,7 @@ class DurabilityTracker:
 
     def directory_synced(self) -> None:
         """Note that the directory was fsynced: the names of all files created so far are durable."""
+        assert self._names_durable <= self._names
         self._names_durable = self._names
 
     def lower(self, offset: int) -> None:

@@ -86,6 +86,8 @@ class EpochCache:
     def epoch_for_offset(self, offset: int) -> int | None:
         """Return the epoch that a batch at `offset` has or would have; None before the first entry."""
         at = bisect_right(self.entries, offset, key=_start)
+        assert at == 0 or self.entries[at - 1].start_offset <= offset
+        assert at == len(self.entries) or offset < self.entries[at].start_offset
         return self.entries[at - 1].epoch if at else None
 
     def truncate_from_end(self, end_offset: int) -> None:

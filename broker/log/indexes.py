@@ -106,13 +106,17 @@ class IndexFile(Generic[E]):
             start = len(self) * self.ENTRY.size - len(self._pending)
             assert start % self.ENTRY.size == 0
             self.file.pwrite(self._pending, start)  # Not append: a torn entry may be at the end of the file.
+            entries = len(self)
             self._count += len(self._pending) // self.ENTRY.size
             self._pending = bytearray()
+            assert len(self) == entries
 
     def release(self) -> None:
         """Write the pending entries and close the file. The file is opened again when it is needed."""
         self.write_out()
         if self._file is not None:
+            # The count is read from the file's size when it is opened again: pending entries would be counted twice.
+            assert not self._pending
             self._file.close()
             self._file = None
             self._count = -1

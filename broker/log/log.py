@@ -69,10 +69,8 @@ class Log:
         topic_id: bytes,
         wall_ms: int,
     ) -> None:
-        self._fs = fs
-        self.directory = directory
-        self.topic = topic
-        self.partition = partition
+        self._fs, self.directory = fs, directory
+        self.topic, self.partition = topic, partition
         self.topic_id = topic_id
         """Holds the 16 bytes of the topic id; zeros if it is unknown."""
         self.segments = segments
@@ -399,6 +397,7 @@ class Log:
         """Lower recovery point and log start to `offset` before the records after it are removed. Otherwise, after new
         appends and a crash, recovery would trust bytes that were never synced, or reject the new ones.
         """
+        assert offset <= self.log_end_offset
         if offset < self.recovery_point or offset < self.log_start_offset:
             self.durability.lower(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
@@ -445,6 +444,7 @@ class Log:
     def _remove_oldest(self) -> int:
         assert len(self.segments) > 1
         oldest = self.segments.pop(0)
+        assert oldest.next_offset <= self.segments[0].base_offset
         self.increment_log_start(self.segments[0].base_offset)
         remove_snapshots(self._fs, self.directory, below=self.segments[0].base_offset)
         oldest.remove()

@@ -123,6 +123,7 @@ class TimestampLookup:
         assert self.found is None
         self.found = found
         assert candidate.start <= self._start
+        assert found is None or found.offset >= candidate.start
         # A batch without the record must not be searched again, however the log changes between two steps.
         self._start = max(self._start, candidate.header.next_offset)
 

@@ -252,7 +252,9 @@ class LogManager:
         if due:
             # Otherwise a power loss could undo the renaming and bring half of a log back.
             self._fs.fsync_dir(self.log_dir)
-            self._removable = [item for item in self._removable if item[0] > wall_ms]
+            later = [item for item in self._removable if item[0] > wall_ms]
+            assert len(due) + len(later) == len(self._removable)
+            self._removable = later
         return due
 
     def remove(self, doomed: str) -> None:
@@ -260,6 +262,7 @@ class LogManager:
         loop.
         """
         assert doomed.endswith(DELETED)
+        assert checkpoints.parent(doomed) == self.log_dir
         self._fs.remove_dir(doomed)
 
     def _may_be_small(self) -> bool:
@@ -307,4 +310,5 @@ class LogManager:
 
     def mark_clean_shutdown(self, broker_epoch: int) -> None:
         """Write the clean-shutdown file, after `close`, so that the next start skips recovery."""
+        assert all(log.recovery_point >= log.log_end_offset for log in self.logs.values())
         checkpoints.write_clean_shutdown(self._fs, self._path(CLEAN_SHUTDOWN), broker_epoch)

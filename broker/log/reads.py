@@ -108,3 +108,4 @@ def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) 
         # Compared without the timestamp: a snapshot may have that of a marker that came after the batch.
         if entry is not None and entry.window and entry.epoch == epoch and entry.window[-1][:4] == window[-1][:4]:
             entry.window = list(window)
+            assert entry.next_sequence == entry.window[-1].last_sequence + 1 & SEQUENCE_MASK

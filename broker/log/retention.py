@@ -19,6 +19,7 @@ def deletable(
     by_policy = "delete" in config.cleanup_policy
     excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else -1
     count = 0
+    assert log_start_offset <= segments[-1].next_offset
     for segment in segments:
         if not segment.size or segment.next_offset > high_watermark:
             break

@@ -254,6 +254,7 @@ class Segment:
         reading batches.
         """
         stops = self.stops
+        assert stop <= self.size
         if stop >= stops[0]:
             return self.ends[min(bisect_left(stops, stop), len(stops) - 1)]
         index = self.index
@@ -358,6 +359,7 @@ class Segment:
             self.ends[-1] = next_offset
         assert len(self.ends) == len(self.stops)
         assert self.ends[-1] == self.next_offset
+        assert self.stops[-1] == self.size
 
     def remove(self) -> None:
         """Remove the files. Slices that are being sent keep the bytes until the slices are dropped."""
