@@ -211,6 +211,9 @@ class Consumer:
             if fetch:
                 self._fetch(node_id, connection, fetch)
         except RequestFailed:
+            # The session has noted positions of a request that was not sent: a later one would not name them again.
+            if node_id in self._sessions and node_id not in self._asked:
+                self._sessions[node_id].restart()
             self._client.refresh_soon()
         except UnsupportedApi as problem:
             self._polled.errors.append(TransientReadError(None, str(problem)))

@@ -192,6 +192,20 @@ async def test_a_fetch_that_fails_is_asked_again_from_the_same_position(
         assert reader.errors
 
 
+async def test_what_an_unsent_fetch_has_named_is_named_again(cluster: FakeCluster, clock: MockClock) -> None:
+    fill(cluster, T0, 5)
+    async with reading(cluster, {T0: 0}, ConsumerSettings(sessions=True)) as reader:
+        await reader.until({T0: 5})
+        consumer, leader = reader.consumer, reader.client.view.leader(*T0)
+        connection = reader.client.connection(1)
+        assert connection is not None and leader is not None
+        connection.close("the link ends between two requests")
+        consumer._asked.clear()
+        consumer._ask_node(1, connection, [(T0, consumer._parts[T0], leader)])
+        named = consumer._sessions[1].name({T0: (5, leader.epoch, reader.client.view.topic_id("t"))})
+        assert set(named.parts) == {T0}
+
+
 async def test_a_top_level_error_is_reported_and_tried_again(cluster: FakeCluster, clock: MockClock) -> None:
     fill(cluster, T0, 5)
     left = [FetchResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID)]
