@@ -20,6 +20,7 @@ from squall.chaos.faults.kind import (
     Params,
     PlanCapabilities,
 )
+from squall.chaos.faults.targets import minority_size
 from squall.chaos.faults.words import Json, mapping
 
 if TYPE_CHECKING:
@@ -78,8 +79,10 @@ def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
         if placement.cluster.voters > 1 and not resigned:
             return fault
         fault = replace(fault, target="leader", params={"how": "move"})
-    everywhere = placement.cluster.replicas == placement.cluster.nodes
-    if fault.params["how"] not in OF_HELD or everywhere or fault.target in ("all", "majority"):
+    # A majority holds a replica of each partition only if the other nodes are too few for all replicas of one.
+    most_others = {"all": 0, "majority": minority_size(placement.cluster.nodes)}
+    others = most_others.get(fault.target, placement.cluster.nodes - 1)
+    if fault.params["how"] not in OF_HELD or placement.cluster.replicas > others:
         return fault
     return replace(fault, target="leader")
 

@@ -230,6 +230,16 @@ def test_power_stays_where_the_only_voter_may_have_forgotten_metadata(
     assert [each.action for each in landed] == ["power_loss", "disk", action]
 
 
+@pytest.mark.parametrize(
+    ("target", "replicas", "kept"), [("majority", 1, False), ("majority", 2, True), ("all", 1, True)]
+)
+def test_leaders_are_moved_from_several_nodes_only_if_these_surely_hold_a_replica(
+    target: str, replicas: int, kept: bool
+) -> None:
+    (landed,) = landing(7, (fault(0, 2, "leadership", target, how="preferred"),), replace(GROUND, replicas=replicas))
+    assert landed.target == (target if kept else "leader")
+
+
 def test_the_only_voter_of_the_quorum_does_not_resign() -> None:
     resigns = fault(0, 2, "leadership", "controller", how="resign")
     assert landing(7, (resigns,), GROUND) == (resigns,)
